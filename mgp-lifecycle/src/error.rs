@@ -128,7 +128,9 @@ impl From<Refusal> for RpcError {
             | Refusal::TooManyTasks
             | Refusal::TooManyRounds(_)
             | Refusal::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,
-            Refusal::TimedOut(_) | Refusal::NotStarted(_) | Refusal::DrainTimedOut => ErrorCode::TIMEOUT,
+            Refusal::TimedOut(_) | Refusal::NotStarted(_) | Refusal::DrainTimedOut => {
+                ErrorCode::TIMEOUT
+            }
             Refusal::RateLimited(_) => ErrorCode::RATE_LIMITED,
             Refusal::QuotaExceeded(_) => ErrorCode::QUOTA_EXCEEDED,
             Refusal::NotOwner => ErrorCode::PERMISSION_DENIED,
@@ -245,8 +247,11 @@ fn remedy(reason: &ShutdownReason) -> &'static str {
 
 /// Adds the hints of a call that arrived during a drain and was not started.
 fn draining(hints: Recovery, reason: &ShutdownReason) -> Recovery {
-    let hints =
-        if restart_follows(reason) { hints.retry(RetryStrategy::FixedDelay, 1000, 5) } else { hints };
+    let hints = if restart_follows(reason) {
+        hints.retry(RetryStrategy::FixedDelay, 1000, 5)
+    } else {
+        hints
+    };
     let mut details = started(false);
     // Encoding a string cannot fail.
     let _ = details.encode("state", ServerState::Draining.as_str());

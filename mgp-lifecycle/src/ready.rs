@@ -37,8 +37,7 @@ const DEFAULT_MAX_WAITING: usize = 1024;
 /// use mgp_lifecycle::{ReadyLayer, State};
 /// use mgp_types::mgp::ServerState;
 /// use mgp_types::service::{Reply, Stack, mock};
-/// use tower_layer::Layer;
-///
+/// ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let state = State::new(ServerState::Connected);
 /// let server = Stack::from_fn(|_| async { Ok(Reply::empty()) });
@@ -126,7 +125,8 @@ impl ReadyLayer {
         if state == ServerState::Connected {
             return Ok(());
         }
-        let restarts = reason.is_some_and(|reason| restart_follows(&ShutdownReason::from(&*reason)));
+        let restarts =
+            reason.is_some_and(|reason| restart_follows(&ShutdownReason::from(&*reason)));
         let server = server.or(self.server.as_ref()).cloned();
         Err(Refusal::NotReady { state, server, restarts }.into())
     }

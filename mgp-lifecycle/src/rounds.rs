@@ -46,8 +46,7 @@ impl Default for RoundsConfig {
 /// use mgp_types::mcp::Implementation;
 /// use mgp_types::service::{Ask, Call, Reply, Stack, mock};
 /// use mgp_types::{Payload, Sealer};
-/// use tower_layer::Layer;
-///
+/// ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let tool = Stack::from_fn(|call: Call| async move {
 ///     let name = call.cx().ask("name", Ask::new("elicitation/create", Payload::empty_object())).await?;
@@ -307,11 +306,7 @@ mod tests {
         let result = client.request("tools/call", &with(r#"{"a":1}"#, &state)).await;
         assert!(result.is_err(), "`c` is still open");
         let result = client.request("tools/call", &early(r#"{"a":1,"b":2,"c":3,"d":4}"#)).await;
-        assert_eq!(
-            result.unwrap().as_str(),
-            "[7,1,2,3]",
-            "what is kept is not the caller's to say"
-            "the caller cannot set a stored value"
+        assert_eq!(result.unwrap().as_str(), "[7,1,2,3]", "the caller cannot set a stored value");
         for wrong in ["null", "7", "[]"] {
             let refused = client.call("tools/call", &early(wrong)).await.unwrap_err();
             assert_eq!(refused.code().0, -32602, "{wrong}");
@@ -321,8 +316,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_permission_is_not_given_before_it_is_asked_for() {
     async fn a_permission_is_not_given_before_it_is_requested() {
+        let tool = Stack::from_fn(|call: Call| async move {
             let ask = Ask::new("elicitation/create", Payload::empty_object());
             Ok(Reply::raw(call.cx().ask_afresh("may", ask).await?))
         });

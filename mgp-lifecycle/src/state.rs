@@ -144,7 +144,6 @@ impl State {
     }
 }
 
-
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "State({})", self.now())

@@ -57,8 +57,7 @@ impl Default for Timeouts {
 /// use std::time::Duration;
 /// use mgp_lifecycle::TimeoutLayer;
 /// use mgp_types::service::{Stack, mock};
-/// use tower_layer::Layer;
-///
+/// ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
 /// let hangs = Stack::from_fn(|_| std::future::pending());
 /// let mut client = mock::client(Stack::new(TimeoutLayer::new(Duration::from_secs(30)).layer(hangs)));
@@ -150,7 +149,6 @@ fn is_discovery(call: &Call) -> bool {
         || call.is::<DiscoveryDeregister>()
 }
 
-
 impl<S: MgpService> Service<Call> for Timeout<S> {
     type Response = Reply;
     type Error = RpcError;
@@ -172,7 +170,9 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
         call.cx_mut().deadline = deadline;
         let after = match deadline.instant() {
             // The error shows the limit that applied.
-            Some(at) if callers.instant() == Some(at) => at.saturating_duration_since(Instant::now()),
+            Some(at) if callers.instant() == Some(at) => {
+                at.saturating_duration_since(Instant::now())
+            }
             _ => after,
         };
         ResponseFuture {
