@@ -32,8 +32,8 @@ pub use health::{
     HealthService, IntoFound, MonitorConfig, Sign, Turn, Watched, spawn_watched,
 };
 pub use limit::{
-    InTurn, Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaUse, Quotaed,
-    Rate, RateKey, RateLayer, RateLimit, RateLimited, Size, SizeConfig, SizeLayer, TooLarge,
+    Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse, Rate,
+    RateKey, RateLayer, RateLimit, RateLimited, Size, SizeConfig, SizeLayer, TooLarge,
 };
 pub use ready::{Ready, ReadyLayer};
 pub use retry::{

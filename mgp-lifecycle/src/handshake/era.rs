@@ -24,13 +24,13 @@ pub(crate) struct RequestFacts<'a> {
 /// The treatment of a request by the handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// It starts a legacy session.
+    /// The start of a legacy session.
     Initialize,
-    /// It belongs to the legacy session.
+    /// A request of the legacy session.
     Legacy,
-    /// It is modern and self-contained.
+    /// A modern request, which is self-contained.
     Modern,
-    /// It may be answered before anything was negotiated.
+    /// A request that may be answered before anything was negotiated.
     Early,
 }
 

@@ -211,7 +211,7 @@ impl<S: MgpService> RetryableCall<S> {
                 None => Some(listing.await),
             };
             let Some(Ok(reply)) = reply else {
-                tracing::debug!("listing the tools failed");
+                tracing::debug!("failed to list tools");
                 return number > 0;
             };
             self.context.learn(&self.server, &reply, page);

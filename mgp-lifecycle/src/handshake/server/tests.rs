@@ -185,7 +185,9 @@ async fn a_nested_member_named_result_type_does_not_replace_the_one_of_the_resul
         let mut client = mock::client(Stack::new(HandshakeLayer::new(offer).layer(inner)));
         let params = format!(r#"{{"name":"a",{}}}"#, modern("{}"));
         let reply = client.call("tools/call", &params).await.unwrap();
-        let json = reply.as_body().unwrap().to_json();
-        assert_eq!(String::from_utf8(json).unwrap(), expected, "{result}");
+        let json: serde_json::Value =
+            serde_json::from_slice(&reply.as_body().unwrap().to_json()).unwrap();
+        let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(json, expected, "{result}");
     }
 }
