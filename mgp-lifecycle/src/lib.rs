@@ -28,8 +28,8 @@ pub use handshake::{
     Ungranted, Verdict, connect,
 };
 pub use health::{
-    Found, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
-    HealthService, IntoFound, MonitorConfig, Sign, Turn, Watched, spawn_watched,
+    CheckResult, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
+    HealthService, IntoFound, MonitorConfig, Sign, Turn, spawn_watched,
 };
 pub use limit::{
     Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse, Rate,

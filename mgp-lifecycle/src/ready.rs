@@ -2,7 +2,6 @@
 //!
 //! Applies to: both.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -159,15 +158,7 @@ impl ReadyLayer {
     }
 }
 
-impl fmt::Debug for ReadyLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadyLayer")
-            .field("state", &self.state)
-            .field("server", &self.server)
-            .field("wait", &self.wait)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(ReadyLayer { state, server, wait });
 
 mgp_types::layer_service! {
     /// Service of [`ReadyLayer`].

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The number of buckets. Tools share buckets if there are more of them: the estimate is less exact, the memory bounded.
+/// The number of buckets. Tools share buckets if there are more of them: the estimate is less exact, the memory
+/// bounded.
 const BUCKETS: usize = 64;
 
 #[derive(Debug)]

@@ -30,7 +30,7 @@ pub struct DrainConfig {
     /// The longest time a caller can ask for. Default: 10 minutes.
     pub longest: Duration,
     /// The time to notify peers that the server is gone. Default: 500 ms.
-    pub farewell: Duration,
+    pub notify_timeout: Duration,
     /// The server's own id.
     pub server_id: Option<ServerId>,
 }
@@ -40,7 +40,7 @@ impl Default for DrainConfig {
         Self {
             timeout: Duration::from_secs(30),
             longest: Duration::from_mins(10),
-            farewell: Duration::from_millis(500),
+            notify_timeout: Duration::from_millis(500),
             server_id: None,
         }
     }
@@ -144,7 +144,7 @@ impl Drain {
 
     /// Adds an observer that notifies peers of each transition with the params of `notifications/mgp.lifecycle`.
     ///
-    /// The server ends after all observers completed, or took too long ([`DrainConfig::farewell`]).
+    /// The server ends after all observers completed, or took too long ([`DrainConfig::notify_timeout`]).
     pub fn tell(
         &self,
         observer: impl Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync + 'static,
@@ -297,13 +297,13 @@ impl Drain {
         }
         let last = state.state.enter(ServerState::Disconnected, self.reason().as_str());
         let last = last.inspect_err(|error| tracing::debug!(%error, "drain ends anyway"));
-        let farewell = async {
+        let notifications = async {
             // One after the other, so that no peer receives the second transition first.
             while notifying.join_next().await.is_some() {}
             notifying.spawn(self.clone().notify(last.ok()));
             while notifying.join_next().await.is_some() {}
         };
-        if timeout(self.config().farewell, farewell).await.is_err() {
+        if timeout(self.config().notify_timeout, notifications).await.is_err() {
             tracing::debug!("timeout of the notification that the server ends");
         }
         // Observers may hold parts of the server, so they are dropped even if they are still notifying.

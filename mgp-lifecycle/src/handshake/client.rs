@@ -30,7 +30,8 @@ pub struct ConnectConfig {
     pub era: EraChoice,
     /// The time a server may take to answer the probe before it counts as a legacy server. Default: 10 s.
     ///
-    /// Legacy servers refuse the probe at once; this is for servers that do not answer it, and includes the server's start.
+    /// Legacy servers refuse the probe at once; this is for servers that do not answer it, and includes the
+    /// server's start.
     pub probe_timeout: Duration,
     /// The time limit of the whole handshake, without the gate. Default: 30 s.
     pub handshake_timeout: Duration,

@@ -48,7 +48,8 @@ pub struct ServerOffer {
     pub instructions: Option<String>,
     /// The supported revisions, oldest first.
     ///
-    /// A server that supports all of them answers an unknown one with its newest; a server restricted to fewer refuses it.
+    /// A server that supports all of them answers an unknown one with its newest; a server restricted to
+    /// fewer refuses it.
     pub revisions: Vec<Revision>,
     /// If set, tool calls may become tasks; each era has its own form of this capability.
     pub tasks: bool,

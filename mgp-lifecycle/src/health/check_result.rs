@@ -9,21 +9,21 @@ use serde::Serialize;
 /// The result of a health check.
 ///
 /// ```
-/// use mgp_lifecycle::{Found, IntoFound};
+/// use mgp_lifecycle::{CheckResult, IntoFound};
 /// use mgp_types::mgp::HealthStatus;
 ///
 /// assert_eq!(true.into_found().status(), &HealthStatus::Healthy);
-/// let lagging = Found::new(HealthStatus::Degraded).value(&serde_json::json!({ "behind_secs": 12 }));
+/// let lagging = CheckResult::new(HealthStatus::Degraded).value(&serde_json::json!({ "behind_secs": 12 }));
 /// assert_eq!(lagging.as_value().as_str(), r#"{"behind_secs":12}"#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Found {
+pub struct CheckResult {
     status: HealthStatus,
     value: Payload,
 }
 
-impl Found {
+impl CheckResult {
     /// Creates a result; its value is `true` if healthy, `false` if unhealthy, else the status's name.
     pub fn new(status: HealthStatus) -> Self {
         let value = match &status {
@@ -67,49 +67,49 @@ impl Found {
 /// Types that a health check may return.
 #[diagnostic::on_unimplemented(
     message = "a check cannot return `{Self}`",
-    note = "it returns a `bool`, `()`, a `HealthStatus`, a pair of that and any JSON, a `Found`, or a `Result` of these"
+    note = "it returns a `bool`, `()`, a `HealthStatus`, a pair of that and any JSON, a `CheckResult`, or a `Result` of these"
 )]
 pub trait IntoFound {
     /// Converts into the result of a check.
-    fn into_found(self) -> Found;
+    fn into_found(self) -> CheckResult;
 }
 
 // === impl IntoFound ===
 
-impl IntoFound for Found {
-    fn into_found(self) -> Found {
+impl IntoFound for CheckResult {
+    fn into_found(self) -> CheckResult {
         self
     }
 }
 
 /// A check that completes is healthy.
 impl IntoFound for () {
-    fn into_found(self) -> Found {
+    fn into_found(self) -> CheckResult {
         true.into_found()
     }
 }
 
 impl IntoFound for bool {
-    fn into_found(self) -> Found {
-        Found::new(if self { HealthStatus::Healthy } else { HealthStatus::Unhealthy })
+    fn into_found(self) -> CheckResult {
+        CheckResult::new(if self { HealthStatus::Healthy } else { HealthStatus::Unhealthy })
     }
 }
 
 impl IntoFound for HealthStatus {
-    fn into_found(self) -> Found {
-        Found::new(self)
+    fn into_found(self) -> CheckResult {
+        CheckResult::new(self)
     }
 }
 
 impl<V: Serialize> IntoFound for (HealthStatus, V) {
-    fn into_found(self) -> Found {
-        Found::new(self.0).value(&self.1)
+    fn into_found(self) -> CheckResult {
+        CheckResult::new(self.0).value(&self.1)
     }
 }
 
 /// An error is a failed check; its text is logged and not sent to the peer.
 impl<T: IntoFound, E: Display> IntoFound for Result<T, E> {
-    fn into_found(self) -> Found {
+    fn into_found(self) -> CheckResult {
         match self {
             Ok(found) => found.into_found(),
             Err(error) => {

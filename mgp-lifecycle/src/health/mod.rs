@@ -15,9 +15,9 @@ mod registry;
 mod tests;
 mod watch;
 
-pub use check_result::{Found, IntoFound};
+pub use check_result::{CheckResult, IntoFound};
 pub use config::HealthConfig;
 pub use layer::{HealthLayer, HealthService};
 pub use monitor::{HealthChange, HealthMonitor, HealthReason, MonitorConfig, Sign, Turn};
 pub use registry::Health;
-pub use watch::{Watched, spawn_watched};
+pub use watch::spawn_watched;

@@ -8,7 +8,7 @@ use mgp_types::service::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::check_result::{Found, IntoFound as _};
+use super::check_result::{CheckResult, IntoFound as _};
 use super::watch::spawn_watched;
 
 /// The effect of a probe on the server's status.
@@ -22,7 +22,7 @@ pub(super) enum ProbeKind {
     Resource,
 }
 
-type Run = Box<dyn Fn() -> BoxFuture<'static, Found> + Send + Sync>;
+type Run = Box<dyn Fn() -> BoxFuture<'static, CheckResult> + Send + Sync>;
 
 /// A check or resource with its latest result.
 pub(super) struct Probe {
@@ -35,7 +35,7 @@ pub(super) struct Probe {
 #[derive(Debug, Default)]
 struct Latest {
     /// `None` before the first run ended.
-    result: Option<Found>,
+    result: Option<CheckResult>,
     /// The start of the latest run.
     begun: Option<Instant>,
     is_running: bool,
@@ -46,7 +46,8 @@ impl Probe {
         Arc::new(Self { name, kind, run, latest: watch::Sender::default() })
     }
 
-    /// Starts a run, unless one is running or the latest result is fresh; a run that hangs is never joined by a second one.
+    /// Starts a run, unless one is running or the latest result is fresh; a run that hangs is never joined by
+    /// a second one.
     pub(super) fn start(self: &Arc<Self>, within: Duration, fresh: Duration) {
         let mut starts = false;
         self.latest.send_if_modified(|latest| {
@@ -81,7 +82,7 @@ impl Probe {
     }
 
     /// Returns the latest result; an overdue run has failed, and a first run that has not ended has none.
-    pub(super) fn result(&self, within: Duration) -> Option<Found> {
+    pub(super) fn result(&self, within: Duration) -> Option<CheckResult> {
         let latest = self.latest.borrow();
         let is_late = latest.begun.is_some_and(|begun| begun.elapsed() >= within);
         if latest.is_running && is_late { Some(false.into_found()) } else { latest.result.clone() }
@@ -102,11 +103,11 @@ impl Probe {
 /// A run that has started; the next may start when it is dropped.
 struct ProbeRun {
     probe: Arc<Probe>,
-    result: Option<Found>,
+    result: Option<CheckResult>,
 }
 
 impl ProbeRun {
-    fn end(&mut self, result: Found) {
+    fn end(&mut self, result: CheckResult) {
         self.result = Some(result);
     }
 }

@@ -15,7 +15,7 @@ use mgp_types::{Number, Object, Payload, RpcError, Timestamp};
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
-use super::check_result::{Found, IntoFound};
+use super::check_result::{CheckResult, IntoFound};
 use super::config::HealthConfig;
 use super::memory;
 use super::probe::{Probe, ProbeKind};
@@ -122,7 +122,7 @@ impl Health {
     {
         self.probe(name.into(), ProbeKind::Resource, move || {
             let reading = resource();
-            async move { Found::resource(&reading.await) }
+            async move { CheckResult::resource(&reading.await) }
         })
     }
 

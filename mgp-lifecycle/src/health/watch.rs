@@ -26,7 +26,8 @@ const ENDED: u64 = 1 << 32;
 
 /// Spawns a task that may block its thread, and keeps the rest of a multi-thread runtime responsive while it does.
 ///
-/// On a current-thread runtime it only spawns, because there is no other thread; if all threads block, it has no effect.
+/// On a current-thread runtime it only spawns, because there is no other thread; if all threads block, it has no
+/// effect.
 ///
 /// ```
 /// use mgp_lifecycle::spawn_watched;

@@ -6,7 +6,6 @@
 //! Applies to: both.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
@@ -34,9 +33,9 @@ pub struct LimitConfig {
     /// If no other caller has more waiting calls than the new one, the new call is refused.
     pub waiting: usize,
     /// The most tool calls of one caller that run at once; further ones wait while others pass. Default: no limit.
-    pub running_each: Option<usize>,
+    pub running_per_caller: Option<usize>,
     /// The most tool calls of one caller that wait; further ones are refused with 3001. Default: no limit.
-    pub waiting_each: Option<usize>,
+    pub waiting_per_caller: Option<usize>,
     /// The most calls of one tool that run at once, by name; further ones wait while others pass. Default: empty.
     pub tools: HashMap<String, usize>,
 }
@@ -55,8 +54,8 @@ impl Default for LimitConfig {
         Self {
             running: 256,
             waiting: 1024,
-            running_each: None,
-            waiting_each: None,
+            running_per_caller: None,
+            waiting_per_caller: None,
             tools: HashMap::new(),
         }
     }
@@ -107,11 +106,7 @@ impl LimitLayer {
     }
 }
 
-impl fmt::Debug for LimitLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.config().fmt(f)
-    }
-}
+mgp_types::opaque_debug!(LimitLayer);
 
 mgp_types::layer_service! {
     /// Service of [`LimitLayer`].

@@ -79,17 +79,13 @@ impl FairSemaphore {
         Self {
             count: AtomicU64::new(0),
             running: u64::try_from(config.running).unwrap_or(u64::MAX).min(ONE_WAITING / 2),
-            is_plain: config.running_each.is_none() && config.tools.is_empty(),
+            is_plain: config.running_per_caller.is_none() && config.tools.is_empty(),
             config,
             queue: Mutex::new(QueueState {
                 waiting: WaitQueue::new(),
                 running: RunningCounts::default(),
             }),
         }
-    }
-
-    pub(super) fn config(&self) -> &LimitConfig {
-        &self.config
     }
 
     /// Returns the number of running calls.
@@ -150,7 +146,7 @@ impl FairSemaphore {
                 queue = self.queue.lock();
             }
         }
-        if self.config.waiting_each.is_some_and(|max| queue.waiting.len_of(&caller) >= max) {
+        if self.config.waiting_per_caller.is_some_and(|max| queue.waiting.len_of(&caller) >= max) {
             return Err(Refusal::Saturated);
         }
         let evicted = if queue.waiting.len() >= self.config.waiting {
@@ -244,7 +240,7 @@ impl RunningCounts {
     fn have_room(&self, config: &LimitConfig, caller: &Caller, tool: Option<&str>) -> bool {
         let of_caller = || self.callers.get(caller).copied().unwrap_or(0);
         let of_tool = |tool| self.tools.get(tool).copied().unwrap_or(0);
-        config.running_each.is_none_or(|max| of_caller() < max)
+        config.running_per_caller.is_none_or(|max| of_caller() < max)
             && tool.is_none_or(|tool| config.tools.get(tool).is_none_or(|max| of_tool(tool) < *max))
     }
 }

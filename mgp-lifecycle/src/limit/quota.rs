@@ -67,7 +67,8 @@ impl Quota {
 
     /// Charges the principal of a call for units; has no effect without a quota of units.
     ///
-    /// A handler that asks its caller runs again in each round: units charged in an earlier round are not charged again.
+    /// A handler that asks its caller runs again in each round: units charged in an earlier round are not
+    /// charged again.
     ///
     /// ```
     /// use mgp_lifecycle::{Quota, QuotaLayer};

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitConfig {
-    /// The number of consecutive calls that must find the server, or an upstream of it, unreachable (2000, 5001, 5002, a
-    /// broken connection); 0 disables the circuit breaker. Default: 5.
+    /// The number of consecutive calls that must find the server, or an upstream of it, unreachable
+    /// (2000, 5001, 5002, a broken connection); 0 disables the circuit breaker. Default: 5.
     pub failures: u32,
     /// The time within which the failures must occur. Default: 30 s.
     pub within: Duration,

@@ -30,7 +30,8 @@ pub(super) struct RetryableCall<S> {
 }
 
 pin_project! {
-    /// Response future of [`Retry`](super::Retry); dropping it ends the attempt that runs, or the wait for the next one.
+    /// Response future of [`Retry`](super::Retry); dropping it ends the attempt that runs, or the wait for
+    /// the next one.
     pub struct ResponseFuture<S: MgpService> {
         #[pin]
         state: State<S, S::Future>,

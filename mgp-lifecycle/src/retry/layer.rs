@@ -2,7 +2,6 @@
 //!
 //! Applies to: outbound.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,11 +154,7 @@ impl RetryContext {
     }
 }
 
-impl fmt::Debug for RetryLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.config.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(RetryLayer);
 
 impl<S> Layer<S> for RetryLayer {
     type Service = Retry<S>;

@@ -31,8 +31,8 @@ const MIN_START_TIMEOUT: Duration = Duration::from_millis(1);
 pub struct SuperviseConfig {
     /// The restart policy; an unknown one counts as `never`. Default: `on_failure`.
     pub policy: RestartPolicy,
-    /// The most restarts within the window; after one more failure the server stays in `error`. Default: 5, at most 10,000;
-    /// 0 never restarts.
+    /// The most restarts within the window; after one more failure the server stays in `error`.
+    /// Default: 5, at most 10,000; 0 never restarts.
     pub max_restarts: u32,
     /// The window, in time that the server was connected. Default: 300 s, from 1 s to 30 days.
     ///

@@ -221,7 +221,7 @@ impl<S: Spawn> Driver<S> {
                 let _ = self.reports.send(report);
             }
             Err(error) => {
-                tracing::error!(%error, "server state was changed from outside its supervisor")
+                tracing::error!(%error, "server state was changed from outside its supervisor");
             }
         }
     }

@@ -1,6 +1,5 @@
 //! The handle of a supervised server, and its reports (MGP §11.2, §11.5).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -199,11 +198,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     }
 }
 
-impl<C> fmt::Debug for Supervised<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Supervised").field("state", &self.state).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Supervised<C> { state });
 
 /// The reason of a server's end whose runtime was shut down.
 pub(super) const RUNTIME_STOPPED: &str = "its runtime was shut down";

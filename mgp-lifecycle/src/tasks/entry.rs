@@ -1,7 +1,6 @@
 //! One task: its state, its open questions, its outcome.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
@@ -370,12 +369,8 @@ fn input_requests(questions: &BTreeMap<String, Question>) -> Result<Payload, Rpc
     Payload::of(&all)
 }
 
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The id works like a key, so it is kept out of logs.
-        f.debug_struct("Entry").field("number", &self.number).finish_non_exhaustive()
-    }
-}
+// The id works like a key, so it is kept out of logs.
+mgp_types::opaque_debug!(Entry { number });
 
 /// Keeps a question open until dropped.
 #[derive(Debug)]

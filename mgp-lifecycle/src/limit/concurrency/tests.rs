@@ -127,7 +127,7 @@ async fn the_caller_with_the_most_waiting_calls_is_evicted_for_others() {
 #[tokio::test(start_paused = true)]
 async fn one_caller_gets_its_share_and_no_more() {
     let mut bounds = config(8, 8);
-    (bounds.running_each, bounds.waiting_each) = (Some(2), Some(1));
+    (bounds.running_per_caller, bounds.waiting_per_caller) = (Some(2), Some(1));
     let (recorder, layer) = (Recorder::default(), LimitLayer::new(bounds));
     let (mut ann, mut bob) = (client(&layer, &recorder, "ann"), client(&layer, &recorder, "bob"));
     let anns: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
@@ -183,7 +183,7 @@ async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut bounds = config(random.usize(1..4), random.usize(0..12));
         if random.bool() {
-            bounds.running_each = Some(random.usize(1..3));
+            bounds.running_per_caller = Some(random.usize(1..3));
         }
         if random.bool() {
             bounds = bounds.tool("a", random.usize(1..3));
@@ -223,7 +223,7 @@ async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
 async fn no_permit_is_lost_between_threads() {
     for each in [None, Some(2)] {
         let mut bounds = config(3, 4096);
-        bounds.running_each = each;
+        bounds.running_per_caller = each;
         let layer = LimitLayer::new(bounds);
         let tools = Stack::from_fn(|_| async {
             tokio::task::yield_now().await;

@@ -80,8 +80,8 @@ impl RateLayer {
         Self::with_max_keys(limits, MAX_KEYS, self.0.is_tool.clone())
     }
 
-    /// Sets which names are tools: all other names are counted together under [`RateKey::Tool`], so that a caller cannot
-    /// get a new bucket for each invented name. This resets all counts.
+    /// Sets which names are tools: all other names are counted together under [`RateKey::Tool`], so that a
+    /// caller cannot get a new bucket for each invented name. This resets all counts.
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self::with_max_keys(self.0.limits.clone(), MAX_KEYS, Some(Arc::new(is_tool)))
     }
