@@ -36,7 +36,8 @@ const DEFAULT_MAX_WAITING: usize = 1024;
 /// use mgp_lifecycle::{ReadyLayer, State};
 /// use mgp_types::mgp::ServerState;
 /// use mgp_types::service::{Reply, Stack, mock};
-/// ///
+/// use tower_layer::Layer;
+///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// let state = State::new(ServerState::Connected);
 /// let server = Stack::from_fn(|_| async { Ok(Reply::empty()) });

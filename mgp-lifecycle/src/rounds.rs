@@ -46,7 +46,8 @@ impl Default for RoundsConfig {
 /// use mgp_types::mcp::Implementation;
 /// use mgp_types::service::{Ask, Call, Reply, Stack, mock};
 /// use mgp_types::{Payload, Sealer};
-/// ///
+/// use tower_layer::Layer;
+///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let tool = Stack::from_fn(|call: Call| async move {
 ///     let name = call.cx().ask("name", Ask::new("elicitation/create", Payload::empty_object())).await?;

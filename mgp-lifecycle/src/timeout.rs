@@ -57,7 +57,8 @@ impl Default for Timeouts {
 /// use std::time::Duration;
 /// use mgp_lifecycle::TimeoutLayer;
 /// use mgp_types::service::{Stack, mock};
-/// ///
+/// use tower_layer::Layer;
+///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
 /// let hangs = Stack::from_fn(|_| std::future::pending());
 /// let mut client = mock::client(Stack::new(TimeoutLayer::new(Duration::from_secs(30)).layer(hangs)));
