@@ -8,7 +8,7 @@ mod http;
 mod idle;
 mod load;
 mod stdio;
-mod told;
+mod announced;
 mod unread;
 #[path = "../http_faults/wire.rs"]
 #[expect(dead_code, reason = "another test uses the rest")]

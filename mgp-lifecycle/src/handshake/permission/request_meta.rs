@@ -1,8 +1,6 @@
-//! What a modern server is told with each request: `_meta["dev.cloto/mgp"].grants` (MGP §3.6; checklist D11).
+//! The grants in each request to a modern server: `_meta["dev.cloto/mgp"].grants` (MGP §3.6).
 //!
-//! It is encoded once and kept until something changes, so that a call costs a look at a number.
-//!
-//! Applies to: outbound.
+//! They are encoded once and cached until something changes, so a call only compares a number.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -13,22 +11,20 @@ use mgp_types::{Object, Payload, RpcError, Timestamp};
 
 use super::PermissionFlow;
 
-/// The member of `dev.cloto/mgp` that has the grants.
 const GRANTS: &str = "grants";
-/// For how many tenants it is kept; beyond that all are encoded anew.
+/// The most tenants in the cache; beyond that it starts empty.
 const MAX_TENANTS: usize = 64;
 
-/// The encoded grants of one server, as they stood at a revision.
+/// The encoded grants of one server at one revision, by tenant.
 #[derive(Default)]
-pub(super) struct Carried {
+pub(super) struct GrantCache {
     revision: u64,
-    /// How many names the server had used.
+    /// The number of permission names that the server had used.
     names: usize,
     until: Option<SystemTime>,
     by_tenant: Vec<(TenantId, Encoded)>,
 }
 
-/// The grants as text.
 #[derive(Clone)]
 struct Encoded {
     /// `{"grants":{…}}`.
@@ -38,11 +34,11 @@ struct Encoded {
 }
 
 impl PermissionFlow {
-    /// Writes what stands into the `_meta` of a request, where the server declared permissions or asked for some.
-    pub(in crate::handshake) fn stamp(&self, call: &mut Call) -> Result<(), RpcError> {
+    /// Adds the grants to the `_meta` of a request, if the server declared or requested permissions.
+    pub(in crate::handshake) fn add_grants(&self, call: &mut Call) -> Result<(), RpcError> {
         let reads_old_key = {
-            let state = self.state();
-            if state.wanted.is_empty() {
+            let state = self.0.state.lock();
+            if state.requested.is_empty() {
                 return Ok(());
             }
             state.reads_old_key
@@ -50,7 +46,7 @@ impl PermissionFlow {
         let encoded = self.encoded(call.cx())?;
         let meta = &mut call.hop_mut().meta;
         match meta.iter_mut().find(|(name, _)| name == key::MGP) {
-            // Somebody said more under this name.
+            // Another layer has added members under this name.
             Some((_, member)) => {
                 let mut joined: Object = member.get()?;
                 joined.insert(GRANTS, encoded.grants.clone());
@@ -66,41 +62,41 @@ impl PermissionFlow {
 
     fn encoded(&self, cx: &Context) -> Result<Encoded, RpcError> {
         let revision = *self.0.changes.borrow();
-        if let Some(kept) = self.kept(cx, revision) {
-            return Ok(kept);
+        if let Some(cached) = self.cached(cx, revision) {
+            return Ok(cached);
         }
-        let told = self.told(cx);
-        let grants = Payload::of(&told.grants)?;
+        let notice = self.current_notice(cx);
+        let grants = Payload::of(&notice.grants)?;
         let member = Payload::from_trusted(format!("{{\"{GRANTS}\":{}}}", grants.as_str()));
         let encoded = Encoded { member, grants };
-        let until = told.expires_at.as_ref().and_then(Timestamp::to_system_time);
-        let mut state = self.state();
-        let names = state.wanted.names().len();
-        let carried = &mut state.carried;
-        let is_stale = carried.revision != revision || carried.names != names;
-        if is_stale || carried.by_tenant.len() >= MAX_TENANTS {
-            *carried = Carried { revision, names, ..Carried::default() };
+        let until = notice.expires_at.as_ref().and_then(Timestamp::to_system_time);
+        let mut state = self.0.state.lock();
+        let names = state.requested.names().len();
+        let cache = &mut state.grant_cache;
+        let is_stale = cache.revision != revision || cache.names != names;
+        if is_stale || cache.by_tenant.len() >= MAX_TENANTS {
+            *cache = GrantCache { revision, names, ..GrantCache::default() };
         }
-        // The first of them to expire has all of them encoded anew.
-        carried.until = [carried.until, until].into_iter().flatten().min();
-        carried.by_tenant.push((cx.principal.tenant().clone(), encoded.clone()));
+        // The whole cache expires with the first of its entries.
+        cache.until = [cache.until, until].into_iter().flatten().min();
+        cache.by_tenant.push((cx.principal.tenant().clone(), encoded.clone()));
         Ok(encoded)
     }
 
-    /// What is kept for a tenant, if it still holds.
-    fn kept(&self, cx: &Context, revision: u64) -> Option<Encoded> {
-        let mut state = self.state();
-        let names = state.wanted.names().len();
-        let carried = &mut state.carried;
-        if carried.until.is_some_and(|until| until <= SystemTime::now()) {
-            *carried = Carried::default();
+    /// Returns the cached grants of a tenant, if they are current.
+    fn cached(&self, cx: &Context, revision: u64) -> Option<Encoded> {
+        let mut state = self.0.state.lock();
+        let names = state.requested.names().len();
+        let cache = &mut state.grant_cache;
+        if cache.until.is_some_and(|until| until <= SystemTime::now()) {
+            *cache = GrantCache::default();
         }
-        if carried.revision != revision || carried.names != names {
+        if cache.revision != revision || cache.names != names {
             return None;
         }
         let tenant = cx.principal.tenant();
-        let found = carried.by_tenant.iter().find(|(known, _)| known == tenant);
-        found.map(|(_, encoded)| encoded.clone())
+        let entry = cache.by_tenant.iter().find(|(known, _)| known == tenant);
+        entry.map(|(_, encoded)| encoded.clone())
     }
 }
 
@@ -117,12 +113,12 @@ mod tests {
     };
     use tokio::sync::watch;
 
-    use super::super::told::Wanted;
+    use super::super::notice::RequestedPermissions;
     use super::*;
 
-    /// Grants the camera to one tenant, and counts how often it is asked what stands.
+    /// Grants the camera to one tenant, and counts how often its grants are read.
     struct Camera {
-        looked: AtomicUsize,
+        reads: AtomicUsize,
         changes: watch::Sender<u64>,
     }
 
@@ -137,7 +133,7 @@ mod tests {
         }
 
         fn standing(&self, cx: &Context, _: &ServerId) -> PermissionDecision {
-            self.looked.fetch_add(1, Ordering::Relaxed);
+            self.reads.fetch_add(1, Ordering::Relaxed);
             let mut grants = BTreeMap::new();
             if cx.principal.tenant().as_str() == "a" {
                 grants.insert(Permission::Camera, GrantDecision::Approved.into());
@@ -159,14 +155,14 @@ mod tests {
     fn flow(camera: &Arc<Camera>) -> PermissionFlow {
         let grantor = Arc::clone(camera) as Arc<dyn Grantor>;
         let flow = PermissionFlow::new("files".into(), grantor, Duration::from_secs(1));
-        flow.state().wanted = Wanted::of([Permission::Camera]);
+        flow.0.state.lock().requested = RequestedPermissions::of([Permission::Camera]);
         flow
     }
 
     #[track_caller]
     fn check(flow: &PermissionFlow, tenant: &str, expected: &str) {
         let mut call = call(tenant);
-        flow.stamp(&mut call).unwrap();
+        flow.add_grants(&mut call).unwrap();
         let [(name, value)] = &*call.hop().meta else {
             panic!("one member: {:?}", call.hop().meta)
         };
@@ -174,32 +170,32 @@ mod tests {
     }
 
     #[test]
-    fn it_is_encoded_once_for_each_tenant_until_something_changes() {
+    fn grants_are_encoded_once_per_tenant_until_something_changes() {
         let camera =
-            Arc::new(Camera { looked: AtomicUsize::new(0), changes: watch::Sender::new(0) });
+            Arc::new(Camera { reads: AtomicUsize::new(0), changes: watch::Sender::new(0) });
         let flow = flow(&camera);
         for _ in 0..3 {
             check(&flow, "a", r#"{"grants":{"camera":"approved"}}"#);
             check(&flow, "b", r#"{"grants":{"camera":"deferred"}}"#);
         }
-        assert_eq!(camera.looked.load(Ordering::Relaxed), 2);
+        assert_eq!(camera.reads.load(Ordering::Relaxed), 2);
         camera.changes.send_modify(|number| *number += 1);
         check(&flow, "b", r#"{"grants":{"camera":"deferred"}}"#);
-        assert_eq!(camera.looked.load(Ordering::Relaxed), 3);
+        assert_eq!(camera.reads.load(Ordering::Relaxed), 3);
         for tenant in 0..2 * MAX_TENANTS {
             check(&flow, &tenant.to_string(), r#"{"grants":{"camera":"deferred"}}"#);
         }
-        assert!(flow.state().carried.by_tenant.len() <= MAX_TENANTS);
+        assert!(flow.0.state.lock().grant_cache.by_tenant.len() <= MAX_TENANTS);
     }
 
     #[test]
-    fn other_members_of_the_same_name_stay() {
+    fn other_members_with_the_same_name_are_kept() {
         let camera =
-            Arc::new(Camera { looked: AtomicUsize::new(0), changes: watch::Sender::new(0) });
+            Arc::new(Camera { reads: AtomicUsize::new(0), changes: watch::Sender::new(0) });
         let mut call = call("a");
         let other = Payload::from_trusted(r#"{"delegation":{"depth":1},"grants":{}}"#);
         call.hop_mut().meta.push((Cow::Borrowed(key::MGP), other));
-        flow(&camera).stamp(&mut call).unwrap();
+        flow(&camera).add_grants(&mut call).unwrap();
         let meta = &call.hop().meta;
         assert_eq!(meta.len(), 1);
         let found: Object = meta[0].1.get().unwrap();

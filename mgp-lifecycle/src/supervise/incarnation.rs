@@ -1,6 +1,4 @@
-//! What runs for a supervised server: at most a start, its readiness, its end and its stop (MGP §11.5).
-//!
-//! Applies to: outbound.
+//! The futures of one incarnation of a supervised server: its start, readiness, end and stop (MGP §11.5).
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,11 +13,11 @@ use tokio::time::timeout;
 
 use crate::catch_panic::panicked;
 
-/// How long a server that cannot be spoken to may take to end, so that its exit is what is told.
-const LAST_WORDS: Duration = Duration::from_millis(250);
+/// The time a server may take to end after a failed handshake, so that its exit is reported instead.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The futures of one incarnation; dropped, it kills the server.
-pub(super) struct Work<T: Spawned> {
+/// The futures of one incarnation; dropping it kills the server.
+pub(super) struct Incarnation<T: Spawned> {
     server: Option<Arc<T>>,
     starting: Running<Result<T, SpawnError>>,
     preparing: Running<Result<T::Client, SpawnError>>,
@@ -29,35 +27,35 @@ pub(super) struct Work<T: Spawned> {
 
 type Running<T> = Option<BoxFuture<'static, T>>;
 
-/// What became of one of them.
-pub(super) enum Done<C> {
+/// The outcome of one of the futures.
+pub(super) enum Outcome<C> {
     Ready(C),
     StartFailed(SpawnError),
     Exited(Exit),
     Stopped,
 }
 
-impl<T: Spawned> Work<T> {
+impl<T: Spawned> Incarnation<T> {
     pub(super) const fn new() -> Self {
         Self { server: None, starting: None, preparing: None, ending: None, stopping: None }
     }
 
-    /// Starts a server; the one before is gone or was killed.
+    /// Starts a server; the previous one has ended or was killed.
     pub(super) fn start<S: Spawn<Server = T>>(&mut self, spawn: &Arc<S>) {
         let spawn = Arc::clone(spawn);
         self.starting = Some(Box::pin(async move {
-            let started = caught(async move { spawn.start().await }).await;
+            let started = catch_panic(async move { spawn.start().await }).await;
             started.unwrap_or_else(|| Err(SpawnError::new("starting it panicked")))
         }));
     }
 
-    /// Stops the server with all its tree, whatever it is about.
+    /// Stops the server with its process tree, whatever it is doing.
     pub(super) fn stop(&mut self, reason: Option<ShutdownReason>) {
-        self.forget();
+        self.clear();
         let server = self.server.clone();
         self.stopping = Some(Box::pin(async move {
             if let Some(server) = server {
-                let stop = caught(async { server.stop(reason.as_ref()).await });
+                let stop = catch_panic(async { server.stop(reason.as_ref()).await });
                 if stop.await.is_none() {
                     server.kill();
                 }
@@ -65,70 +63,70 @@ impl<T: Spawned> Work<T> {
         }));
     }
 
-    /// Kills the server, and waits for nothing.
+    /// Kills the server without waiting.
     pub(super) fn kill(&mut self) {
-        self.forget();
+        self.clear();
         if let Some(server) = self.server.take() {
             server.kill();
         }
     }
 
-    /// Waits until something is done; forever where nothing runs. May be dropped at any time.
-    pub(super) async fn next(&mut self) -> Done<T::Client> {
+    /// Waits for the next outcome, for ever if nothing runs. Cancel safe.
+    pub(super) async fn next(&mut self) -> Outcome<T::Client> {
         loop {
             let started = poll_fn(|task| {
                 if let Some(started) = poll(&mut self.starting, task) {
                     return Poll::Ready(Err(started));
                 }
-                // The end before the handshake: it says why the handshake broke.
-                let done = poll(&mut self.ending, task)
-                    .map(Done::Exited)
+                // The end is polled before the handshake, because it explains why the handshake failed.
+                let outcome = poll(&mut self.ending, task)
+                    .map(Outcome::Exited)
                     .or_else(|| match poll(&mut self.preparing, task)? {
-                        Ok(client) => Some(Done::Ready(client)),
-                        // It may have ended since it was looked at a moment ago.
+                        Ok(client) => Some(Outcome::Ready(client)),
+                        // It may have ended since the poll above.
                         Err(error) => Some(
                             poll(&mut self.ending, task)
-                                .map_or(Done::StartFailed(error), Done::Exited),
+                                .map_or(Outcome::StartFailed(error), Outcome::Exited),
                         ),
                     })
-                    .or_else(|| poll(&mut self.stopping, task).map(|()| Done::Stopped));
-                done.map_or(Poll::Pending, |done| Poll::Ready(Ok(done)))
+                    .or_else(|| poll(&mut self.stopping, task).map(|()| Outcome::Stopped));
+                outcome.map_or(Poll::Pending, |outcome| Poll::Ready(Ok(outcome)))
             });
             match started.await {
-                Ok(done) => {
-                    if let Done::Stopped = done {
+                Ok(outcome) => {
+                    if let Outcome::Stopped = outcome {
                         self.server = None;
                     }
-                    return done;
+                    return outcome;
                 }
                 Err(Ok(server)) => self.prepare(server),
-                Err(Err(error)) => return Done::StartFailed(error),
+                Err(Err(error)) => return Outcome::StartFailed(error),
             }
         }
     }
 
-    /// Waits for the server to be ready, and for its end.
+    /// Begins to wait for readiness and for the end.
     fn prepare(&mut self, server: T) {
         let server = self.server.insert(Arc::new(server));
         let (ready, ended) = (Arc::clone(server), Arc::clone(server));
         self.preparing = Some(Box::pin(async move {
-            let outcome = caught(async {
+            let outcome = catch_panic(async {
                 let outcome = ready.ready().await;
                 if outcome.is_err() {
-                    // A moment for the exit to be known.
-                    let _ = timeout(LAST_WORDS, ready.ended()).await;
+                    // Gives the exit time to become known.
+                    let _ = timeout(EXIT_TIMEOUT, ready.ended()).await;
                 }
                 outcome
             });
             outcome.await.unwrap_or_else(|| Err(SpawnError::new("the handshake panicked")))
         }));
         self.ending = Some(Box::pin(async move {
-            let exit = caught(async { ended.ended().await }).await;
+            let exit = catch_panic(async { ended.ended().await }).await;
             exit.unwrap_or_else(|| Exit::failure("waiting for its end panicked"))
         }));
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.starting = None;
         self.preparing = None;
         self.ending = None;
@@ -136,13 +134,13 @@ impl<T: Spawned> Work<T> {
     }
 }
 
-impl<T: Spawned> Drop for Work<T> {
+impl<T: Spawned> Drop for Incarnation<T> {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-/// Polls what runs, if it does, and forgets it once it is done.
+/// Polls a future if there is one, and removes it once it has completed.
 fn poll<T>(running: &mut Running<T>, task: &mut std::task::Context<'_>) -> Option<T> {
     let Poll::Ready(done) = running.as_mut()?.as_mut().poll(task) else {
         return None;
@@ -151,13 +149,13 @@ fn poll<T>(running: &mut Running<T>, task: &mut std::task::Context<'_>) -> Optio
     Some(done)
 }
 
-/// Runs a future of somebody else's; nothing if it panics, so that the supervisor lives.
-async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
+/// Runs a future of a spawner; returns `None` if it panics.
+async fn catch_panic<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task))) {
         Ok(polled) => polled.map(Some),
         Err(panic) => {
-            // It writes the log; there is no caller to answer.
+            // `panicked` logs the panic; there is no caller to answer.
             let _ = panicked(&*panic);
             Poll::Ready(None)
         }

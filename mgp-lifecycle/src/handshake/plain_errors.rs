@@ -1,63 +1,68 @@
-//! What a peer without MGP sees of a refusal: MCP's own words (DESIGN §4; checklist, amendments to C).
-//!
-//! Applies to: inbound.
+//! Adapts outcomes to their callers: refusals in plain MCP form, `resultType` for modern callers.
 
 use mgp_types::mcp::{CallToolResult, Era};
-use mgp_types::service::{Facts, Reply};
+use mgp_types::service::{Facts, Reply, result_type};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::Serialize;
 
-/// What is known about the call whose outcome is veiled.
+/// The facts about a call that decide the form of its outcome.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct CallInfo {
     pub(crate) is_tool_call: bool,
-    /// Whether the tool promised how its structured content looks; what a refusal says would break that promise.
-    pub(crate) is_typed: bool,
+    /// If set, the tool has an output schema, which the structured content of a refusal would violate.
+    pub(crate) has_output_schema: bool,
 }
 
-impl Seen {
-    /// A tool call, of which nothing more is known.
-    pub(crate) const TOOL_CALL: Self = Self { is_tool_call: true, is_typed: false };
+impl CallInfo {
+    /// A tool call without an output schema.
+    pub(crate) const TOOL_CALL: Self = Self { is_tool_call: true, has_output_schema: false };
 }
 
-/// Rewrites an outcome for its caller.
-pub(crate) fn veil(
+/// Adapts an outcome to its caller.
+pub(crate) fn adapt_to_caller(
     outcome: Result<Reply, RpcError>,
     caller: &Facts,
-    seen: Seen,
+    info: CallInfo,
 ) -> Result<Reply, RpcError> {
     match outcome {
-        Err(error) if !caller.speaks_mgp() => plain(error, seen).map(|reply| finish(reply, caller)),
+        Err(error) if !caller.speaks_mgp() => {
+            plain_error(error, info).map(|reply| with_result_type(reply, caller))
+        }
         Err(error) => Err(error),
-        Ok(reply) => Ok(finish(reply, caller)),
+        Ok(reply) => Ok(with_result_type(reply, caller)),
     }
 }
 
-/// A modern result says what kind it is.
-fn finish(mut reply: Reply, caller: &Facts) -> Reply {
+/// Adds `resultType` to the result of a modern caller, if it has none.
+fn with_result_type(mut reply: Reply, caller: &Facts) -> Reply {
     if caller.era == Era::Modern
         && let Reply::Complete(body) = &mut reply
-        && !body.as_raw().as_str().contains("\"resultType\"")
+        && !has_result_type(body.as_raw())
     {
         body.insert("resultType", Payload::from_trusted("\"complete\""));
     }
     reply
 }
 
-/// An error as a plain MCP peer may see it.
-fn plain(error: RpcError, seen: Seen) -> Result<Reply, RpcError> {
+fn has_result_type(result: &Payload) -> bool {
+    // Most results do not contain the name at all; a nested member of that name does not count.
+    result.as_str().contains("\"resultType\"") && result_type(result).is_some()
+}
+
+/// Returns an error in the form for plain MCP peers.
+fn plain_error(error: RpcError, info: CallInfo) -> Result<Reply, RpcError> {
     let code = error.code();
-    if code.category().is_none() || !seen.is_tool_call {
+    if code.category().is_none() || !info.is_tool_call {
         return Err(error.without_recovery());
     }
     if code == ErrorCode::TOOL_NOT_FOUND {
         return Err(RpcError::new(ErrorCode::INVALID_PARAMS, error.message()));
     }
-    refusal(&error, seen)
+    refusal_result(&error, info)
 }
 
-/// A refused call as a result the model can read: code, reason and remedy, as text and as data.
-fn refusal(error: &RpcError, seen: Seen) -> Result<Reply, RpcError> {
+/// Returns a refused call as a result that the model can read: code, reason and remedy, as text and as data.
+fn refusal_result(error: &RpcError, info: CallInfo) -> Result<Reply, RpcError> {
     #[derive(Serialize)]
     struct Refusal<'a> {
         status: &'a str,
@@ -86,8 +91,8 @@ fn refusal(error: &RpcError, seen: Seen) -> Result<Reply, RpcError> {
         data: error.as_data(),
     };
     let mut result = CallToolResult::error(error.to_string());
-    // Some clients hold even a failed result against the schema of the tool's results.
-    if !seen.is_typed {
+    // Some clients check even a failed result against the tool's output schema.
+    if !info.has_output_schema {
         result.structured_content = Some(Payload::of(&refusal)?);
     }
     Reply::of(&result)

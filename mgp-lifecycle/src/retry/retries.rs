@@ -1,6 +1,4 @@
-//! What becomes of a call whose first attempt failed: further attempts, then the fallback tool.
-//!
-//! Applies to: outbound.
+//! The retries of a call whose first attempt failed, then the fallback tool.
 
 use std::time::Duration;
 
@@ -14,25 +12,25 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::config::FollowFallback;
-use super::decide::{Decision, Situation, Stop, may_replace};
-use super::failure::{Failure, Outcome, says_error};
-use super::future::Kept;
-use super::heard::Heard;
-use super::known::{Page, Repeat};
-use super::layer::What;
+use super::decide::{Decision, Situation, StopReason, may_replace};
+use super::delivery::Delivered;
+use super::failure::{Failure, Outcome, is_tool_error};
+use super::future::RetryableCall;
+use super::layer::RequestKind;
+use super::tools::{ListPage, Repeat};
 
-/// How long a server may take to list its tools before the error is answered without them.
-const LIST: Duration = Duration::from_secs(2);
-/// How many pages of that list are read.
-const PAGES: usize = 64;
+/// The time a server may take to list its tools before the error is returned without them.
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most pages of that list that are read.
+const MAX_LIST_PAGES: usize = 64;
 
-/// Makes a call again until it succeeds or must not be made again; answers with the last outcome then.
-pub(super) async fn again<S: MgpService>(
-    mut kept: Kept<S>,
+/// Retries a call until it succeeds or must not be retried; returns the last outcome.
+pub(super) async fn retry<S: MgpService>(
+    mut kept: RetryableCall<S>,
     mut outcome: Outcome,
     mut failure: Failure,
 ) -> Outcome {
-    let end = Deadline::after(kept.place.config.total).earlier(kept.call.cx().deadline);
+    let end = Deadline::after(kept.context.config.total_timeout).earlier(kept.call.cx().deadline);
     let mut made = 0;
     let stop = loop {
         let wait = match kept.next_wait(&failure, made, end).await {
@@ -44,20 +42,20 @@ pub(super) async fn again<S: MgpService>(
             code = failure.code.0,
             retry = made + 1,
             ?wait,
-            "the call is made again"
+            "retrying call"
         );
         if !wait.is_zero() {
             sleep(wait).await;
         }
         if kept.call.cx().scope.is_ended() {
-            break Stop::Gone;
+            break StopReason::Disconnected;
         }
-        let Ok(probe) = kept.server.admit() else { break Stop::Circuit };
+        let Ok(probe) = kept.server.admit() else { break StopReason::Circuit };
         kept.probe = probe;
         made += 1;
         let call = kept.attempt(Attempt::new(made, failure.code, wait));
         let last = kept.inner.call(call).await;
-        match kept.met(&last, made + 1, wait) {
+        match kept.record(&last, made + 1, wait) {
             None => return last,
             Some(again) => (outcome, failure) = (last, again),
         }
@@ -67,9 +65,9 @@ pub(super) async fn again<S: MgpService>(
         code = failure.code.0,
         retries = made,
         reason = %stop,
-        "the call is not made again"
+        "giving up on call"
     );
-    if stop == Stop::Exhausted
+    if stop == StopReason::Exhausted
         && let Some(reply) = kept.fallback(&failure, made, end).await
     {
         return Ok(reply);
@@ -77,65 +75,66 @@ pub(super) async fn again<S: MgpService>(
     outcome
 }
 
-impl<S: MgpService> Kept<S> {
-    /// How long to wait before the next attempt, which is paid for.
+impl<S: MgpService> RetryableCall<S> {
+    /// Returns the wait before the next attempt, and takes that attempt from the budget.
     async fn next_wait(
         &mut self,
         failure: &Failure,
         made: u32,
         end: Deadline,
-    ) -> Result<Duration, Stop> {
+    ) -> Result<Duration, StopReason> {
         if self.call.cx().scope.is_ended() {
-            return Err(Stop::Gone);
+            return Err(StopReason::Disconnected);
         }
         let mut decision = self.decide(failure, made, end, self.repeat());
-        // Perhaps its definition says that it may run twice; nobody asks where nothing would come of that.
-        if decision == Decision::Stop(Stop::MayHaveRun)
-            && matches!(self.decide(failure, made, end, Repeat::Freely), Decision::Again(_))
+        // The tool's definition may permit a second run; the server is asked only if the answer would matter.
+        if decision == Decision::Stop(StopReason::MayHaveRun)
+            && matches!(self.decide(failure, made, end, Repeat::Freely), Decision::Retry(_))
             && self.learn(end).await
         {
             decision = self.decide(failure, made, end, self.repeat());
         }
         let wait = match decision {
-            Decision::Again(wait) => wait,
+            Decision::Retry(wait) => wait,
             Decision::Stop(stop) => return Err(stop),
         };
-        // An attempt that would be refused here is not waited for.
+        // Not waited for if the circuit would refuse the attempt.
         let wait = wait.max(self.server.refuses_for());
-        let config = &self.place.config;
-        if wait > config.longest_wait || wait >= left(end) {
-            return Err(Stop::Circuit);
+        let config = &self.context.config;
+        if wait > config.max_wait || wait >= left(end) {
+            return Err(StopReason::Circuit);
         }
-        if self.server.pay(config.budget) { Ok(wait) } else { Err(Stop::Budget) }
+        if self.server.pay(config.budget) { Ok(wait) } else { Err(StopReason::Budget) }
     }
 
     fn decide(&self, failure: &Failure, made: u32, end: Deadline, repeat: Repeat) -> Decision {
-        let heard = self.ear.as_ref().map_or(Heard::Nothing, |ear| ear.heard());
+        let delivered =
+            self.monitor.as_ref().map_or(Delivered::Nothing, |monitor| monitor.delivered());
         let (left, jitter) = (left(end), fastrand::f64());
-        let situation = Situation { failure, made, left, repeat, heard, jitter };
-        situation.decide(&self.place.config)
+        let situation = Situation { failure, made, left, repeat, delivered, jitter };
+        situation.decide(&self.context.config)
     }
 
-    /// Whether the call may run twice.
+    /// Returns whether the call may run twice.
     fn repeat(&self) -> Repeat {
-        let Some(tool) = self.call.tool().filter(|_| self.what == What::Tool) else {
+        let Some(tool) = self.call.tool().filter(|_| self.kind == RequestKind::Tool) else {
             return Repeat::Freely;
         };
-        if self.place.config.repeats(&self.call) {
+        if self.context.config.repeats(&self.call) {
             return Repeat::Freely;
         }
-        let known = self.place.known(&self.server, tool.name);
+        let known = self.context.known(&self.server, tool.name);
         known.map_or(Repeat::Unstarted, |known| known.repeat)
     }
 
-    /// The call as it is made again: of the same logical call and trace, under a key of its own.
+    /// Returns the call of the next attempt: same logical call and trace, new key.
     fn attempt(&self, attempt: Attempt) -> Call {
         let mut call = self.call.clone();
         let cx = call.cx_mut();
         cx.logical.get_or_insert_with(|| cx.key.to_text());
         cx.key = CallKey::next();
         if !attempt.waited.is_zero() {
-            // What was decided further out may no longer hold.
+            // Decisions of layers further out may no longer hold.
             Waited::mark(cx);
         }
         cx.extensions.insert(attempt);
@@ -144,79 +143,79 @@ impl<S: MgpService> Kept<S> {
 
     // === The fallback ===
 
-    /// Calls the tool that the server proposes; none where it may not, and where that fails as well.
+    /// Calls the tool that the server proposes; returns `None` if that is not allowed, or fails as well.
     async fn fallback(&mut self, failure: &Failure, made: u32, end: Deadline) -> Option<Reply> {
         let proposed = failure.hints.fallback_tool.as_deref()?;
         let tool = self.call.tool()?.name.to_owned();
-        if self.place.config.fallback == FollowFallback::Never {
+        if self.context.config.fallback == FollowFallback::Never {
             return None;
         }
-        if self.place.known(&self.server, proposed).is_none() {
+        if self.context.known(&self.server, proposed).is_none() {
             self.learn(end).await;
         }
         let (own, other) = (self.known(&tool), self.known(proposed));
-        if let Err(why) = may_replace((&tool, own.as_ref()), (proposed, other.as_ref())) {
-            // A server chooses the name, so it is not written to the log.
-            tracing::debug!(tool, reason = %why, "the fallback tool is not called");
+        if let Err(reason) = may_replace((&tool, own.as_ref()), (proposed, other.as_ref())) {
+            // The server chooses the name, so it is not logged.
+            tracing::debug!(tool, %reason, "fallback tool refused");
             return None;
         }
-        if left(end).is_zero() || !self.server.pay(self.place.config.budget) {
+        if left(end).is_zero() || !self.server.pay(self.context.config.budget) {
             return None;
         }
         self.probe = self.server.admit().ok()?;
         let attempt = Attempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
         let mut call = self.attempt(attempt);
         call.params_mut().retarget(Target::Tool(proposed.into()));
-        // Answers to questions belong to the tool that asked them.
+        // Answers to questions belong to the tool that asked.
         let hop = call.hop_mut();
         (hop.input_responses, hop.request_state) = (None, None);
         self.call.params_mut().retarget(Target::Tool(proposed.into()));
         let outcome = self.inner.call(call).await;
-        self.met(&outcome, made + 2, Duration::ZERO);
+        self.record(&outcome, made + 2, Duration::ZERO);
         match outcome {
-            Ok(Reply::Complete(body)) if !says_error(&body) => Some(Reply::Complete(body)),
+            Ok(Reply::Complete(body)) if !is_tool_error(&body) => Some(Reply::Complete(body)),
             Ok(Reply::Task(task)) => Some(Reply::Task(task)),
             Err(error) => {
-                tracing::debug!(tool, fallback = proposed, %error, "the fallback tool failed as well");
+                tracing::debug!(tool, fallback = proposed, %error, "fallback tool failed");
                 None
             }
             Ok(_) => {
-                tracing::debug!(tool, fallback = proposed, "the fallback tool failed as well");
+                tracing::debug!(tool, fallback = proposed, "fallback tool failed");
                 None
             }
         }
     }
 
     fn known(&self, tool: &str) -> Option<super::KnownTool> {
-        self.place.known(&self.server, tool)
+        self.context.known(&self.server, tool)
     }
 
-    // === What tools are ===
+    // === Tool definitions ===
 
-    /// Asks the server for its tools, unless that is known or was asked a moment ago; whether more is known now.
+    /// Lists the server's tools, unless they are known or were listed recently; returns whether more is known now.
     async fn learn(&mut self, end: Deadline) -> bool {
-        if !self.place.learns()
+        if !self.context.learns()
             || !self.server.refuses_for().is_zero()
-            || !self.server.tools().wants_list(Instant::now())
+            || !self.server.tools.lock().wants_list(Instant::now())
         {
             return false;
         }
-        let end = Deadline::after(LIST).earlier(end);
+        let end = Deadline::after(LIST_TIMEOUT).earlier(end);
         let mut cursor = None;
-        for number in 0..PAGES {
-            let page = if number == 0 { Page::First } else { Page::Further };
-            let asking = self.inner.call(list(&self.call, cursor.take(), end));
-            let asking = std::pin::pin!(asking);
+        for number in 0..MAX_LIST_PAGES {
+            let page = if number == 0 { ListPage::First } else { ListPage::Next };
+            let listing = self.inner.call(list_request(&self.call, cursor.take(), end));
+            let listing = std::pin::pin!(listing);
             let reply = match end.instant() {
-                Some(at) => timeout_at(at, asking).await.ok(),
-                None => Some(asking.await),
+                Some(at) => timeout_at(at, listing).await.ok(),
+                None => Some(listing.await),
             };
             let Some(Ok(reply)) = reply else {
-                tracing::debug!("the tools could not be listed, so nothing is known of them");
+                tracing::debug!("failed to list tools");
                 return number > 0;
             };
-            self.place.learn(&self.server, &reply, page);
-            match next(&reply) {
+            self.context.learn(&self.server, &reply, page);
+            match next_cursor(&reply) {
                 Some(next) => cursor = Some(next),
                 None => return true,
             }
@@ -225,13 +224,12 @@ impl<S: MgpService> Kept<S> {
     }
 }
 
-/// How much time is left.
 fn left(end: Deadline) -> Duration {
     end.remaining().unwrap_or(Duration::MAX)
 }
 
-/// A request for a page of the tools, made on behalf of a call.
-fn list(call: &Call, cursor: Option<Payload>, end: Deadline) -> Call {
+/// Returns a request for a page of the tools, made on behalf of a call.
+fn list_request(call: &Call, cursor: Option<Payload>, end: Deadline) -> Call {
     let mut cx = call.cx().clone();
     cx.key = CallKey::next();
     cx.logical = None;
@@ -246,12 +244,11 @@ fn list(call: &Call, cursor: Option<Payload>, end: Deadline) -> Call {
     list
 }
 
-/// Where a list goes on.
-fn next(reply: &Reply) -> Option<Payload> {
+fn next_cursor(reply: &Reply) -> Option<Payload> {
     #[derive(Deserialize)]
-    struct Listed {
+    struct Cursor {
         #[serde(rename = "nextCursor")]
         next: Option<Payload>,
     }
-    reply.get::<Listed>().ok()?.next
+    reply.get::<Cursor>().ok()?.next
 }

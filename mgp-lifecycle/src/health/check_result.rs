@@ -1,6 +1,4 @@
-//! What a check found: how well, and what is told of it (MGP §11.3).
-//!
-//! Applies to: both.
+//! The result of a health check: a status and a value (MGP §11.3).
 
 use std::fmt::Display;
 
@@ -8,25 +6,25 @@ use mgp_types::Payload;
 use mgp_types::mgp::HealthStatus;
 use serde::Serialize;
 
-/// What a check found.
+/// The result of a health check.
 ///
 /// ```
-/// use mgp_lifecycle::{Found, IntoFound};
+/// use mgp_lifecycle::{CheckResult, IntoFound};
 /// use mgp_types::mgp::HealthStatus;
 ///
 /// assert_eq!(true.into_found().status(), &HealthStatus::Healthy);
-/// let lagging = Found::new(HealthStatus::Degraded).value(&serde_json::json!({ "behind_secs": 12 }));
+/// let lagging = CheckResult::new(HealthStatus::Degraded).value(&serde_json::json!({ "behind_secs": 12 }));
 /// assert_eq!(lagging.as_value().as_str(), r#"{"behind_secs":12}"#);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Found {
+pub struct CheckResult {
     status: HealthStatus,
     value: Payload,
 }
 
-impl Found {
-    /// A status, told as `true` where it is healthy, as `false` where it is unhealthy, else by its name.
+impl CheckResult {
+    /// Creates a result; its value is `true` if healthy, `false` if unhealthy, else the status's name.
     pub fn new(status: HealthStatus) -> Self {
         let value = match &status {
             HealthStatus::Healthy => Payload::from_trusted("true"),
@@ -36,86 +34,86 @@ impl Found {
         Self { status, value }
     }
 
-    /// Tells any other value; one that is no JSON leaves it as it was.
+    /// Sets another value; one that cannot be written as JSON is ignored and logged.
     pub fn value<V: Serialize + ?Sized>(mut self, value: &V) -> Self {
         match Payload::of(value) {
             Ok(value) => self.value = value,
-            Err(error) => tracing::warn!(%error, "what a check found is no JSON"),
+            Err(error) => tracing::warn!(%error, "health check value is not valid JSON"),
         }
         self
     }
 
-    /// A figure, failed where it is no JSON.
-    pub(super) fn figure<V: Serialize + ?Sized>(figure: &V) -> Self {
-        match Payload::of(figure) {
+    /// Creates the result of a resource; it is a failure if the value cannot be written as JSON.
+    pub(super) fn resource<V: Serialize + ?Sized>(value: &V) -> Self {
+        match Payload::of(value) {
             Ok(value) => Self { status: HealthStatus::Healthy, value },
             Err(error) => Err::<(), _>(error).into_found(),
         }
     }
 
-    /// How well it is.
+    /// Returns the status.
     #[must_use]
     pub fn status(&self) -> &HealthStatus {
         &self.status
     }
 
-    /// What is told of it.
+    /// Returns the value that is sent to peers.
     #[must_use]
     pub fn as_value(&self) -> &Payload {
         &self.value
     }
 }
 
-/// What a check may give back.
+/// Types that a health check may return.
 #[diagnostic::on_unimplemented(
-    message = "a check cannot give back `{Self}`",
-    note = "it gives back a `bool`, `()`, a `HealthStatus`, a pair of that and any JSON, a `Found`, or a `Result` of these"
+    message = "a check cannot return `{Self}`",
+    note = "it returns a `bool`, `()`, a `HealthStatus`, a pair of that and any JSON, a `CheckResult`, or a `Result` of these"
 )]
 pub trait IntoFound {
-    /// What was found.
-    fn into_found(self) -> Found;
+    /// Converts into the result of a check.
+    fn into_found(self) -> CheckResult;
 }
 
 // === impl IntoFound ===
 
-impl IntoFound for Found {
-    fn into_found(self) -> Found {
+impl IntoFound for CheckResult {
+    fn into_found(self) -> CheckResult {
         self
     }
 }
 
-/// A check that came to its end is content.
+/// A check that completes is healthy.
 impl IntoFound for () {
-    fn into_found(self) -> Found {
+    fn into_found(self) -> CheckResult {
         true.into_found()
     }
 }
 
 impl IntoFound for bool {
-    fn into_found(self) -> Found {
-        Found::new(if self { HealthStatus::Healthy } else { HealthStatus::Unhealthy })
+    fn into_found(self) -> CheckResult {
+        CheckResult::new(if self { HealthStatus::Healthy } else { HealthStatus::Unhealthy })
     }
 }
 
 impl IntoFound for HealthStatus {
-    fn into_found(self) -> Found {
-        Found::new(self)
+    fn into_found(self) -> CheckResult {
+        CheckResult::new(self)
     }
 }
 
 impl<V: Serialize> IntoFound for (HealthStatus, V) {
-    fn into_found(self) -> Found {
-        Found::new(self.0).value(&self.1)
+    fn into_found(self) -> CheckResult {
+        CheckResult::new(self.0).value(&self.1)
     }
 }
 
-/// An error is a failed check; its text goes to the log, not to the peer.
+/// An error is a failed check; its text is logged and not sent to the peer.
 impl<T: IntoFound, E: Display> IntoFound for Result<T, E> {
-    fn into_found(self) -> Found {
+    fn into_found(self) -> CheckResult {
         match self {
             Ok(found) => found.into_found(),
             Err(error) => {
-                tracing::warn!(%error, "a health check failed");
+                tracing::warn!(%error, "health check failed");
                 false.into_found()
             }
         }

@@ -1,28 +1,26 @@
-//! Whether a server that ended is started again: the three policies, and who wanted the end (MGP §11.4, §11.5).
-//!
-//! Applies to: outbound.
+//! The restart policies: whether a server is started again, by how and why it ended (MGP §11.4, §11.5).
 
 use mgp_types::mgp::{RestartPolicy, ShutdownReason};
 
-/// Whether the policy starts a server again after such an end.
+/// Returns whether the policy restarts a server after such an end.
 pub(super) fn restarts_after(
     policy: &RestartPolicy,
     is_success: bool,
     reason: Option<&ShutdownReason>,
 ) -> bool {
-    let wants_more = match reason {
+    let restarts_on_failure = match reason {
         Some(reason) if is_final(reason) => return false,
         Some(ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit) => true,
         _ => !is_success,
     };
     match policy {
         RestartPolicy::Always => true,
-        RestartPolicy::OnFailure => wants_more,
+        RestartPolicy::OnFailure => restarts_on_failure,
         _ => false,
     }
 }
 
-/// Whether nobody starts a server again that was stopped for this reason; so it is with reasons we do not know.
+/// Returns whether a server stopped for this reason is never restarted by itself; also for unknown reasons.
 pub(super) fn is_final(reason: &ShutdownReason) -> bool {
     !matches!(reason, ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit)
 }

@@ -1,21 +1,19 @@
-//! What people want wins: stops, starts and restarts at any moment (C21).
-//!
-//! Applies to: outbound.
+//! Requests take precedence: stops, starts and restarts at any moment (MGP §11.5).
 
 use mgp_lifecycle::{Event, SuperviseConfig, Supervisor};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 
-use super::world::{World, config, crash, goodbye, secs};
+use super::world::{World, clean_exit, config, crash, secs};
 
 const OPERATOR: ShutdownReason = ShutdownReason::OperatorRequest;
 
 #[test]
-fn a_stop_while_it_waits_is_the_end() {
+fn a_stop_during_a_wait_ends_the_restarts() {
     let mut world = World::connected(config("always"));
     world.send(crash());
-    assert!(world.core.deadline().is_some());
+    assert!(world.machine.deadline().is_some());
     world.send(Event::Stop(OPERATOR));
-    assert_eq!(world.core.deadline(), None);
+    assert_eq!(world.machine.deadline(), None);
     assert_eq!(
         (world.rest().state, &*world.rest().reason),
         (ServerState::Error, "operator_request")
@@ -25,7 +23,7 @@ fn a_stop_while_it_waits_is_the_end() {
     assert_eq!(world.starts.len(), 1);
 
     let mut world = World::connected(config("always"));
-    world.send(goodbye());
+    world.send(clean_exit());
     world.send(Event::Stop(OPERATOR));
     assert_eq!(
         (world.rest().state, &*world.rest().reason),
@@ -37,13 +35,13 @@ fn a_stop_while_it_waits_is_the_end() {
 }
 
 #[test]
-fn a_stop_while_it_starts_stops_the_tree() {
+fn a_stop_during_a_start_stops_the_process_tree() {
     let mut world = World::new(config("always"));
-    world.obeys = false;
+    world.stops_at_once = false;
     world.send(Event::Start);
     world.send(Event::Stop(OPERATOR));
     assert_eq!(world.stops, [Some(OPERATOR)]);
-    assert_eq!(world.core.rest(), None, "not before all is gone");
+    assert_eq!(world.machine.rest(), None, "not before the process tree has ended");
     for late in [Event::Ready, crash(), Event::StartFailed("stopped".into())] {
         world.send(late);
     }
@@ -53,9 +51,9 @@ fn a_stop_while_it_starts_stops_the_tree() {
 }
 
 #[test]
-fn a_stop_while_what_crashed_is_cleared_away_is_the_end() {
+fn a_stop_during_the_cleanup_of_a_crash_ends_the_restarts() {
     let mut world = World::connected(config("always"));
-    world.obeys = false;
+    world.stops_at_once = false;
     world.send(crash());
     world.send(Event::Stop(OPERATOR));
     world.send(Event::Stopped);
@@ -67,9 +65,9 @@ fn a_stop_while_what_crashed_is_cleared_away_is_the_end() {
 }
 
 #[test]
-fn a_crash_while_it_drains_is_no_crash() {
+fn a_crash_during_a_drain_does_not_count() {
     let mut world = World::connected(config("always"));
-    world.obeys = false;
+    world.stops_at_once = false;
     world.send(Event::Stop(OPERATOR));
     world.send(crash());
     assert!(world.is(&ServerState::Draining));
@@ -79,9 +77,9 @@ fn a_crash_while_it_drains_is_no_crash() {
 }
 
 #[test]
-fn a_stop_that_hangs_ends_by_force() {
+fn a_stop_that_hangs_kills_the_server() {
     let mut world = World::connected(SuperviseConfig::default());
-    world.obeys = false;
+    world.stops_at_once = false;
     world.send(Event::Stop(OPERATOR));
     world.pass(secs(59));
     world.send(Event::Tick);
@@ -94,7 +92,7 @@ fn a_stop_that_hangs_ends_by_force() {
 }
 
 #[test]
-fn a_restart_of_a_person_forgets_the_crashes_and_starts_at_once() {
+fn a_requested_restart_resets_the_count_and_starts_at_once() {
     let mut world = World::connected(SuperviseConfig::default());
     world.crash_loop(secs(1));
     world.send(Event::Restart);
@@ -102,14 +100,14 @@ fn a_restart_of_a_person_forgets_the_crashes_and_starts_at_once() {
     assert_eq!(world.starts.last(), Some(&world.now));
     world.send(Event::Ready);
     for _ in 0..5 {
-        assert!(world.crash_after(secs(1)), "all five restarts are there again");
+        assert!(world.crash_after(secs(1)), "five restarts are allowed again");
     }
     assert!(!world.crash_after(secs(1)));
     assert_eq!(world.gave_up.len(), 2);
 }
 
 #[test]
-fn a_restart_while_it_waits_does_not_wait() {
+fn a_requested_restart_ends_a_wait() {
     for wish in [Event::Restart, Event::Start] {
         let mut world = World::connected(SuperviseConfig::default());
         for _ in 0..4 {
@@ -121,14 +119,14 @@ fn a_restart_while_it_waits_does_not_wait() {
         assert_eq!((world.starts.len(), world.starts.last()), (6, Some(&world.now)));
         world.send(Event::Ready);
         world.send(crash());
-        assert!(world.wait() <= secs(1), "the waits begin anew");
+        assert!(world.wait() <= secs(1), "the waits start again from the first");
     }
 }
 
 #[test]
-fn a_restart_while_it_starts_happens_once() {
+fn a_restart_during_a_start_happens_once() {
     let mut world = World::new(SuperviseConfig::default());
-    world.obeys = false;
+    world.stops_at_once = false;
     world.send(Event::Start);
     world.send(Event::Restart);
     world.send(Event::Restart);
@@ -137,8 +135,8 @@ fn a_restart_while_it_starts_happens_once() {
     world.send(Event::Stopped);
     world.send(Event::Ready);
     assert_eq!(world.path(9), "registered connecting disconnected connecting connected");
-    assert_eq!((world.starts.len(), world.core.restarts()), (2, 1));
-    assert_eq!(world.core.deadline(), None);
+    assert_eq!((world.starts.len(), world.machine.restarts()), (2, 1));
+    assert_eq!(world.machine.deadline(), None);
 }
 
 #[test]
@@ -153,19 +151,19 @@ fn a_restart_of_a_running_server_drains_it_whatever_its_policy() {
 }
 
 #[test]
-fn the_last_word_of_a_person_counts() {
+fn the_latest_request_counts() {
     let mut world = World::connected(SuperviseConfig::default());
-    world.obeys = false;
+    world.stops_at_once = false;
     world.send(Event::Restart);
     world.send(Event::Stop(OPERATOR));
     world.send(Event::Stopped);
     assert_eq!(world.path(2), "draining disconnected");
 
     let mut world = World::connected(SuperviseConfig::default());
-    world.obeys = false;
+    world.stops_at_once = false;
     world.send(Event::Stop(OPERATOR));
     world.send(Event::Start);
-    assert_eq!(world.starts.len(), 1, "not before the old one is gone");
+    assert_eq!(world.starts.len(), 1, "not before the old one has ended");
     world.send(Event::Stopped);
     assert_eq!(world.path(3), "draining restarting connecting");
 }
@@ -174,7 +172,7 @@ fn the_last_word_of_a_person_counts() {
 fn a_changed_configuration_does_not_undo_a_stop() {
     for change in [ShutdownReason::ConfigurationChange, ShutdownReason::ResourceLimit] {
         let mut world = World::connected(config("always"));
-        world.obeys = false;
+        world.stops_at_once = false;
         world.send(Event::Stop(OPERATOR));
         world.send(Event::Stop(change.clone()));
         world.send(Event::Stopped);
@@ -184,7 +182,7 @@ fn a_changed_configuration_does_not_undo_a_stop() {
 }
 
 #[test]
-fn to_start_what_runs_changes_nothing() {
+fn starting_a_running_server_changes_nothing() {
     let mut world = World::new(SuperviseConfig::default());
     for event in [Event::Start, Event::Start, Event::Ready, Event::Start] {
         world.send(event);
@@ -196,26 +194,26 @@ fn to_start_what_runs_changes_nothing() {
 }
 
 #[test]
-fn to_stop_what_never_started_rests() {
+fn stopping_a_server_that_never_started_rests() {
     let mut world = World::new(SuperviseConfig::default());
-    assert_eq!(world.core.rest(), None);
+    assert_eq!(world.machine.rest(), None);
     world.send(Event::Stop(ShutdownReason::ConfigurationChange));
-    assert_eq!(world.core.rest(), None);
+    assert_eq!(world.machine.rest(), None);
     world.send(Event::Stop(OPERATOR));
     assert_eq!(world.rest().state, ServerState::Registered);
     assert_eq!(world.stops.len(), 0);
 }
 
 #[test]
-fn a_server_that_rests_may_be_found_and_started() {
+fn a_supervisor_may_begin_with_a_resting_server() {
     for (found, path) in [
         (ServerState::Error, "error restarting connecting"),
         (ServerState::Disconnected, "disconnected connecting"),
         (ServerState::Connected, "registered connecting"),
     ] {
         let mut world = World::new(SuperviseConfig::default());
-        world.core = Supervisor::new(SuperviseConfig::default(), 1).found(found);
-        world.states = vec![world.core.state().clone()];
+        world.machine = Supervisor::new(SuperviseConfig::default(), 1).found(found);
+        world.states = vec![world.machine.state().clone()];
         world.send(Event::Start);
         assert_eq!(world.path(9), path);
     }

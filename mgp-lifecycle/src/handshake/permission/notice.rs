@@ -1,7 +1,5 @@
-//! What a server wants and what it is told of it: under every name it used, and under the standard ones
-//! (MGP §3.6; checklist C3 amended).
-//!
-//! Applies to: outbound.
+//! The permissions a server requests, and the notification of its grants: under every name it used, and under the
+//! standard ones (MGP §3.6).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -9,31 +7,31 @@ use std::time::SystemTime;
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 
-/// How many permissions a server may want; what it names beyond that is not answered, which means not granted.
-const MAX_WANTED: usize = 64;
-/// How long the name of a permission may be; a longer one is not answered either.
-const MAX_NAME: usize = 128;
+/// The most permissions a server may request; further ones are not answered, which means not granted.
+const MAX_REQUESTED: usize = 64;
+/// The longest name of a permission; longer ones are not answered either.
+const MAX_NAME_BYTES: usize = 128;
 
-/// Permissions as a server named them.
+/// Permissions by the names that a server used.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted(Vec<Permission>);
+pub(super) struct RequestedPermissions(Vec<Permission>);
 
-impl Wanted {
+impl RequestedPermissions {
     pub(super) fn of(names: impl IntoIterator<Item = Permission>) -> Self {
-        let mut wanted = Self::default();
-        wanted.add(names);
-        wanted
+        let mut requested = Self::default();
+        requested.add(names);
+        requested
     }
 
-    /// Takes further names, as many as may be wanted.
+    /// Adds names, up to the limits.
     pub(super) fn add(&mut self, names: impl IntoIterator<Item = Permission>) {
         for name in names {
             if self.0.contains(&name) {
                 continue;
             }
-            if self.0.len() >= MAX_WANTED || name.as_str().len() > MAX_NAME {
+            if self.0.len() >= MAX_REQUESTED || name.as_str().len() > MAX_NAME_BYTES {
                 tracing::warn!(
-                    "the server wants more permissions than it may, or one of an endless name"
+                    "permission request limited: too many permissions, or a name too long"
                 );
                 return;
             }
@@ -49,27 +47,31 @@ impl Wanted {
         &self.0
     }
 
-    /// What somebody can decide about: the standard names, and custom ones that name something.
-    pub(super) fn askable(&self) -> Vec<Permission> {
+    /// Returns the permissions that can be decided: standard names, and custom ones with a valid form.
+    pub(super) fn decidable(&self) -> Vec<Permission> {
         let named = self.0.iter().filter(|name| name.is_valid()).cloned().collect::<Vec<_>>();
         Permission::canonical(&named)
     }
 }
 
-/// Decisions as a server is told them.
+/// Decisions in the form in which a server is notified of them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct GrantNotice {
     pub(super) grants: BTreeMap<Permission, Grant>,
     pub(super) approved_by: Option<String>,
     pub(super) expires_at: Option<Timestamp>,
 }
 
-impl Told {
-    /// Words decisions for a server that wants these.
+impl GrantNotice {
+    /// Returns the notification of decisions to a server that requests these permissions.
     ///
-    /// What was not decided is deferred, what names nothing is denied, and what has expired is deferred:
-    /// none of §3.6's words says that it was granted once.
-    pub(super) fn of(decision: &PermissionDecision, wanted: &Wanted, at: SystemTime) -> Self {
+    /// Undecided permissions are deferred, invalid names are denied, and expired grants are deferred:
+    /// §3.6 has no word for a grant that was given once.
+    pub(super) fn of(
+        decision: &PermissionDecision,
+        requested: &RequestedPermissions,
+        at: SystemTime,
+    ) -> Self {
         let is_past = |until: &Timestamp| until.to_system_time().is_none_or(|until| until <= at);
         let has_expired = decision.expires_at.as_ref().is_some_and(is_past);
         let mut grants: BTreeMap<Permission, Grant> = BTreeMap::new();
@@ -80,13 +82,13 @@ impl Told {
                 grants.insert(name, grant.clone());
             }
         }
-        for name in wanted.names() {
+        for name in requested.names() {
             let grant = if name.is_valid() {
                 let parts = name.expand();
                 for part in &parts {
                     grants.entry(part.clone()).or_insert_with(deferred);
                 }
-                whole(parts.iter().filter_map(|part| grants.get(part)))
+                combined(parts.iter().filter_map(|part| grants.get(part)))
             } else {
                 GrantDecision::Denied.into()
             };
@@ -99,7 +101,7 @@ impl Told {
         }
     }
 
-    /// Takes over decisions that are newer.
+    /// Adds newer decisions.
     pub(super) fn overlay(
         mut standing: PermissionDecision,
         newer: PermissionDecision,
@@ -110,36 +112,40 @@ impl Told {
         standing
     }
 
-    /// Only what was asked for, under the names that were used and the standard ones.
-    pub(super) fn about(mut self, wanted: &Wanted) -> Self {
-        let names = Permission::canonical(wanted.names());
-        self.grants.retain(|name, _| names.contains(name) || wanted.names().contains(name));
+    /// Removes all names but the requested ones and their standard forms.
+    pub(super) fn restricted_to(mut self, requested: &RequestedPermissions) -> Self {
+        let names = Permission::canonical(requested.names());
+        self.grants.retain(|name, _| names.contains(name) || requested.names().contains(name));
         self
     }
 
-    /// Says of what a server was told before and that stands no more that it is not decided.
-    pub(super) fn after(mut self, before: &Self) -> Self {
+    /// Adds the grants of an earlier notification that are no longer decided, as deferred.
+    pub(super) fn with_withdrawn(mut self, before: &Self) -> Self {
         for name in before.grants.keys() {
             self.grants.entry(name.clone()).or_insert_with(deferred);
         }
         self
     }
 
-    /// Whether a server that was told the other learns nothing new.
-    pub(super) fn says_as_much_as(&self, other: &Self) -> bool {
+    /// Returns whether both have the same content, apart from the approver.
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
         self.grants == other.grants && self.expires_at == other.expires_at
     }
 
-    /// What of the wanted has this decision.
-    pub(super) fn with(&self, decision: GrantDecision, wanted: &Wanted) -> Vec<String> {
+    /// Returns the requested names that have this decision.
+    pub(super) fn names_with(
+        &self,
+        decision: GrantDecision,
+        requested: &RequestedPermissions,
+    ) -> Vec<String> {
         let has = |name: &&Permission| {
             self.grants.get(*name).is_some_and(|grant| grant.decision() == decision)
         };
-        wanted.names().iter().filter(has).map(|name| name.as_str().to_owned()).collect()
+        requested.names().iter().filter(has).map(|name| name.as_str().to_owned()).collect()
     }
 
-    /// The same in plain words: a server of the first revisions knows no limits.
-    pub(super) fn in_words(mut self) -> Self {
+    /// Returns the decisions as plain words: servers of the first revisions do not know limits.
+    pub(super) fn without_limits(mut self) -> Self {
         for grant in self.grants.values_mut() {
             *grant = grant.decision().into();
         }
@@ -151,14 +157,14 @@ fn deferred() -> Grant {
     GrantDecision::Deferred.into()
 }
 
-/// The decision about a name that stands for several: the worst of them.
-fn whole<'a>(parts: impl Iterator<Item = &'a Grant>) -> Grant {
+/// Returns the decision about a name that includes several permissions: the worst of theirs.
+fn combined<'a>(parts: impl Iterator<Item = &'a Grant>) -> Grant {
     let mut all: Option<Grant> = None;
     for part in parts {
         let worse = match &all {
             None => part.clone(),
             Some(so_far) if rank(part) > rank(so_far) => part.clone(),
-            // Limits of several permissions are no limits of one; the standard names beside it have them.
+            // Different limits cannot be combined into one; the standard names beside it carry them.
             Some(so_far) if rank(part) == rank(so_far) && so_far != part => part.decision().into(),
             Some(so_far) => so_far.clone(),
         };
@@ -184,17 +190,17 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(wanted: &[&str], decided: &str, until: Option<&str>, told: &str) {
-        let wanted = Wanted::of(wanted.iter().copied().map(Permission::from));
+    fn check(requested: &[&str], decided: &str, until: Option<&str>, expected: &str) {
+        let requested = RequestedPermissions::of(requested.iter().copied().map(Permission::from));
         let mut decision = PermissionDecision::new("", grants(decided));
         decision.expires_at = until.map(Timestamp::from);
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(24 * 365 * 50);
-        let found = Told::of(&decision, &wanted, now);
-        assert_eq!(serde_json::to_string(&found.grants).unwrap(), told);
+        let notice = GrantNotice::of(&decision, &requested, now);
+        assert_eq!(serde_json::to_string(&notice.grants).unwrap(), expected);
     }
 
     #[test]
-    fn a_server_is_told_under_its_own_names_and_the_standard_ones() {
+    fn a_server_is_notified_under_its_own_names_and_the_standard_ones() {
         check(
             &["shell"],
             r#"{"shell.execute":"approved"}"#,
@@ -217,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_kept_where_they_can_be_said() {
+    fn limits_are_sent_to_servers_that_know_them() {
         let limited = r#"{"shell.execute":{"decision":"approved","scope":{"commands":["git"]}}}"#;
         check(
             &["shell"],
@@ -225,17 +231,17 @@ mod tests {
             None,
             r#"{"shell":{"decision":"approved","scope":{"commands":["git"]}},"shell.execute":{"decision":"approved","scope":{"commands":["git"]}}}"#,
         );
-        let wanted = Wanted::of([Permission::from("shell")]);
+        let requested = RequestedPermissions::of([Permission::from("shell")]);
         let decision = PermissionDecision::new("", grants(limited));
-        let told = Told::of(&decision, &wanted, SystemTime::now()).in_words();
+        let notice = GrantNotice::of(&decision, &requested, SystemTime::now()).without_limits();
         assert_eq!(
-            serde_json::to_string(&told.grants).unwrap(),
+            serde_json::to_string(&notice.grants).unwrap(),
             r#"{"shell":"approved","shell.execute":"approved"}"#
         );
     }
 
     #[test]
-    fn what_has_expired_or_was_never_decided_is_deferred() {
+    fn an_expired_or_undecided_permission_is_deferred() {
         let granted = r#"{"camera":"approved","network.listen":"denied"}"#;
         check(&[], granted, Some("2999-01-01T00:00:00Z"), granted);
         for past in ["1999-01-01T00:00:00Z", "soon"] {
@@ -244,12 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_wants_too_much_is_not_answered_about_the_rest() {
+    fn a_server_that_requests_too_much_is_not_answered_about_the_rest() {
         let many = (0..100).map(|number| Permission::from(&*format!("com.example.p{number}")));
-        assert_eq!(Wanted::of(many).names().len(), MAX_WANTED);
-        let long = Permission::from(&*format!("com.{}", "x".repeat(MAX_NAME)));
-        assert!(Wanted::of([long]).is_empty());
-        let odd = Wanted::of(["camera", "foo", "code"].map(Permission::from));
-        assert_eq!(odd.askable(), [Permission::Camera, Permission::CodeExecution]);
+        assert_eq!(RequestedPermissions::of(many).names().len(), MAX_REQUESTED);
+        let long = Permission::from(&*format!("com.{}", "x".repeat(MAX_NAME_BYTES)));
+        assert!(RequestedPermissions::of([long]).is_empty());
+        let odd = RequestedPermissions::of(["camera", "foo", "code"].map(Permission::from));
+        assert_eq!(odd.decidable(), [Permission::Camera, Permission::CodeExecution]);
     }
 }

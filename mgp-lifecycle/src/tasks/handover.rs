@@ -1,14 +1,12 @@
-//! Turns a call's way out from its request to its task: its questions and its partial results.
+//! Redirects the questions and partial results of a call when its request becomes a task.
 //!
-//! Until the hand-over both go where the caller wanted them.
-//! Afterwards questions belong to the task and wait there for answers, and partial results go nowhere.
-//!
-//! Applies to: inbound.
+//! Until the hand-over both are sent to the caller of the request.
+//! Afterwards questions belong to the task and wait there for answers, and partial results are dropped.
 
 use std::fmt;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context as Poller, Poll, Waker};
 use std::thread::{self, ThreadId};
 
@@ -17,6 +15,7 @@ use mgp_types::service::{
     Ask, Asker, Asking, BoxFuture, Call, CallKey, Context, Gone, Item, ItemKind, Method, Outlet,
     Params, Reply, Sink,
 };
+use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use tokio::sync::Notify;
 
@@ -26,105 +25,106 @@ use super::table::Table;
 
 /// Lets a running call become a task before the layer decides; found in the call's extensions.
 ///
-/// A tool that asks its caller before and after this point asks in two ways:
-/// before it the call is answered with the question and runs again, afterwards the task waits for the answer.
+/// A question asked before this point is the answer of the call, which runs again with the reply;
+/// a question asked afterwards is a question of the task, which waits for the reply.
 #[derive(Clone, Debug)]
-pub struct TaskTicket(Arc<Switch>);
+pub struct TaskTicket(Arc<CallStage>);
 
 impl TaskTicket {
-    pub(super) fn new(switch: Arc<Switch>) -> Self {
-        Self(switch)
+    pub(super) fn new(stage: Arc<CallStage>) -> Self {
+        Self(stage)
     }
 
-    /// The ticket of a call; none where it stays a request, because of its tool or its caller.
+    /// Returns the ticket of a call; `None` if it stays a request, because of its tool or its caller.
     #[must_use]
     pub fn of(cx: &Context) -> Option<&Self> {
         cx.extensions.get()
     }
 
-    /// Makes the call a task now; the second time does nothing.
+    /// Makes the call a task now; has no effect the second time.
     ///
     /// # Errors
-    /// 3001 when there are too many tasks.
+    /// 3001 if there are too many tasks.
     ///
     /// # Cancel safety
-    /// Dropping the future may or may not have made the task.
+    /// If the future is dropped, the call may or may not have become a task.
     pub async fn begin(&self) -> Result<(), RpcError> {
-        match self.0.begin()? {
-            Began::Yes => Ok(()),
-            // The round ends with the questions it has; the tool runs again with the answers.
-            Began::InRound => pending().await,
+        match self.0.begin_task()? {
+            HandOver::Done => Ok(()),
+            // The round ends with its questions; the tool runs again with the answers.
+            HandOver::Suspended => pending().await,
         }
     }
 
-    /// Whether the call is a task now.
+    /// Returns whether the call is a task now.
     #[must_use]
     pub fn is_task(&self) -> bool {
         self.0.entry().is_some()
     }
 }
 
-/// What became of a hand-over.
-enum Began {
-    Yes,
-    InRound,
+/// The result of a hand-over.
+enum HandOver {
+    Done,
+    /// Questions of the round are open, so the call ends with them instead.
+    Suspended,
 }
 
-/// What the layer does after it polled a call that is still pending.
-pub(super) enum Turn {
+/// The next step of the layer after it polled a call that is still pending.
+pub(super) enum NextStep {
     Wait,
     Answer(Reply),
     Task(Arc<Entry>),
 }
 
-/// Where a call is.
-pub(super) struct Switch {
-    /// The surroundings as the caller gave them.
+/// The stage of a call between request and task; it is the call's asker.
+pub(super) struct CallStage {
+    /// The context as the caller sent it.
     own: Context,
     table: Weak<Table>,
     plan: Plan,
     stage: Mutex<Stage>,
-    turned: Notify,
+    handed_over: Notify,
 }
 
 enum Stage {
     Request(Round),
     Task(Arc<Entry>),
     /// The request was answered without a task.
-    Over,
+    Closed,
 }
 
-/// The call while it is a request.
+/// The state of the call while it is a request.
 #[derive(Default)]
 struct Round {
     /// The thread on which the layer polls the call.
     polling: Option<ThreadId>,
-    /// A gate asked in that very poll; what others ask is theirs to take, when their own poll is over.
+    /// A gate asked during that poll; questions asked elsewhere are collected when their own poll is over.
     asked: bool,
-    /// Questions that are the reply of the call.
+    /// The questions that are the reply of the call.
     reply: Option<Reply>,
-    /// Questions were taken: the call ends with them, so it cannot become a task.
-    taken: bool,
+    /// Questions were collected: the call ends with them, so it cannot become a task.
+    suspended: bool,
     layer: Option<Waker>,
 }
 
-impl Switch {
-    /// Puts a switch into a call.
+impl CallStage {
+    /// Installs a stage as the asker and outlet of a call.
     pub(super) fn install(call: &mut Call, table: &Arc<Table>, plan: Plan) -> Arc<Self> {
-        let switch = Arc::new(Self {
+        let this = Arc::new(Self {
             own: call.cx().clone(),
             table: Arc::downgrade(table),
             plan,
             stage: Mutex::new(Stage::Request(Round::default())),
-            turned: Notify::new(),
+            handed_over: Notify::new(),
         });
         let cx = call.cx_mut();
-        cx.asking = Asking::Via(Arc::clone(&switch) as Arc<dyn Asker>);
+        cx.asking = Asking::Via(Arc::clone(&this) as Arc<dyn Asker>);
         let outlet = std::mem::replace(&mut cx.outlet, Outlet::none());
-        let turning = Arc::clone(&switch);
-        cx.outlet = outlet.wrap(|inner| Arc::new(Turning { inner, switch: turning }));
-        cx.extensions.insert(TaskTicket::new(Arc::clone(&switch)));
-        switch
+        let stage = Arc::clone(&this);
+        cx.outlet = outlet.wrap(|inner| Arc::new(RequestOutlet { inner, stage }));
+        cx.extensions.insert(TaskTicket::new(Arc::clone(&this)));
+        this
     }
 
     pub(super) fn own(&self) -> &Context {
@@ -135,77 +135,73 @@ impl Switch {
         &self.plan
     }
 
-    fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn entry(&self) -> Option<Arc<Entry>> {
-        match &*self.stage() {
+        match &*self.stage.lock() {
             Stage::Task(entry) => Some(Arc::clone(entry)),
-            Stage::Request(_) | Stage::Over => None,
+            Stage::Request(_) | Stage::Closed => None,
         }
     }
 
-    /// Notes that the layer polls the call on this thread now.
-    pub(super) fn polling(&self) {
-        if let Stage::Request(round) = &mut *self.stage() {
+    /// Records that the layer polls the call on this thread now.
+    pub(super) fn begin_poll(&self) {
+        if let Stage::Request(round) = &mut *self.stage.lock() {
             round.polling = Some(thread::current().id());
         }
     }
 
-    /// Decides after such a poll.
-    pub(super) fn polled(&self, waker: &Waker) -> Turn {
-        match &mut *self.stage() {
-            Stage::Task(entry) => Turn::Task(Arc::clone(entry)),
-            Stage::Over => Turn::Wait,
+    /// Decides what follows such a poll.
+    pub(super) fn end_poll(&self, waker: &Waker) -> NextStep {
+        match &mut *self.stage.lock() {
+            Stage::Task(entry) => NextStep::Task(Arc::clone(entry)),
+            Stage::Closed => NextStep::Wait,
             Stage::Request(round) => {
                 round.polling = None;
                 round.layer = Some(waker.clone());
                 if std::mem::take(&mut round.asked) {
                     self.suspend(round);
                 }
-                round.reply.take().map_or(Turn::Wait, Turn::Answer)
+                round.reply.take().map_or(NextStep::Wait, NextStep::Answer)
             }
         }
     }
 
     /// Makes a task of a call that stayed pending.
-    pub(super) fn hand_over(&self) -> Result<Turn, RpcError> {
-        let mut stage = self.stage();
-        self.turn(&mut stage)?;
+    pub(super) fn hand_over(&self) -> Result<NextStep, RpcError> {
+        let mut stage = self.stage.lock();
+        self.become_task(&mut stage)?;
         Ok(match &mut *stage {
-            Stage::Task(entry) => Turn::Task(Arc::clone(entry)),
-            Stage::Request(round) => round.reply.take().map_or(Turn::Wait, Turn::Answer),
-            Stage::Over => Turn::Wait,
+            Stage::Task(entry) => NextStep::Task(Arc::clone(entry)),
+            Stage::Request(round) => round.reply.take().map_or(NextStep::Wait, NextStep::Answer),
+            Stage::Closed => NextStep::Wait,
         })
     }
 
-    fn begin(&self) -> Result<Began, RpcError> {
-        let mut stage = self.stage();
-        self.turn(&mut stage)?;
-        let (began, layer) = match &mut *stage {
-            Stage::Task(_) | Stage::Over => (Began::Yes, None),
-            Stage::Request(round) => (Began::InRound, round.layer.take()),
+    fn begin_task(&self) -> Result<HandOver, RpcError> {
+        let mut stage = self.stage.lock();
+        self.become_task(&mut stage)?;
+        let (result, layer) = match &mut *stage {
+            Stage::Task(_) | Stage::Closed => (HandOver::Done, None),
+            Stage::Request(round) => (HandOver::Suspended, round.layer.take()),
         };
         drop(stage);
         if let Some(layer) = layer {
             layer.wake();
         }
-        Ok(began)
+        Ok(result)
     }
 
-    /// Turns from request to task, unless questions of the round are open: those come first.
-    fn turn(&self, stage: &mut Stage) -> Result<(), RpcError> {
+    /// Turns the request into a task, unless questions of the round are open: those are answered first.
+    fn become_task(&self, stage: &mut Stage) -> Result<(), RpcError> {
         let Stage::Request(round) = stage else { return Ok(()) };
         self.suspend(round);
-        if round.taken {
+        if round.suspended {
             return Ok(());
         }
         let Some(table) = self.table.upgrade() else { return Ok(()) };
         let entry = table.insert(&self.own, &self.plan)?;
         let layer = round.layer.take();
         *stage = Stage::Task(entry);
-        self.turned.notify_waiters();
+        self.handed_over.notify_waiters();
         if let Some(layer) = layer {
             layer.wake();
         }
@@ -218,40 +214,39 @@ impl Switch {
             && let Some(reply) = asker.take_suspended()
         {
             round.reply = Some(reply);
-            round.taken = true;
+            round.suspended = true;
         }
     }
 
-    /// The request is answered or dropped; a task that nobody drives yet is handed back.
+    /// Closes a request that was answered or dropped; returns the task, if one was created that is not driven yet.
     pub(super) fn close(&self) -> Option<Arc<Entry>> {
-        match std::mem::replace(&mut *self.stage(), Stage::Over) {
+        match std::mem::replace(&mut *self.stage.lock(), Stage::Closed) {
             Stage::Task(entry) => Some(entry),
-            Stage::Request(_) | Stage::Over => None,
+            Stage::Request(_) | Stage::Closed => None,
         }
     }
 
-    /// Asks after the hand-over.
+    /// Asks a question after the hand-over.
     fn ask_in_task(
         &self,
         entry: &Arc<Entry>,
         key: &str,
         ask: Ask,
     ) -> BoxFuture<'static, Result<Payload, RpcError>> {
-        if let Some(answer) = entry.answer(key).map(Ok).or_else(|| self.answered_before(key, &ask))
-        {
+        if let Some(answer) = entry.answer(key).map(Ok).or_else(|| self.earlier_answer(key, &ask)) {
             return Box::pin(std::future::ready(answer));
         }
-        let (open, key) = (entry.open(key, ask.clone()), key.to_owned());
+        let (question, key) = (entry.open_question(key, ask.clone()), key.to_owned());
         let entry = Arc::clone(entry);
         if self.plan.era == Era::Legacy {
             let own = self.own.clone();
             return Box::pin(async move {
-                let _open = open;
+                let _question = question;
                 ask_legacy(&entry, own, ask).await
             });
         }
         Box::pin(async move {
-            let _open = open;
+            let _question = question;
             loop {
                 let changed = entry.changed.notified();
                 if let Some(answer) = entry.answer(&key) {
@@ -262,12 +257,12 @@ impl Switch {
         })
     }
 
-    /// The answer of an earlier round: it is there at once or not at all, and dropping a question withdraws it.
-    fn answered_before(&self, key: &str, ask: &Ask) -> Option<Result<Payload, RpcError>> {
+    /// Returns the answer of an earlier round: it is ready at once or not at all, and dropping a question withdraws it.
+    fn earlier_answer(&self, key: &str, ask: &Ask) -> Option<Result<Payload, RpcError>> {
         let Asking::Via(asker) = &self.own.asking else { return None };
         let mut answer = asker.ask(key, ask.clone());
         match answer.as_mut().poll(&mut Poller::from_waker(Waker::noop())) {
-            Poll::Ready(found) => Some(found),
+            Poll::Ready(answer) => Some(answer),
             Poll::Pending => {
                 drop(answer);
                 asker.take_suspended();
@@ -277,14 +272,14 @@ impl Switch {
     }
 }
 
-/// Sends a question of a task to a legacy caller: to one that waits for the result, else where the call came from.
+/// Sends a question of a task to a legacy caller: with a waiting `tasks/result`, else with the original call.
 async fn ask_legacy(entry: &Entry, own: Context, ask: Ask) -> Result<Payload, RpcError> {
     let to = loop {
         let changed = entry.changed.notified();
-        match entry.waiting() {
+        match entry.latest_waiting() {
             Some(waiting) => break waiting,
             None if !own.peer.is_closed() => break own,
-            // The caller left; it may come back and wait for the result.
+            // The caller disconnected; it may connect again and wait for the result.
             None => changed.await,
         }
     };
@@ -295,7 +290,7 @@ async fn ask_legacy(entry: &Entry, own: Context, ask: Ask) -> Result<Payload, Rp
     cx.outlet = Outlet::none();
     cx.wire_id = None;
     let mut call = Call::request(Method::of(ask.method()), params, cx).related(related);
-    let (name, task) = entry.related();
+    let (name, task) = entry.related_task_meta();
     call.hop_mut().meta.push((name.into(), task));
     match peer.send(call).await?.as_body() {
         Some(body) => Ok(body.as_raw().clone()),
@@ -303,9 +298,9 @@ async fn ask_legacy(entry: &Entry, own: Context, ask: Ask) -> Result<Payload, Rp
     }
 }
 
-impl Asker for Switch {
+impl Asker for CallStage {
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
-        let mut stage = self.stage();
+        let mut stage = self.stage.lock();
         match (&mut *stage, &self.own.asking) {
             (Stage::Task(entry), _) => {
                 let entry = Arc::clone(entry);
@@ -316,7 +311,7 @@ impl Asker for Switch {
                 round.asked |= round.polling == Some(thread::current().id());
                 asker.ask(key, ask)
             }
-            (Stage::Request(_) | Stage::Over, _) => {
+            (Stage::Request(_) | Stage::Closed, _) => {
                 let (own, key) = (self.own.clone(), key.to_owned());
                 Box::pin(async move { own.ask(&key, ask).await })
             }
@@ -343,45 +338,45 @@ impl Asker for Switch {
     }
 
     fn take_suspended(&self) -> Option<Reply> {
-        match &mut *self.stage() {
+        match &mut *self.stage.lock() {
             Stage::Request(round) => {
                 if round.reply.is_none() {
                     self.suspend(round);
                 }
                 round.reply.take()
             }
-            Stage::Task(_) | Stage::Over => None,
+            Stage::Task(_) | Stage::Closed => None,
         }
     }
 }
 
-impl fmt::Debug for Switch {
+impl fmt::Debug for CallStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &*self.stage() {
-            Stage::Request(_) => "Switch(request)",
-            Stage::Task(_) => "Switch(task)",
-            Stage::Over => "Switch(over)",
+        f.write_str(match &*self.stage.lock() {
+            Stage::Request(_) => "CallStage(request)",
+            Stage::Task(_) => "CallStage(task)",
+            Stage::Closed => "CallStage(closed)",
         })
     }
 }
 
-/// An outlet that ends in nothing once the call is a task: nobody has a stream open for it.
-struct Turning {
+/// An outlet that drops items once the call is a task, because no stream is open for them.
+struct RequestOutlet {
     inner: Arc<dyn Sink>,
-    switch: Arc<Switch>,
+    stage: Arc<CallStage>,
 }
 
-impl Sink for Turning {
+impl Sink for RequestOutlet {
     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
         Box::pin(async move {
-            let mut turned = pin!(self.switch.turned.notified());
-            if self.switch.entry().is_some() {
+            let mut handed_over = pin!(self.stage.handed_over.notified());
+            if self.stage.entry().is_some() {
                 return Ok(());
             }
             let mut sent = pin!(self.inner.send(item));
-            // An item that waits for a slow consumer must not hold up the task.
+            // An item that waits for a slow consumer must not block the task.
             poll_fn(|task| match sent.as_mut().poll(task) {
-                Poll::Pending => turned.as_mut().poll(task).map(|()| Ok(())),
+                Poll::Pending => handed_over.as_mut().poll(task).map(|()| Ok(())),
                 ready @ Poll::Ready(_) => ready,
             })
             .await
@@ -389,6 +384,6 @@ impl Sink for Turning {
     }
 
     fn wants(&self, kind: ItemKind) -> bool {
-        self.switch.entry().is_none() && self.inner.wants(kind)
+        self.stage.entry().is_none() && self.inner.wants(kind)
     }
 }

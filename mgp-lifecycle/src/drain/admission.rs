@@ -1,6 +1,4 @@
-//! What becomes of a call while a server drains.
-//!
-//! Applies to: inbound.
+//! The treatment of calls while a server drains.
 
 use mgp_types::method::{
     AccessRevoke, CallbackRespond, EventsUnsubscribe, HealthPing, HealthStatusGet, Initialize,
@@ -10,37 +8,35 @@ use mgp_types::method::{
 };
 use mgp_types::service::{Asking, Call, Kind};
 
-/// The three ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// It is work: counted, and refused where it comes too late.
+pub(super) enum Admission {
+    /// Work: counted, and refused if it arrives late.
     Counted,
-    /// It lasts as long as its caller likes: refused where it comes too late, and not waited for.
-    Lasting,
-    /// It says how things are, or helps what runs to its end: it passes at any time.
-    Passing,
+    /// A stream that lasts as long as its caller likes: refused if it arrives late, and not waited for.
+    LongLived,
+    /// A status request, or a message that helps running calls to complete: always passes.
+    Always,
 }
 
-impl Way {
-    /// The way of a call.
+impl Admission {
     pub(super) fn of(call: &Call) -> Self {
-        // The rule, and the cheapest to tell.
+        // Tool calls are the common case, and the cheapest to recognise.
         if call.tool().is_some() {
             return Self::Counted;
         }
         if call.kind() == Kind::Notification {
-            return Self::Passing;
+            return Self::Always;
         }
         match call.method().as_str() {
-            SubscriptionsListen::METHOD => Self::Lasting,
-            // Who comes late may learn that it is late.
+            SubscriptionsListen::METHOD => Self::LongLived,
+            // A late client learns by these that the server is draining.
             Initialize::METHOD
             | ServerDiscover::METHOD
             | Ping::METHOD
             | HealthPing::METHOD
             | HealthStatusGet::METHOD
             | LifecycleShutdown::METHOD
-            // What runs may wait for these.
+            // Running calls may wait for these.
             | TasksGet::METHOD
             | TasksResult::METHOD
             | TasksList::METHOD
@@ -48,20 +44,20 @@ impl Way {
             | PermissionResponse::METHOD
             | PermissionGrant::METHOD
             | CallbackRespond::METHOD
-            // These take something back.
+            // These end something.
             | TasksCancel::METHOD
             | StreamCancel::METHOD
             | AccessRevoke::METHOD
             | ResourcesUnsubscribe::METHOD
-            | EventsUnsubscribe::METHOD => Self::Passing,
+            | EventsUnsubscribe::METHOD => Self::Always,
             _ => Self::Counted,
         }
     }
 }
 
-/// Whether it is a later round of a call that began before: its answers were asked for.
+/// Returns whether a call is a later round of an earlier call, which its server asked for.
 ///
-/// That the state it brings is ours was seen by the layer that opened the round.
-pub(super) fn goes_on(call: &Call) -> bool {
+/// The layer that opened the round has already verified the state it carries.
+pub(super) fn continues_round(call: &Call) -> bool {
     matches!(call.cx().asking, Asking::Via(_)) && call.params().request_state().is_some()
 }

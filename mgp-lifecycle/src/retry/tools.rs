@@ -1,6 +1,4 @@
-//! What is known of tools that matters for calling them again or in place of another.
-//!
-//! Applies to: outbound.
+//! The properties of tools that decide about retries and fallbacks.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,44 +9,44 @@ use mgp_types::mgp::{RiskLevel, ToolSecurity};
 use mgp_types::service::Reply;
 use tokio::time::Instant;
 
-/// Whether a tool may be called twice for one call.
+/// The conditions under which a tool may be called twice for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repeat {
-    /// It reads only, or twice is the same as once.
+    /// Always: it is read-only, or a second run has the same effect as one.
     Freely,
-    /// Only where the call never started; also a tool nobody knows.
+    /// Only if the call never started; also the value of an unknown tool.
     Unstarted,
-    /// It is dangerous and cannot be undone: only where the caller says so.
+    /// Only if the caller allows it: the tool is dangerous and irreversible.
     Asked,
 }
 
-/// What is known of a tool.
+/// The properties of a tool that decide about retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownTool {
-    /// Whether it may be called twice.
+    /// The conditions of a second call.
     pub repeat: Repeat,
-    /// Its effective risk.
+    /// The effective risk.
     pub risk: RiskLevel,
-    /// Whether its definition says anything of its risk.
+    /// If set, the definition declares a risk.
     pub(super) is_declared: bool,
 }
 
 impl KnownTool {
-    /// Reads a definition; `risk` is what is thought of it, whatever it says of itself.
+    /// Reads a definition; `risk` is the effective risk, whatever the definition declares.
     #[must_use]
     pub fn of(tool: &Tool, risk: RiskLevel) -> Self {
         let security = tool.find_security();
         let security = security.as_ref().and_then(Lenient::valid);
         let hints = tool.annotations.as_ref();
-        let hint = |said: Option<bool>| said == Some(true);
-        let destroys = hints.is_some_and(|hints| hint(hints.destructive_hint));
-        let says_so = hints.is_some_and(|hints| hint(hints.read_only_hint))
+        let is_set = |hint: Option<bool>| hint == Some(true);
+        let destroys = hints.is_some_and(|hints| is_set(hints.destructive_hint));
+        let declares_reading = hints.is_some_and(|hints| is_set(hints.read_only_hint))
             || security.is_some_and(|security| security.risk_level == RiskLevel::Safe);
-        // What is found dangerous does not read only, whatever it says.
-        let reads = says_so && risk < RiskLevel::Dangerous;
-        let idempotent = hints.is_some_and(|hints| hint(hints.idempotent_hint));
+        // A tool found dangerous does not count as read-only, whatever it declares.
+        let reads = declares_reading && risk < RiskLevel::Dangerous;
+        let idempotent = hints.is_some_and(|hints| is_set(hints.idempotent_hint));
         let irreversible = security.is_some_and(is_irreversible);
         let repeat = if irreversible && risk >= RiskLevel::Dangerous {
             Repeat::Asked
@@ -63,15 +61,15 @@ impl KnownTool {
         Self { repeat, risk, is_declared }
     }
 
-    /// How dangerous a tool may be that is called in its place.
+    /// Returns the highest risk of a tool that may replace this one.
     ///
-    /// One that says nothing of itself is taken for dangerous, but that is no word for another one.
-    pub(super) fn vouches_for(&self) -> RiskLevel {
-        let most = if self.is_declared { RiskLevel::Dangerous } else { RiskLevel::Moderate };
-        self.risk.clone().min(most)
+    /// An undeclared tool counts as dangerous, but may not be replaced by a dangerous one for that.
+    pub(super) fn max_fallback_risk(&self) -> RiskLevel {
+        let max = if self.is_declared { RiskLevel::Dangerous } else { RiskLevel::Moderate };
+        self.risk.clone().min(max)
     }
 
-    /// What a definition says of its own risk; without a word, or with two that do not agree, it is dangerous.
+    /// Returns the risk a definition declares; without one, or with two that contradict, it is dangerous.
     pub(super) fn declared_risk(tool: &Tool) -> RiskLevel {
         let security = tool.find_security();
         let declared = security.as_ref().and_then(Lenient::valid);
@@ -92,53 +90,58 @@ fn is_irreversible(security: &ToolSecurity) -> bool {
     security.reversible == Some(false)
 }
 
-/// How many tools of a server are kept; of further ones nothing is known.
-const TOOLS_MAX: usize = 4096;
-/// The longest name of a tool that is kept, and that is taken for a fallback.
-pub(super) const NAME_MAX: usize = 256;
-/// How long nobody asks a server for its tools again that did not tell them.
-const PAUSE: Duration = Duration::from_mins(1);
+/// The most tools of a server that are stored; further ones count as unknown.
+const MAX_TOOLS: usize = 4096;
+/// The longest name of a tool that is stored or called as a fallback.
+pub(super) const MAX_NAME_BYTES: usize = 256;
+/// The time until a server that did not list its tools is asked again.
+const LIST_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The tools of one server, from the lists that passed.
 #[derive(Debug, Default)]
-pub(super) struct Learned {
+pub(super) struct ToolTable {
     tools: HashMap<Box<str>, KnownTool>,
-    /// Whether a list passed since the server said that it changed.
+    /// If set, a list has passed since the server last reported a change.
     listed: bool,
     asked: Option<Instant>,
 }
 
-impl Learned {
+impl ToolTable {
     pub(super) fn get(&self, name: &str) -> Option<&KnownTool> {
         self.tools.get(name)
     }
 
-    /// Takes over a page; the first one begins a new list.
-    pub(super) fn take(&mut self, reply: &Reply, page: Page, risk: impl Fn(&Tool) -> RiskLevel) {
-        // A list that cannot be read is the reader's to refuse.
+    /// Stores a page; the first one begins a new list.
+    pub(super) fn take(
+        &mut self,
+        reply: &Reply,
+        page: ListPage,
+        risk: impl Fn(&Tool) -> RiskLevel,
+    ) {
+        // An invalid list is refused by its reader.
         let Ok(list) = reply.get::<ListToolsResult>() else { return };
-        if page == Page::First {
-            self.forget();
+        if page == ListPage::First {
+            self.clear();
         }
         self.listed = true;
         for tool in list.tools {
             let known = KnownTool::of(&tool, risk(&tool));
-            if tool.name.len() <= NAME_MAX && self.tools.len() < TOOLS_MAX {
+            if tool.name.len() <= MAX_NAME_BYTES && self.tools.len() < MAX_TOOLS {
                 self.tools.insert(tool.name.into(), known);
             }
         }
     }
 
-    /// Forgets everything: the server said that its tools changed.
-    pub(super) fn forget(&mut self) {
+    /// Removes all tools, because the server reported a change.
+    pub(super) fn clear(&mut self) {
         self.tools.clear();
         (self.listed, self.asked) = (false, None);
     }
 
-    /// Whether the server is to be asked for its tools; whoever hears yes asks.
+    /// Returns whether the server should be asked for its tools now; the caller must then ask.
     pub(super) fn wants_list(&mut self, now: Instant) -> bool {
-        let wants =
-            !self.listed && self.asked.is_none_or(|at| now.saturating_duration_since(at) > PAUSE);
+        let wants = !self.listed
+            && self.asked.is_none_or(|at| now.saturating_duration_since(at) > LIST_RETRY_INTERVAL);
         if wants {
             self.asked = Some(now);
         }
@@ -146,11 +149,10 @@ impl Learned {
     }
 }
 
-/// Which page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Page {
+pub(super) enum ListPage {
     First,
-    Further,
+    Next,
 }
 
 #[cfg(test)]
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_definition_says_about_a_second_call() {
+    fn a_definition_decides_about_a_second_call() {
         use Repeat::{Asked, Freely, Unstarted};
         use RiskLevel::{Dangerous, Moderate, Safe};
 
@@ -193,7 +195,7 @@ mod tests {
         check(both, Dangerous, Asked);
         check(r#","security":{"risk_level":"safe","reversible":false}"#, Safe, Unstarted);
         check(r#","security":{"risk_level":"safe","reversible":false}"#, Dangerous, Asked);
-        // What is malformed says nothing.
+        // A malformed declaration is ignored.
         check(r#","security":{"risk_level":7}"#, Dangerous, Unstarted);
     }
 
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_without_a_word_on_it_is_dangerous() {
+    fn a_definition_without_a_declared_risk_is_dangerous() {
         use RiskLevel::{Dangerous, Moderate, Safe};
 
         declares("", &Dangerous);
@@ -227,28 +229,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lists_are_learned_page_by_page_and_bounded() {
-        let mut learned = Learned::default();
-        assert!(learned.wants_list(Instant::now()));
-        assert!(!learned.wants_list(Instant::now()), "one call asks");
-        tokio::time::advance(PAUSE * 2).await;
-        assert!(learned.wants_list(Instant::now()));
+        let mut tools = ToolTable::default();
+        assert!(tools.wants_list(Instant::now()));
+        assert!(!tools.wants_list(Instant::now()), "only one call asks");
+        tokio::time::advance(LIST_RETRY_INTERVAL * 2).await;
+        assert!(tools.wants_list(Instant::now()));
         let risk = |_: &Tool| RiskLevel::Safe;
-        learned.take(&list(&["a"]), Page::First, risk);
-        learned.take(&list(&["b"]), Page::Further, risk);
-        assert!(learned.get("a").is_some() && learned.get("b").is_some());
-        assert!(!learned.wants_list(Instant::now()));
-        learned.take(&Reply::empty(), Page::First, risk);
-        assert!(learned.get("a").is_some(), "that was no list");
-        learned.take(&list(&["c"]), Page::First, risk);
-        assert!(learned.get("a").is_none() && learned.get("c").is_some());
-        learned.forget();
-        assert!(learned.get("c").is_none() && learned.wants_list(Instant::now()));
+        tools.take(&list(&["a"]), ListPage::First, risk);
+        tools.take(&list(&["b"]), ListPage::Next, risk);
+        assert!(tools.get("a").is_some() && tools.get("b").is_some());
+        assert!(!tools.wants_list(Instant::now()));
+        tools.take(&Reply::empty(), ListPage::First, risk);
+        assert!(tools.get("a").is_some(), "an invalid list changes nothing");
+        tools.take(&list(&["c"]), ListPage::First, risk);
+        assert!(tools.get("a").is_none() && tools.get("c").is_some());
+        tools.clear();
+        assert!(tools.get("c").is_none() && tools.wants_list(Instant::now()));
 
-        let names: Vec<_> = (0..TOOLS_MAX + 9).map(|number| number.to_string()).collect();
+        let names: Vec<_> = (0..MAX_TOOLS + 9).map(|number| number.to_string()).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
-        learned.take(&list(&names), Page::First, risk);
-        assert_eq!(learned.tools.len(), TOOLS_MAX);
-        learned.take(&list(&[&"x".repeat(NAME_MAX + 1)]), Page::First, risk);
-        assert_eq!(learned.tools.len(), 0);
+        tools.take(&list(&names), ListPage::First, risk);
+        assert_eq!(tools.tools.len(), MAX_TOOLS);
+        tools.take(&list(&[&"x".repeat(MAX_NAME_BYTES + 1)]), ListPage::First, risk);
+        assert_eq!(tools.tools.len(), 0);
     }
 }
