@@ -4,11 +4,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod announced;
 mod http;
 mod idle;
 mod load;
 mod stdio;
-mod announced;
 mod unread;
 #[path = "../http_faults/wire.rs"]
 #[expect(dead_code, reason = "another test uses the rest")]

@@ -287,6 +287,9 @@ methods! {
     /// Returns the token cost of an agent's list of tools.
     Request KernelToolsTokens = "mgp/kernel/tools/tokens" (mgp::KernelTokensParams) -> mgp::KernelTokensResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Explains what would be decided about a call of a tool, without making it.
+    Request KernelExplain = "mgp/kernel/explain" (mgp::KernelExplainParams) -> mgp::KernelExplainResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Lists the decisions about permissions.
     Request KernelPermissions = "mgp/kernel/permissions" (mgp::KernelPermissionsParams) -> mgp::KernelPermissionsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];

@@ -5,6 +5,7 @@
 
 mod approval;
 mod audit;
+mod explain;
 mod permission;
 mod process;
 mod server;
@@ -16,6 +17,9 @@ pub use approval::{
 };
 pub use audit::{
     KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult,
+};
+pub use explain::{
+    ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,
 };
 pub use permission::{
     KernelPermission, KernelPermissionChangeParams, KernelPermissionChangeResult,
