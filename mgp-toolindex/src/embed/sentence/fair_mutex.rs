@@ -1,30 +1,27 @@
-//! One thing that many threads use by turns, so that a busy one cannot keep the others out (MGP §16.4).
-//!
-//! Applies to: both.
+//! A mutex that a busy thread cannot monopolise (MGP §16.4).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
-/// A value for one thread at a time.
+use mgp_types::sync::Mutex;
+
+/// A fair mutex.
 ///
-/// A plain mutex goes to whoever asks first after it is free, and that is nearly always the thread that just had it:
-/// a query would wait until thousands of tools are embedded.
-/// Here the thread that waits holds `next`, and the one that comes back queues behind it.
+/// A plain mutex is nearly always taken again by the thread that just released it: a query would wait until thousands
+/// of tools are embedded. Here a waiting thread holds `next`, and the thread that returns queues behind it.
 #[derive(Debug, Default)]
-pub(super) struct Turns<T> {
+pub(super) struct FairMutex<T> {
     next: Mutex<()>,
     value: Mutex<T>,
 }
 
-impl<T> Turns<T> {
-    /// A value nobody uses yet.
+impl<T> FairMutex<T> {
     pub(super) fn new(value: T) -> Self {
         Self { next: Mutex::new(()), value: Mutex::new(value) }
     }
 
-    /// Waits for its turn.
-    pub(super) fn take(&self) -> MutexGuard<'_, T> {
-        let _next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+        let _next = self.next.lock();
+        self.value.lock()
     }
 }
 
@@ -37,13 +34,13 @@ mod tests {
     };
 
     #[test]
-    fn a_thread_that_never_rests_lets_the_others_in() {
-        let turns = Turns::new(0_u32);
+    fn a_busy_thread_lets_other_threads_in() {
+        let mutex = FairMutex::new(0_u32);
         let (ended, rounds) = (AtomicBool::new(false), AtomicU32::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
-                    let mut value = turns.take();
+                    let mut value = mutex.lock();
                     for _ in 0..20_000 {
                         *value = std::hint::black_box(value.wrapping_add(1));
                     }
@@ -55,7 +52,7 @@ mod tests {
             }
             let before = rounds.load(Ordering::Relaxed);
             for _ in 0..20 {
-                drop(turns.take());
+                drop(mutex.lock());
             }
             let between = rounds.load(Ordering::Relaxed) - before;
             ended.store(true, Ordering::Relaxed);

@@ -1,9 +1,7 @@
-//! Looks at a library before it is loaded (MGP §16.4).
+//! Checks a library before it is loaded (MGP §16.4).
 //!
-//! The loader of Linux maps what the header promises, and the process dies of the first page that is not there.
-//! A download or copy that was cut short is the usual way to such a file.
-//!
-//! Applies to: both.
+//! The loader of Linux maps all segments of the header, and the process is killed at the first missing page.
+//! The usual cause is a truncated download or copy.
 
 use std::{
     fs::File,
@@ -11,48 +9,39 @@ use std::{
     path::Path,
 };
 
-/// Why a library is not even tried.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unfit {
-    /// It cannot be read.
+pub(super) enum LibraryError {
     #[error("{0}")]
     Unreadable(#[source] io::Error),
-    /// The header promises more than the file has.
-    #[error("the file was cut short: it has {has} bytes of {wanted}")]
-    Cut {
-        /// How many it has.
-        has: u64,
-        /// How many it should have at least.
-        wanted: u64,
-    },
+    #[error("the file was truncated: it has {has} bytes of {wanted}")]
+    Truncated { has: u64, wanted: u64 },
 }
 
-/// A segment that is mapped.
-const LOAD: u64 = 1;
-/// Programs and libraries have about ten segments.
-const MOST_SEGMENTS: u64 = 1024;
+/// The type of a segment that is mapped.
+const PT_LOAD: u64 = 1;
+/// Libraries have about ten segments.
+const MAX_SEGMENTS: u64 = 1024;
 
-/// Refuses a library that ends before its header says.
+/// Refuses an ELF library that is shorter than its header requires.
 ///
-/// What is no library of Linux is left to the loader, which says so; and so is a name without a file, which the loader
-/// looks for in the places of the system.
-pub(super) fn whole(library: &Path) -> Result<(), Unfit> {
+/// Other files are left to the loader, and so are names without a file, which it looks up in the folders of the system.
+pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
     let mut file = match File::open(library) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened.map_err(Unfit::Unreadable)?,
+        opened => opened.map_err(LibraryError::Unreadable)?,
     };
-    let has = file.metadata().map_err(Unfit::Unreadable)?.len();
-    match needed(&mut file).map_err(Unfit::Unreadable)? {
-        Some(wanted) if wanted > has => Err(Unfit::Cut { has, wanted }),
+    let has = file.metadata().map_err(LibraryError::Unreadable)?.len();
+    match needed(&mut file).map_err(LibraryError::Unreadable)? {
+        Some(wanted) if wanted > has => Err(LibraryError::Truncated { has, wanted }),
         _ => Ok(()),
     }
 }
 
-/// How long a library of Linux is at least, according to its header.
+/// Returns the least length of an ELF file according to its header, or `None` for other files.
 fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
     let mut header = [0; 64];
     let read = read_full(file, &mut header)?;
-    // ELF of 64 bits, the little end first: all machines there is a runtime for.
+    // 64-bit little-endian ELF: every Linux machine that onnxruntime is built for.
     if !header.starts_with(&[0x7f, b'E', b'L', b'F', 2, 1]) {
         return Ok(None);
     }
@@ -67,11 +56,11 @@ fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
     }
     file.seek(SeekFrom::Start(table))?;
     let mut segment = vec![0; usize::try_from(size).unwrap_or(56)];
-    for _ in 0..count.min(MOST_SEGMENTS) {
+    for _ in 0..count.min(MAX_SEGMENTS) {
         if read_full(file, &mut segment)? < segment.len() {
             break;
         }
-        if number(&segment, 0, 4) == LOAD {
+        if number(&segment, 0, 4) == PT_LOAD {
             let end = number(&segment, 8, 8).saturating_add(number(&segment, 32, 8));
             wanted = wanted.max(end);
         }
@@ -79,7 +68,6 @@ fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
     Ok(Some(wanted))
 }
 
-/// Fills the buffer as far as the file reaches.
 fn read_full(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut read = 0;
     while read < buffer.len() {
@@ -93,7 +81,7 @@ fn read_full(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(read)
 }
 
-/// A number of so many bytes, the little end first.
+/// Reads a little-endian number of `size` bytes.
 fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
     let bytes = bytes.get(at..at + size).unwrap_or_default();
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
@@ -105,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Cursor;
 
-    /// A header that promises one segment of this length.
+    /// Returns a header with one segment of this length.
     fn elf(length: u64) -> Vec<u8> {
         let mut file = vec![0; 120];
         file[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);
@@ -135,11 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_of_linux_is_left_to_the_loader() {
+    fn a_file_other_than_elf_is_left_to_the_loader() {
         for file in [&b""[..], b"MZ and so on", b"text", b"\x7fELF\x01\x01"] {
             check(file, None);
         }
-        assert!(whole(Path::new("no-such-library.so")).is_ok());
+        assert!(check_length(Path::new("no-such-library.so")).is_ok());
     }
 
     proptest! {
