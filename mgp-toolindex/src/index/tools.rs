@@ -1,6 +1,4 @@
-//! The index as one caller sees it, and what its tools cost (MGP §16.3, §16.8).
-//!
-//! Applies to: inbound.
+//! The tools that a caller sees, and what they cost (MGP §16.3, §16.8).
 
 use std::sync::Arc;
 
@@ -9,44 +7,44 @@ use crate::catalog::{Allowed, CategoryTree, Entry, Listed};
 use crate::search::Filter;
 use crate::tokens::{Exactness, TokenCounter, lean};
 
-/// How many tools are counted between two looks at the index, so that texts of a million tools are not copied at once.
+/// The tools that are counted at once, so that the texts of a million tools are not copied together.
 const BATCH: usize = 10_000;
 
-/// With more tools than this, or larger ones, a search takes longer than a change of threads.
-const MANY: usize = 2000;
-const LARGE: u64 = 8 << 20;
+/// The size from which a search takes longer than a change of threads.
+const MIN_LARGE_TOOLS: usize = 2000;
+const MIN_LARGE_BYTES: u64 = 8 << 20;
 
-/// What became of counting.
+/// The result of counting some tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// So many tools were counted; there may be more.
+pub(crate) enum CountProgress {
+    /// The number of counted tools; there may be more.
     Some(usize),
     /// All tools were counted before.
     All,
-    /// It cannot be done now.
+    /// Counting is not possible now.
     Failed,
 }
 
 impl ToolIndex {
-    /// How many tools there are.
+    /// Returns the number of tools.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.snapshot().catalog.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if the index is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a search of it takes so long that other work should not wait behind it.
+    /// Returns whether a search may take so long that it should run on another thread.
     pub(crate) fn is_large(&self) -> bool {
         let now = self.shared.snapshot();
-        now.catalog.len() > MANY || now.catalog.bytes() > LARGE
+        now.catalog.len() > MIN_LARGE_TOOLS || now.catalog.bytes() > MIN_LARGE_BYTES
     }
 
-    /// All tools that a caller may call, server by server.
+    /// Returns all tools that a caller may call, server by server.
     #[must_use]
     pub fn listed(&self, allowed: &dyn Allowed) -> Vec<Listed> {
         let now = self.shared.snapshot();
@@ -56,8 +54,8 @@ impl ToolIndex {
         slots.filter_map(|slot| now.catalog.listed(*slot)).filter(is_allowed).collect()
     }
 
-    /// How many tools a caller may call, and their categories.
-    pub(crate) fn seen(&self, allowed: &dyn Allowed) -> (usize, Arc<CategoryTree>) {
+    /// Returns the number of tools that a caller may call, and their categories.
+    pub(crate) fn caller_overview(&self, allowed: &dyn Allowed) -> (usize, Arc<CategoryTree>) {
         let now = self.shared.snapshot();
         let Ok(within) = self.shared.within(&now, &Filter::new(), allowed) else {
             return (0, Arc::default());
@@ -66,68 +64,71 @@ impl ToolIndex {
         (tools, self.shared.trees.of(&now, within.as_ref()))
     }
 
-    /// How much of what a text says these words of it are, 0 to 1: rare words say more, unknown ones most.
+    /// Returns the weight of these words in a text, as a share of all its words, 0 to 1; rare words weigh more.
     pub(crate) fn coverage(&self, text: &str, words: &[String]) -> f32 {
         let now = self.shared.snapshot();
         let Some(reader) = &now.keywords else { return 0.0 };
-        let asked = self.shared.analyzer.query(text);
-        let said = |word: &str| words.iter().any(|said| said == word);
+        let query = self.shared.analyzer.query(text);
+        let is_covered = |word: &str| words.iter().any(|covered| covered == word);
         let (mut covered, mut all) = (0.0, f32::MIN_POSITIVE);
-        let mut weigh = |is_said: bool, stem: &str| {
+        let mut weigh = |is_covered: bool, stem: &str| {
             let weight = reader.idf(stem);
             all += weight;
-            covered += if is_said { weight } else { 0.0 };
+            covered += if is_covered { weight } else { 0.0 };
         };
-        if asked.raw.is_empty() {
-            asked.terms.iter().for_each(|term| weigh(said(&term.text), &term.text));
+        if query.raw.is_empty() {
+            query.terms.iter().for_each(|term| weigh(is_covered(&term.text), &term.text));
         } else {
-            asked.raw.iter().for_each(|word| weigh(said(word), &self.shared.analyzer.stem(word)));
+            query
+                .raw
+                .iter()
+                .for_each(|word| weigh(is_covered(word), &self.shared.analyzer.stem(word)));
         }
         covered / all
     }
 
-    /// Counts the tokens of the tools that nobody counted yet, and says how many these were.
+    /// Counts the tokens of all tools that are not counted yet, and returns their number.
     ///
-    /// It blocks, for 100 ms and more, and takes 50 MB while it runs; if all are counted it costs a look at each.
-    /// Until then tools have a bound in place of a count. Without feature `tokens` it does nothing.
-    #[expect(clippy::must_use_candidate, reason = "the number is for whoever logs it")]
+    /// Blocks for 100 ms and more and takes 50 MB; if all are counted it only looks at each tool. Until it is counted,
+    /// a tool has an upper bound instead. Without feature `tokens` this does nothing.
+    #[expect(clippy::must_use_candidate, reason = "callers may ignore the number")]
     pub fn count_tokens(&self) -> usize {
         let mut counted = 0;
-        while let Counted::Some(tools) = self.count_some() {
+        while let CountProgress::Some(tools) = self.count_some() {
             counted += tools;
         }
         counted
     }
 
-    /// Counts the tokens of some tools that nobody counted yet.
-    pub(crate) fn count_some(&self) -> Counted {
+    /// Counts the tokens of some tools that are not counted yet.
+    pub(crate) fn count_some(&self) -> CountProgress {
         if !cfg!(feature = "tokens") {
-            return Counted::Failed;
+            return CountProgress::Failed;
         }
         let tools = self.uncounted();
         if tools.is_empty() {
-            return Counted::All;
+            return CountProgress::All;
         }
         let texts: Vec<String> = tools.iter().map(|tool| lean::lean(tool.definition())).collect();
         let (counts, exactness) = TokenCounter::count_all(&texts);
-        // A bound that is taken for a count would never be counted.
+        // A bound that is stored as a count would never be corrected.
         if exactness != Exactness::Exact {
-            return Counted::Failed;
+            return CountProgress::Failed;
         }
         tools.iter().zip(counts).for_each(|(tool, tokens)| tool.0.count(tokens));
-        let many = tools.len();
-        self.counted(tools);
-        Counted::Some(many)
+        let count = tools.len();
+        self.store_counts(tools);
+        CountProgress::Some(count)
     }
 
-    /// Keeps counts where the index is kept.
+    /// Stores counts in the database, if there is one.
     #[cfg_attr(
         not(feature = "sqlite"),
         expect(clippy::unused_self, reason = "an index in memory keeps counts with its tools")
     )]
-    pub(crate) fn counted(&self, tools: Vec<Listed>) {
+    pub(crate) fn store_counts(&self, tools: Vec<Listed>) {
         #[cfg(feature = "sqlite")]
-        self.shared.keep_counts(tools);
+        self.shared.store_counts(tools);
         #[cfg(not(feature = "sqlite"))]
         drop(tools);
     }

@@ -1,31 +1,29 @@
-//! A search from the question to the hits (MGP §16.5).
-//!
-//! Applies to: inbound.
+//! A search from the query to the hits (MGP §16.5).
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::shared::Shared;
+use super::shared::SharedIndex;
 use super::snapshot::Snapshot;
 use super::tool_index::ToolIndex;
 use crate::catalog::{Allowed, Bitmap, Extent};
 use crate::error::IndexError;
-use crate::search::{Filter, Found, Hit, Query, View, rank};
+use crate::search::{Filter, Hit, Query, SearchResult, View, rank};
 
-/// How often the list is filled again where decisions changed under way.
+/// The most attempts to fill the list if decisions change during a search.
 const ROUNDS: usize = 4;
 
 impl ToolIndex {
-    /// Finds tools. It waits for nobody, and takes microseconds to some milliseconds: beyond some ten thousand tools
-    /// run it where blocking is fine.
+    /// Finds tools. It waits for no change, and takes microseconds to some milliseconds; with more than some ten
+    /// thousand tools, run it where blocking is acceptable.
     ///
-    /// What the caller may not call is not found and not counted. Decisions about all tools may be a second old, so
-    /// that one about each hit is made afresh.
+    /// Tools that the caller may not call are neither found nor counted. Decisions about all tools may be a second old,
+    /// so each hit is decided again.
     ///
     /// # Errors
     /// [`IndexError::Keywords`] if the index cannot be read.
-    pub fn search(&self, query: &Query, allowed: &dyn Allowed) -> Result<Found, IndexError> {
+    pub fn search(&self, query: &Query, allowed: &dyn Allowed) -> Result<SearchResult, IndexError> {
         let began = Instant::now();
         let now = self.shared.snapshot();
         let within = self.shared.within(&now, &query.filter, allowed)?;
@@ -38,8 +36,8 @@ impl ToolIndex {
     }
 }
 
-impl Shared {
-    /// The tools that pass a filter and that a caller may call; none if these are all.
+impl SharedIndex {
+    /// Returns the tools that pass a filter and that a caller may call; `None` means all.
     pub(super) fn within(
         &self,
         now: &Snapshot,
@@ -64,8 +62,8 @@ impl Shared {
         query: &Query,
         mut within: Option<Arc<Bitmap>>,
         allowed: &dyn Allowed,
-    ) -> Result<Found, IndexError> {
-        let Some(view) = View::of(now, self) else { return Ok(Found::nothing(query)) };
+    ) -> Result<SearchResult, IndexError> {
+        let Some(view) = View::of(now, self) else { return Ok(SearchResult::nothing(query)) };
         let mut round = 0;
         loop {
             round += 1;
@@ -82,9 +80,9 @@ impl Shared {
                 }
             }
             if dropped.is_empty() || round == ROUNDS {
-                return Ok(Found::new(hits, ranking.ran, ranking.fallback));
+                return Ok(SearchResult::new(hits, ranking.ran, ranking.fallback));
             }
-            // A decision changed since the set was made: the list is filled without these.
+            // A decision changed since the set was made: search again without these tools.
             let set = within.get_or_insert_with(|| {
                 Arc::new(now.catalog.records().map(|(slot, _)| slot).collect())
             });

@@ -1,4 +1,4 @@
-//! Indexes that are kept in a database.
+//! Indexes in a database.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ async fn run(db: &Db, sql: &'static str) {
     db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
 }
 
-/// Everything that can be seen of an index but the states of its servers.
+/// Returns everything visible of an index except the states of its servers.
 fn seen(index: &ToolIndex) -> String {
     let mut all = String::new();
     for entry in index.entries() {
@@ -48,13 +48,13 @@ fn odd() -> ServerEntry {
         .keywords(["Key Word", "x"]);
     ServerEntry::new("odd")
         .name("Odd \u{1f600}")
-        .categories(["Shared/One"])
+        .categories(["SharedIndex/One"])
         .tool(entry)
         .tool(serde_json::from_str::<Tool>(claims).unwrap())
 }
 
 #[tokio::test]
-async fn a_kept_index_is_the_same_when_it_is_opened_again() {
+async fn a_reopened_index_is_the_same() {
     let db = Db::in_memory().await.unwrap();
     for cost in [Cost::Small, Cost::Large] {
         let fake = Fake::new("fake-1", cost);
@@ -65,7 +65,7 @@ async fn a_kept_index_is_the_same_when_it_is_opened_again() {
         index.remove("gone").unwrap();
         let counted = index.get("files", "read_file").unwrap();
         counted.0.count(17);
-        index.shared.keep_counts(vec![counted]);
+        index.shared.store_counts(vec![counted]);
         let changed = tool("send_mail", "Sends a letter by pigeon");
         index.put(ServerEntry::new("mail").name("Mail").tool(changed)).unwrap();
         index.embedded().await.unwrap();
@@ -82,8 +82,8 @@ async fn a_kept_index_is_the_same_when_it_is_opened_again() {
         assert!(made_anew.len() <= 4, "only servers: {made_anew:?}");
         let exported = |index: &ToolIndex| serde_json::to_string(&index.entries()).unwrap();
         assert_eq!(exported(&again), exported(&index));
-        // Found is what an index finds that nothing was ever taken out of: what is gone counts a
-        // little in the weight of words until it is merged away.
+        // Compared with a new index: deleted documents affect the weights of words a little until they are merged
+        // away.
         let new = ToolIndex::builder().embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build();
         let pigeon = tool("send_mail", "Sends a letter by pigeon");
         let mail = ServerEntry::new("mail").name("Mail").tool(pigeon);
@@ -100,7 +100,7 @@ async fn a_kept_index_is_the_same_when_it_is_opened_again() {
 }
 
 #[tokio::test]
-async fn servers_come_back_disconnected() {
+async fn restored_servers_are_disconnected() {
     let db = Db::in_memory().await.unwrap();
     let index = open(&db, None).await;
     index.put(files()).unwrap();
@@ -115,7 +115,7 @@ async fn servers_come_back_disconnected() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_not_what_was_written_is_left_out_and_counted() {
+async fn a_damaged_tool_is_left_out_and_counted() {
     for sql in [
         "UPDATE toolindex_tool SET definition = replace(definition, 'Writes', 'Burns') WHERE name = 'write_file'",
         "UPDATE toolindex_tool SET definition = '{}' WHERE name = 'write_file'",
@@ -154,7 +154,7 @@ async fn vectors_of_another_model_are_replaced_and_until_then_not_used() {
     index.put(files()).unwrap();
     index.flush().await.unwrap();
 
-    // Without an embedder they stay where they are.
+    // Without an embedder they stay in the database.
     let none = open(&db, None).await;
     assert_eq!(none.stats().embedded, 0);
     none.put(mail()).unwrap();
@@ -184,7 +184,7 @@ async fn a_changed_tool_is_embedded_after_a_restart_if_it_was_not_before() {
     index.embedded().await.unwrap();
     index.flush().await.unwrap();
     drop(index);
-    // Somebody without the model changes it.
+    // A process without the model changes it.
     let other = open(&db, None).await;
     let changed = tool("send_mail", "Throws a bottle into the sea");
     other.put(ServerEntry::new("mail").name("Mail").tool(changed)).unwrap();
@@ -204,7 +204,7 @@ async fn an_index_in_memory_has_nothing_to_flush() {
 }
 
 #[tokio::test]
-async fn an_index_whose_database_is_closed_still_works_and_says_so() {
+async fn an_index_with_a_closed_database_still_works_and_reports_it() {
     let db = Db::in_memory().await.unwrap();
     let index = open(&db, None).await;
     db.close().await;

@@ -1,29 +1,26 @@
 //! A history in a database.
 //!
-//! What changed is written in the background, the state it has by then: nobody waits for the disk, and a query that was
-//! called ten times meanwhile is written once. What was erased is handed to the database under the same lock as what
-//! is written, so nothing that was read before it arrives after it.
-//! Of two processes with one file the last to write a query wins; each reads the other's when it opens the file.
-//!
-//! Applies to: inbound.
+//! Changed queries are written in the background, in their latest state: a query that was called ten times meanwhile is
+//! written once. An erasure is passed to the database under the same lock as the writes, so no older write follows it.
+//! Of two processes with one file the last one to write a query wins; each reads the other's when it opens the file.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use mgp_types::service::{BoxFuture, Principal};
 use mgp_types::store::sql::{Connection, params};
 use mgp_types::store::{Db, StoreError};
+use mgp_types::sync::{Mutex, RwLock};
 
-use super::config::{Erase, HistoryConfig, Keep};
-use super::entry::{Key, Owner, Secret, Word};
-use super::history::{History, Inner};
-use super::shelf::{Fresh, Shelf};
+use super::config::{Erase, HistoryConfig, Retention};
+use super::history::{History, HistoryState};
+use super::query::{HashKey, Owner, QueryKey, WordHash};
+use super::table::{HistoryTable, NewQuery};
 
-/// What the tables go by.
 const NAMESPACE: &str = "toolindex_history";
 
-const STEPS: &[&str] = &["
+const MIGRATIONS: &[&str] = &["
     CREATE TABLE toolindex_history_secret (secret BLOB NOT NULL) STRICT;
     INSERT INTO toolindex_history_secret VALUES (randomblob(32));
     CREATE TABLE toolindex_history (
@@ -38,37 +35,36 @@ const STEPS: &[&str] = &["
     CREATE INDEX toolindex_history_call_tool ON toolindex_history_call (tool);
 "];
 
-/// How many queries are written at once.
-const BATCH: usize = 512;
+/// The queries that are written at once.
+const WRITE_BATCH: usize = 512;
 
-/// Ready when the database has it.
-type Written = BoxFuture<'static, Result<(), StoreError>>;
+type WriteFuture = BoxFuture<'static, Result<(), StoreError>>;
 
 /// The database of a history.
-pub(super) struct Kept {
+pub(super) struct HistoryDatabase {
     db: Db,
-    /// Held while something is read to be written or erased, until the database has it.
+    /// Held while a write or an erasure is prepared and passed to the database, to keep their order.
     order: Mutex<()>,
-    /// Held until what was handed over is written.
+    /// Held until a write has finished.
     writing: tokio::sync::Mutex<()>,
     is_writing: AtomicBool,
     /// Vectors that wait for the embedder of their model.
-    vectors: Mutex<Vec<Vector>>,
+    vectors: Mutex<Vec<StoredVector>>,
 }
 
-struct Vector {
-    key: Key,
+struct StoredVector {
+    key: QueryKey,
     model: String,
     row: Vec<i8>,
 }
 
-/// A query as it is written; without a body it is gone.
-struct Row {
-    key: Key,
-    body: Option<Body>,
+/// A query to write; without a body it is deleted.
+struct QueryRow {
+    key: QueryKey,
+    body: Option<QueryBody>,
 }
 
-struct Body {
+struct QueryBody {
     owner: Owner,
     text: Option<Box<str>>,
     words: Vec<u8>,
@@ -80,30 +76,32 @@ struct Body {
 // === impl History ===
 
 impl History {
-    /// Opens the history that is kept in a database, and keeps it there from now on.
+    /// Opens the history of a database, and stores all later changes there.
     ///
-    /// What the configuration does not let it keep any more is forgotten at once: texts, vectors, what is too old.
+    /// Removes at once everything that the options no longer allow: texts, vectors, old queries.
     ///
     /// # Errors
-    /// [`StoreError`] when the database cannot be read or written.
+    /// [`StoreError`] if the database cannot be read or written.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.
     pub async fn open(db: Db, config: HistoryConfig) -> Result<Self, StoreError> {
-        db.migrate(NAMESPACE, STEPS).await?;
+        db.migrate(NAMESPACE, MIGRATIONS).await?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let oldest =
             now.map_or(0, |now| now.as_secs()).saturating_sub(config.forget_after.as_secs());
-        let keep = config.keep;
-        db.write(move |tx| forget(tx, keep, oldest)).await?;
-        let most = config.most;
-        let (secret, rows) = db.read(move |conn| Ok((secret(conn)?, load(conn, most)?))).await?;
-        let mut shelf = Shelf::new(config);
+        let retention = config.retention;
+        db.write(move |tx| enforce_options(tx, retention, oldest)).await?;
+        let max = config.max_queries;
+        let (secret, rows) = db.read(move |conn| Ok((secret(conn)?, load(conn, max)?))).await?;
+        let mut table = HistoryTable::new(config);
         let mut vectors = Vec::new();
-        for Row { key, body } in rows {
-            let Some(Body { owner, text, words, vector, last, calls }) = body else { continue };
+        for QueryRow { key, body } in rows {
+            let Some(QueryBody { owner, text, words, vector, last, calls }) = body else {
+                continue;
+            };
             for (tool, count) in calls {
-                let fresh = Fresh {
+                let new_query = NewQuery {
                     owner: owner.clone(),
                     key,
                     text: text.as_deref(),
@@ -111,40 +109,40 @@ impl History {
                     vector: None,
                     now: last,
                 };
-                shelf.remember(&fresh, &tool, count);
+                table.record(&new_query, &tool, count);
             }
             if let Some((model, row)) = vector {
                 let row = row.into_iter().map(u8::cast_signed).collect();
-                vectors.push(Vector { key, model, row });
+                vectors.push(StoredVector { key, model, row });
             }
         }
-        shelf.changed = Some(shelf.changed.take().unwrap_or_default());
-        let mut inner = Inner::new(shelf, secret);
-        inner.kept = Some(Kept {
+        table.changed = Some(table.changed.take().unwrap_or_default());
+        let mut state = HistoryState::new(table, secret);
+        state.database = Some(HistoryDatabase {
             db,
             order: Mutex::default(),
             writing: tokio::sync::Mutex::default(),
             is_writing: AtomicBool::new(false),
             vectors: Mutex::new(vectors),
         });
-        let history = Self::made(inner);
-        history.attend();
+        let history = Self::from_state(state);
+        history.start_due_work();
         Ok(history)
     }
 
-    /// Waits until all that was remembered so far is in the database; there is nothing to wait for without one.
+    /// Waits until all queries so far are in the database; without a database there is nothing to wait for.
     ///
     /// # Errors
-    /// [`StoreError`] when it could not be written; it is tried again with the next call that is remembered.
+    /// [`StoreError`] if they cannot be written; the write is retried after the next stored call.
     ///
     /// # Cancel safety
-    /// Safe to drop at any time; what was handed over is written all the same.
+    /// Safe to drop at any time; what was passed to the database is written all the same.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        let Some(kept) = &self.0.kept else { return Ok(()) };
-        let _alone = kept.writing.lock().await;
-        while let Some((keys, written)) = kept.hand_over(&self.0) {
-            if let Err(error) = written.await {
-                if let Some(changed) = &mut self.0.shelf_mut().changed {
+        let Some(database) = &self.0.database else { return Ok(()) };
+        let _guard = database.writing.lock().await;
+        while let Some((keys, write)) = database.start_write(&self.0) {
+            if let Err(error) = write.await {
+                if let Some(changed) = &mut self.0.table.write().changed {
                     changed.extend(keys);
                 }
                 return Err(error);
@@ -153,23 +151,23 @@ impl History {
         Ok(())
     }
 
-    /// Writes what changed, on a task if there is a runtime; else [`flush`](Self::flush) does.
+    /// Writes changed queries on a task if there is a runtime; otherwise [`flush`](Self::flush) does.
     pub(super) fn write_soon(&self) {
-        let Some(kept) = &self.0.kept else { return };
-        if self.0.shelf().changed.as_ref().is_none_or(std::collections::HashSet::is_empty) {
+        let Some(database) = &self.0.database else { return };
+        if self.0.table.read().changed.as_ref().is_none_or(std::collections::HashSet::is_empty) {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if kept.is_writing.swap(true, Ordering::AcqRel) {
+        if database.is_writing.swap(true, Ordering::AcqRel) {
             return;
         }
         let this = self.clone();
         drop(runtime.spawn(async move {
-            // It is let go before the look, so that what comes during the look is not left lying.
-            if let Some(kept) = &this.0.kept {
-                let _open = Open(&kept.is_writing);
+            // The flag is cleared before the next check, so that changes during the check are not missed.
+            if let Some(database) = &this.0.database {
+                let _guard = WritingGuard(&database.is_writing);
                 if let Err(error) = this.flush().await {
-                    tracing::warn!(%error, "the usage history was not written");
+                    tracing::warn!(%error, "usage history write failed");
                     return;
                 }
             }
@@ -178,13 +176,13 @@ impl History {
     }
 }
 
-// === impl Kept ===
+// === impl HistoryDatabase ===
 
-impl Kept {
-    /// Erases in memory, and in the database once the future is ready.
+impl HistoryDatabase {
+    /// Erases data in memory, and in the database once the future is ready.
     pub(super) fn erase(
         &self,
-        shelf: &RwLock<Shelf>,
+        table: &RwLock<HistoryTable>,
         what: Erase<'_>,
     ) -> BoxFuture<'static, Result<usize, StoreError>> {
         let (sql, names): (&'static str, Vec<String>) = match what {
@@ -193,87 +191,87 @@ impl Kept {
                 "DELETE FROM toolindex_history WHERE tenant = ?1",
                 vec![tenant.as_str().to_owned()],
             ),
-            Erase::Principal(who) => {
-                ("DELETE FROM toolindex_history WHERE tenant = ?1 AND subject = ?2", subject(who))
-            }
+            Erase::Principal(principal) => (
+                "DELETE FROM toolindex_history WHERE tenant = ?1 AND subject = ?2",
+                subject(principal),
+            ),
             Erase::Tool(tool) => {
                 ("DELETE FROM toolindex_history_call WHERE tool = ?1", vec![tool.to_owned()])
             }
         };
-        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = self.order.lock();
         let erased = {
-            let mut shelf = shelf.write().unwrap_or_else(PoisonError::into_inner);
-            let erased = shelf.erase(what);
-            let mut vectors = self.vectors.lock().unwrap_or_else(PoisonError::into_inner);
-            vectors.retain(|vector| shelf.knows(vector.key));
+            let mut table = table.write();
+            let erased = table.erase(what);
+            let mut vectors = self.vectors.lock();
+            vectors.retain(|vector| table.contains(vector.key));
             erased
         };
         let done = self.db.write(move |tx| {
             tx.pragma_update(None, "secure_delete", true)?;
             tx.execute(sql, mgp_types::store::sql::params_from_iter(names))?;
-            sweep(tx)
+            remove_orphans(tx)
         });
         Box::pin(async move { done.await.map(|()| erased) })
     }
 
-    /// Gives entries the vectors that were read for them, if the embedder still makes such ones.
-    pub(super) fn restore_vectors(&self, inner: &Inner) {
-        let Some(embedder) = inner.embedder() else { return };
-        let vectors =
-            std::mem::take(&mut *self.vectors.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut shelf = inner.shelf_mut();
-        for Vector { key, row, .. } in
+    /// Restores the stored vectors if they are of the embedder's model.
+    pub(super) fn restore_vectors(&self, state: &HistoryState) {
+        let Some(embedder) = state.embedder() else { return };
+        let vectors = std::mem::take(&mut *self.vectors.lock());
+        let mut table = state.table.write();
+        for StoredVector { key, row, .. } in
             vectors.into_iter().filter(|vector| vector.model == embedder.model())
         {
-            shelf.restore(key, &row);
+            table.restore(key, &row);
         }
     }
 
-    /// Hands some of what changed to the database; none when nothing did.
-    fn hand_over(&self, inner: &Inner) -> Option<(Vec<Key>, Written)> {
-        let _order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        let model = inner.embedder().map(|embedder| embedder.model().to_owned());
+    /// Passes some changed queries to the database; returns `None` if there are none.
+    fn start_write(&self, state: &HistoryState) -> Option<(Vec<QueryKey>, WriteFuture)> {
+        let _order = self.order.lock();
+        let model = state.embedder().map(|embedder| embedder.model().to_owned());
         let (keys, rows) = {
-            let mut shelf = inner.shelf_mut();
-            let changed = shelf.changed.as_mut()?;
-            let keys: Vec<Key> = changed.iter().take(BATCH).copied().collect();
+            let mut table = state.table.write();
+            let changed = table.changed.as_mut()?;
+            let keys: Vec<QueryKey> = changed.iter().take(WRITE_BATCH).copied().collect();
             for key in &keys {
                 changed.remove(key);
             }
             if keys.is_empty() {
                 return None;
             }
-            let rows: Vec<Row> =
-                keys.iter().map(|key| row(&shelf, *key, model.as_deref())).collect();
+            let rows: Vec<QueryRow> =
+                keys.iter().map(|key| row(&table, *key, model.as_deref())).collect();
             (keys, rows)
         };
-        let written = self.db.write(move |tx| rows.iter().try_for_each(|row| store(tx, row)));
-        Some((keys, written))
+        let write = self.db.write(move |tx| rows.iter().try_for_each(|row| store(tx, row)));
+        Some((keys, write))
     }
 }
 
-fn row(shelf: &Shelf, key: Key, model: Option<&str>) -> Row {
-    let body = shelf.entry(key).map(|(place, entry)| {
-        let bytes = shelf.rows.as_ref().and_then(|rows| rows.row(place));
-        let calls = entry
+fn row(table: &HistoryTable, key: QueryKey, model: Option<&str>) -> QueryRow {
+    let body = table.query(key).map(|(query_id, query)| {
+        let bytes = table.rows.as_ref().and_then(|rows| rows.row(query_id));
+        let calls = query
             .calls
             .iter()
-            .filter_map(|call| Some((Arc::clone(&shelf.tools.get(call.tool)?.id), call.count)));
-        Body {
-            owner: entry.owner.clone(),
-            text: entry.text.clone(),
-            words: entry.words.iter().flat_map(|word| word.to_le_bytes()).collect(),
+            .filter_map(|call| Some((Arc::clone(&table.tools.get(call.tool)?.id), call.count)));
+        QueryBody {
+            owner: query.owner.clone(),
+            text: query.text.clone(),
+            words: query.words.iter().flat_map(|word| word.to_le_bytes()).collect(),
             vector: model.zip(bytes).map(|(model, bytes)| {
                 (model.to_owned(), bytes.iter().map(|byte| byte.cast_unsigned()).collect())
             }),
-            last: entry.last,
+            last: query.last_used_at,
             calls: calls.collect(),
         }
     });
-    Row { key, body }
+    QueryRow { key, body }
 }
 
-fn store(tx: &Connection, row: &Row) -> Result<(), StoreError> {
+fn store(tx: &Connection, row: &QueryRow) -> Result<(), StoreError> {
     let key = row.key.to_le_bytes();
     tx.prepare("DELETE FROM toolindex_history_call WHERE key = ?1")?.execute([key])?;
     let Some(body) = &row.body else {
@@ -302,23 +300,23 @@ fn store(tx: &Connection, row: &Row) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Forgets what may not be kept any more.
-fn forget(tx: &Connection, keep: Keep, oldest: u64) -> Result<(), StoreError> {
+/// Removes everything that the options do not allow.
+fn enforce_options(tx: &Connection, retention: Retention, oldest: u64) -> Result<(), StoreError> {
     tx.pragma_update(None, "secure_delete", true)?;
     tx.execute("DELETE FROM toolindex_history WHERE last < ?1", [oldest.cast_signed()])?;
-    if keep != Keep::Text {
+    if retention != Retention::Text {
         tx.execute("UPDATE toolindex_history SET text = NULL WHERE text IS NOT NULL", [])?;
     }
-    if keep == Keep::Words {
+    if retention == Retention::Words {
         let sql =
             "UPDATE toolindex_history SET model = NULL, vector = NULL WHERE vector IS NOT NULL";
         tx.execute(sql, [])?;
     }
-    sweep(tx)
+    remove_orphans(tx)
 }
 
 /// Removes queries without calls, and calls without a query.
-fn sweep(tx: &Connection) -> Result<(), StoreError> {
+fn remove_orphans(tx: &Connection) -> Result<(), StoreError> {
     tx.execute_batch(
         "DELETE FROM toolindex_history_call WHERE key NOT IN (SELECT key FROM toolindex_history);
          DELETE FROM toolindex_history WHERE key NOT IN (SELECT key FROM toolindex_history_call);",
@@ -326,24 +324,24 @@ fn sweep(tx: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn secret(conn: &Connection) -> Result<Secret, StoreError> {
+fn secret(conn: &Connection) -> Result<HashKey, StoreError> {
     let sql = "SELECT secret FROM toolindex_history_secret";
     let secret: Vec<u8> = conn.query_row(sql, [], |row| row.get(0))?;
     let secret = secret.try_into().map_err(|_| {
         StoreError::Unreadable("the secret of the usage history is damaged".to_owned())
     })?;
-    Ok(Secret(secret))
+    Ok(HashKey(secret))
 }
 
-/// The newest queries, the oldest of them first; what is damaged is left out.
-fn load(conn: &Connection, most: usize) -> Result<Vec<Row>, StoreError> {
+/// Reads the newest queries, oldest first; damaged ones are left out.
+fn load(conn: &Connection, max: usize) -> Result<Vec<QueryRow>, StoreError> {
     let mut calls =
         conn.prepare("SELECT tool, count FROM toolindex_history_call WHERE key = ?1")?;
     let mut queries = conn.prepare(
         "SELECT key, tenant, subject, text, words, model, vector, last FROM toolindex_history
          ORDER BY last DESC, key LIMIT ?1",
     )?;
-    let mut found = queries.query([i64::try_from(most).unwrap_or(i64::MAX)])?;
+    let mut found = queries.query([i64::try_from(max).unwrap_or(i64::MAX)])?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         let key: Vec<u8> = row.get(0)?;
@@ -358,9 +356,9 @@ fn load(conn: &Connection, most: usize) -> Result<Vec<Row>, StoreError> {
             calls.query_map([key], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
         let calls = called
             .map(|call| call.map(|(tool, count)| (tool.into(), u32::try_from(count).unwrap_or(1))));
-        rows.push(Row {
-            key: Key::from_le_bytes(key),
-            body: Some(Body {
+        rows.push(QueryRow {
+            key: QueryKey::from_le_bytes(key),
+            body: Some(QueryBody {
                 owner: Owner { tenant: tenant.into(), subject: subject.into() },
                 text: text.map(Into::into),
                 words,
@@ -374,21 +372,21 @@ fn load(conn: &Connection, most: usize) -> Result<Vec<Row>, StoreError> {
     Ok(rows)
 }
 
-fn hashes(words: &[u8]) -> Vec<Word> {
+fn hashes(words: &[u8]) -> Vec<WordHash> {
     words
         .chunks_exact(8)
-        .filter_map(|word| Some(Word::from_le_bytes(word.try_into().ok()?)))
+        .filter_map(|word| Some(WordHash::from_le_bytes(word.try_into().ok()?)))
         .collect()
 }
 
-fn subject(who: &Principal) -> Vec<String> {
-    vec![who.tenant().as_str().to_owned(), who.subject().as_str().to_owned()]
+fn subject(principal: &Principal) -> Vec<String> {
+    vec![principal.tenant().as_str().to_owned(), principal.subject().as_str().to_owned()]
 }
 
-/// Lets the next one write, however this one ended.
-struct Open<'a>(&'a AtomicBool);
+/// Clears the flag, also after a panic.
+struct WritingGuard<'a>(&'a AtomicBool);
 
-impl Drop for Open<'_> {
+impl Drop for WritingGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

@@ -1,33 +1,28 @@
-//! A history in a database is the same when it is opened again, and what was erased is not in it.
-//!
-//! Applies to: inbound.
+//! A history in a database.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::service::Principal;
 use mgp_types::store::Db;
 
-use super::{Letters, best, me, taught, views};
-use crate::learn::{Erase, History, HistoryConfig, HistoryStats, Keep};
+use super::{Letters, best, lifts, me, taught};
+use crate::learn::{Erase, History, HistoryConfig, HistoryStats, Retention};
 
-struct Folder(PathBuf);
+/// A temporary folder with the database of a history.
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let folder =
-            std::env::temp_dir().join(format!("mgp-history-{name}-{}", std::process::id()));
-        let _old = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder)
+    fn new() -> Self {
+        Self(temp_dir())
     }
 
     async fn db(&self) -> Db {
-        Db::open(self.0.join("mgp.db")).await.unwrap()
+        Db::open(self.0.path().join("mgp.db")).await.unwrap()
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let files = std::fs::read_dir(&self.0).unwrap();
+        let files = std::fs::read_dir(self.0.path()).unwrap();
         files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
     }
 
@@ -36,51 +31,45 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[tokio::test]
-async fn a_history_is_the_same_when_it_is_opened_again() {
-    let folder = Folder::new("again");
+async fn a_reopened_history_is_the_same() {
+    let folder = Folder::new();
     let db = folder.db().await;
     let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
-    history.embed_with(Some(Arc::new(Letters("a"))));
+    history.set_embedder(Some(Arc::new(Letters("a"))));
     taught(&history, &me());
     history.record(&me(), "weather rain 0", "s.tool0");
     history.settle();
     history.flush().await.unwrap();
-    let (before, stats) = (views(&history, &me(), "send a mail"), history.stats());
+    let (before, stats) = (lifts(&history, &me(), "send a mail"), history.stats());
     drop(history);
     db.close().await;
 
     let db = folder.db().await;
     let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
-    history.embed_with(Some(Arc::new(Letters("a"))));
+    history.set_embedder(Some(Arc::new(Letters("a"))));
     history.settle();
     assert_eq!(history.stats(), stats);
-    for (before, after) in before.iter().zip(views(&history, &me(), "send a mail")) {
+    for (before, after) in before.iter().zip(lifts(&history, &me(), "send a mail")) {
         assert_eq!(before.tool, after.tool);
         assert!((before.share - after.share).abs() < 0.01, "{before:?} {after:?}");
     }
     history.record(&me(), "WEATHER  rain 0", "s.tool0");
-    assert_eq!(history.stats().queries, stats.queries, "it is known again");
+    assert_eq!(history.stats().queries, stats.queries, "the query is recognised");
     drop(history);
     db.close().await;
 
     let db = folder.db().await;
     let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
-    history.embed_with(Some(Arc::new(Letters("b"))));
+    history.set_embedder(Some(Arc::new(Letters("b"))));
     history.settle();
-    assert_eq!(history.stats().vectors, 48, "vectors of another model are made anew");
+    assert_eq!(history.stats().vectors, 48, "vectors of another model are made again");
     db.close().await;
 }
 
 #[tokio::test]
-async fn what_was_erased_is_not_in_the_file() {
-    let folder = Folder::new("erased");
+async fn erased_data_is_not_in_the_file() {
+    let folder = Folder::new();
     let db = folder.db().await;
     let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
     let you = Principal::new("t", "you");
@@ -107,7 +96,7 @@ async fn what_was_erased_is_not_in_the_file() {
 }
 
 #[tokio::test]
-async fn what_is_erased_while_it_is_written_does_not_come_back() {
+async fn data_that_is_erased_during_a_write_does_not_reappear() {
     let db = Db::in_memory().await.unwrap();
     let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
     for round in 0..20 {
@@ -121,29 +110,36 @@ async fn what_is_erased_while_it_is_written_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn a_stricter_configuration_takes_texts_and_vectors_from_the_file() {
-    let folder = Folder::new("stricter");
-    for (keep, has_text) in [(Keep::Text, true), (Keep::Vector, false), (Keep::Words, false)] {
+async fn stricter_options_remove_texts_and_vectors_from_the_file() {
+    let folder = Folder::new();
+    for (retention, has_text) in
+        [(Retention::Text, true), (Retention::Vector, false), (Retention::Words, false)]
+    {
         let db = folder.db().await;
-        let history = History::open(db.clone(), HistoryConfig::new().keep(keep)).await.unwrap();
-        history.embed_with(Some(Arc::new(Letters("a"))));
-        if keep == Keep::Text {
+        let history =
+            History::open(db.clone(), HistoryConfig::new().retention(retention)).await.unwrap();
+        history.set_embedder(Some(Arc::new(Letters("a"))));
+        if retention == Retention::Text {
             taught(&history, &me());
             history.record(&me(), "where is the purple elephant", "s.find");
         }
         history.settle();
-        let vectors = if keep == Keep::Words { 0 } else { 49 };
-        assert_eq!((history.stats().queries, history.stats().vectors), (49, vectors), "{keep:?}");
+        let vectors = if retention == Retention::Words { 0 } else { 49 };
+        assert_eq!(
+            (history.stats().queries, history.stats().vectors),
+            (49, vectors),
+            "{retention:?}"
+        );
         assert_eq!(best(&history, &me(), "send a mail").unwrap().0, "s.tool1");
         history.flush().await.unwrap();
         drop(history);
         db.close().await;
-        assert_eq!(folder.has("purple elephant"), has_text, "{keep:?}");
+        assert_eq!(folder.has("purple elephant"), has_text, "{retention:?}");
     }
 }
 
 #[tokio::test]
-async fn it_writes_by_itself() {
+async fn changes_are_written_without_a_flush() {
     let db = Db::in_memory().await.unwrap();
     let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
     history.record(&me(), "send a mail", "s.mail");
@@ -168,7 +164,7 @@ async fn damaged_rows_are_left_out() {
                   INSERT INTO toolindex_history_call VALUES (x'01', 's.x', -7);";
     db.write(move |tx| Ok(tx.execute_batch(damage)?)).await.unwrap();
     let again = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
-    again.embed_with(Some(Arc::new(Letters("a"))));
+    again.set_embedder(Some(Arc::new(Letters("a"))));
     assert!(again.stats().queries >= 40, "{:?}", again.stats());
     assert_eq!(best(&again, &me(), "play music").unwrap().0, "s.tool3");
 }

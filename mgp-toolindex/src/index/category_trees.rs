@@ -1,45 +1,40 @@
-//! Category trees that are asked for with each list of tools (MGP §16.3).
-//!
-//! Applies to: inbound.
+//! Cached category trees, which every list of tools needs (MGP §16.3).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use mgp_types::sync::Mutex;
 
 use super::snapshot::Snapshot;
 use crate::catalog::{Bitmap, CategoryTree};
 
-/// How many trees are kept; most callers see one of a few sets of tools.
-const MOST: usize = 16;
+/// The most trees; most callers see one of a few sets of tools.
+const MAX_TREES: usize = 16;
 
-/// The trees of one state of the index; the one that was asked for last stands last.
+/// The trees of one generation of the index, the most recently used last.
 #[derive(Debug, Default)]
-pub(crate) struct Trees {
-    kept: Mutex<Kept>,
+pub(crate) struct CategoryTreeCache {
+    cached: Mutex<CachedTrees>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedTrees {
     generation: u64,
     trees: Vec<(Option<Arc<Bitmap>>, Arc<CategoryTree>)>,
 }
 
-impl Trees {
-    /// The categories of a set of tools, or of all.
+impl CategoryTreeCache {
+    /// Returns the categories of a set of tools; `None` means all tools.
     pub(crate) fn of(&self, now: &Snapshot, within: Option<&Arc<Bitmap>>) -> Arc<CategoryTree> {
-        if let Some(tree) = self.lock().get(now.generation, within) {
+        if let Some(tree) = self.cached.lock().get(now.generation, within) {
             return tree;
         }
         let tree = Arc::new(CategoryTree::of(&now.catalog, within.map(|within| &**within)));
-        self.lock().put(now.generation, within.cloned(), &tree);
+        self.cached.lock().put(now.generation, within.cloned(), &tree);
         tree
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
-        // Whole entries are put in and taken out, so that a panic leaves none half made.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl CachedTrees {
     fn get(&mut self, generation: u64, within: Option<&Arc<Bitmap>>) -> Option<Arc<CategoryTree>> {
         if self.generation != generation {
             return None;
@@ -53,14 +48,14 @@ impl Kept {
 
     fn put(&mut self, generation: u64, within: Option<Arc<Bitmap>>, tree: &Arc<CategoryTree>) {
         if self.generation > generation {
-            // Whoever still sees the index as it was is soon done.
+            // A search of an older snapshot is about to end.
             return;
         }
         if self.generation < generation {
             self.generation = generation;
             self.trees.clear();
         }
-        if self.trees.len() >= MOST {
+        if self.trees.len() >= MAX_TREES {
             self.trees.remove(0);
         }
         self.trees.push((within, Arc::clone(tree)));
@@ -72,8 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_made_once_for_a_state_and_a_set() {
-        let trees = Trees::default();
+    fn a_tree_is_computed_once_per_generation_and_set() {
+        let trees = CategoryTreeCache::default();
         let now = Snapshot { generation: 1, ..Snapshot::default() };
         let set = |slot: u32| Some(Arc::new([slot].into_iter().collect::<Bitmap>()));
         let all = trees.of(&now, None);
@@ -85,11 +80,11 @@ mod tests {
         let next = Snapshot { generation: 2, ..Snapshot::default() };
         assert!(!Arc::ptr_eq(&all, &trees.of(&next, None)), "the index changed");
         let late = trees.of(&now, None);
-        assert!(!Arc::ptr_eq(&late, &trees.of(&now, None)), "what was is not kept");
-        assert_eq!(trees.lock().trees.len(), 1);
+        assert!(!Arc::ptr_eq(&late, &trees.of(&now, None)), "what was is not cached");
+        assert_eq!(trees.cached.lock().trees.len(), 1);
         for slot in 0..100 {
             trees.of(&next, set(slot).as_ref());
         }
-        assert_eq!(trees.lock().trees.len(), MOST);
+        assert_eq!(trees.cached.lock().trees.len(), MAX_TREES);
     }
 }

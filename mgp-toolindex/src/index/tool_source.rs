@@ -1,27 +1,24 @@
-//! The texts of a tool and its server, to be read on whichever thread (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! The owned texts of a tool and its server, readable on any thread (MGP §16.4).
 
 use std::sync::Arc;
 
 use mgp_types::mcp::Tool;
 
 use crate::catalog::{Entry, Labels, Server};
-use crate::text::{Bounds, Parts};
+use crate::text::{TextLimits, ToolText};
 
-/// The texts of a tool and its server.
 #[derive(Debug)]
-pub(super) struct Texts {
+pub(super) struct ToolSource {
     pub(super) tool: Tool,
     pub(super) server: Arc<Server>,
     pub(super) categories: Labels,
     pub(super) keywords: Labels,
-    pub(super) bounds: Bounds,
+    pub(super) bounds: TextLimits,
 }
 
-impl Texts {
-    /// Those of a tool in the index; nothing if its definition is none.
-    pub(super) fn of(entry: &Entry, bounds: Bounds) -> Option<Self> {
+impl ToolSource {
+    /// Reads the texts of a tool in the index; returns `None` if its definition is invalid.
+    pub(super) fn of(entry: &Entry, bounds: TextLimits) -> Option<Self> {
         Some(Self {
             tool: serde_json::from_str(&entry.definition).ok()?,
             server: Arc::clone(&entry.server),
@@ -31,9 +28,9 @@ impl Texts {
         })
     }
 
-    /// What of them is searched.
-    pub(super) fn parts(&self) -> Parts<'_> {
-        let mut parts = Parts::of(&self.tool, &self.server.id, self.bounds);
+    /// Returns the searchable texts.
+    pub(super) fn tool_text(&self) -> ToolText<'_> {
+        let mut parts = ToolText::of(&self.tool, &self.server.id, self.bounds);
         parts.server_name = self.server.name.as_deref();
         parts.server_description = self.server.description.as_deref();
         parts.categories = self.categories.words.iter().map(|word| &**word).collect();

@@ -1,6 +1,4 @@
-//! What a search finds (MGP §16.5).
-//!
-//! Applies to: outbound.
+//! Search results (MGP §16.5).
 
 use std::fmt;
 use std::time::Duration;
@@ -10,86 +8,86 @@ use mgp_types::mgp::SearchStrategy;
 use super::Query;
 use crate::catalog::Listed;
 
-/// The answer to a query.
+/// The result of a search.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Found {
+pub struct SearchResult {
     /// The tools, best first.
     pub hits: Vec<Hit>,
-    /// How many tools pass the filter and may be called, found or not.
+    /// The number of tools that pass the filter and that the caller may call.
     pub total_available: usize,
-    /// How they were searched.
+    /// The strategy that was used.
     pub ran: SearchStrategy,
-    /// Why not as was asked.
+    /// The reason, if it is not the requested one.
     pub fallback: Option<Fallback>,
-    /// How many bytes at the end of the query were not read, because it is too long.
+    /// The bytes at the end of the query that were ignored, because it is too long.
     pub unread: usize,
-    /// How long it took.
+    /// The duration of the search.
     pub took: Duration,
 }
 
-/// A tool that was found.
+/// A tool that a search found.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Hit {
     /// The tool.
     pub tool: Listed,
-    /// How well it fits, 0 to 1; it falls along the list.
+    /// The score, 0 to 1, in falling order.
     pub score: f32,
-    /// Why it was found, if that was asked.
+    /// The reason, if the query requests one.
     pub reason: Option<Reason>,
 }
 
-/// A search that ran another way than was asked.
+/// A strategy other than the requested one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Fallback {
-    /// What was asked.
+    /// The requested strategy.
     pub from: SearchStrategy,
-    /// Why it could not be.
+    /// The reason.
     pub reason: FallbackReason,
 }
 
-/// Why a search ran another way.
+/// A reason why a search used another strategy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FallbackReason {
     /// The index has no embedder.
     NoEmbedder,
-    /// The embedder could not embed the query.
+    /// The embedder failed on the query.
     EmbedderFailed(String),
-    /// The vectors of the tools are still being made.
+    /// The vectors of the tools are not ready yet.
     Embedding,
     /// The embedder knows nothing of the query.
     NoMeaning,
-    /// No word of the query occurs, so words one or two letters away were tried.
+    /// No word of the query occurs in a tool, so words with one or two other letters were tried.
     NoWord,
     /// The query is empty, so tools are listed by category.
     Browsing,
 }
 
-/// Why a tool was found.
+/// The reason why a tool was found.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Reason {
-    /// Words of the query that occur in it.
+    /// Words of the query that occur in the tool.
     pub words: Vec<String>,
-    /// How near its meaning is to the query's, −1 to 1.
+    /// The cosine of the tool and the query, −1 to 1.
     pub meaning: Option<f32>,
-    /// The part of the query that it fits best.
+    /// The clause of the query that fits the tool best.
     pub clause: Option<String>,
-    /// How near its server's meaning is to the query's.
+    /// The cosine of the server and the query.
     pub server: Option<f32>,
-    /// How much past calls speak for it, 0 to 1.
+    /// The probability of a call by past calls, 0 to 1.
     pub history: Option<f32>,
 }
 
-impl Found {
+impl SearchResult {
     pub(crate) fn new(hits: Vec<Hit>, ran: SearchStrategy, fallback: Option<Fallback>) -> Self {
         Self { hits, total_available: 0, ran, fallback, unread: 0, took: Duration::ZERO }
     }
 
-    /// The answer of an index that nothing was put into.
+    /// Returns the result of an empty index.
     pub(crate) fn nothing(query: &Query) -> Self {
         let ran = query.strategy.clone().unwrap_or(SearchStrategy::Hybrid);
         Self::new(Vec::new(), ran, None)

@@ -1,22 +1,19 @@
-//! A query taken apart: its words, its clauses, what both mean (MGP §16.5).
-//!
-//! Applies to: inbound.
+//! A parsed query: its words, its clauses, their vectors (MGP §16.5).
 
 use super::clause::clauses;
 use super::weight::Weights;
 use super::{FallbackReason, View};
-use crate::text::{Analyzer, Place, Term, Words};
+use crate::text::{Analyzer, Field, QueryWords, Term};
 
-/// How much of a query is read, in bytes; a longer one is a document that was pasted.
-pub(crate) const LONGEST: usize = 4 * 1024;
+/// The bytes that are read of a query; a longer one is a pasted document.
+pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
-/// A query taken apart.
 #[derive(Debug)]
-pub(super) struct Question<'a> {
-    /// All words that are looked for.
-    pub(super) words: Words,
-    /// The same, looked for in names.
-    pub(super) names: Words,
+pub(super) struct ParsedQuery<'a> {
+    /// All words to look up.
+    pub(super) words: QueryWords,
+    /// The same, to look up in names.
+    pub(super) names: QueryWords,
     /// The whole query, then its clauses.
     pub(super) units: Vec<Unit<'a>>,
 }
@@ -25,22 +22,22 @@ pub(super) struct Question<'a> {
 #[derive(Debug)]
 pub(super) struct Unit<'a> {
     pub(super) text: &'a str,
-    /// Which of the words are its.
+    /// The indices of its words.
     pub(super) terms: Vec<usize>,
-    /// What it means; none where nobody asked, or where nothing of it is known.
+    /// The vector; `None` if it is not needed, or if the embedder knows nothing of the text.
     pub(super) vector: Option<Vec<f32>>,
 }
 
-impl<'a> Question<'a> {
-    /// Takes a query apart by its words.
+impl<'a> ParsedQuery<'a> {
+    /// Parses the words and clauses.
     pub(super) fn new(text: &'a str, analyzer: &Analyzer, weights: Weights) -> Self {
         let mut words = analyzer.query(text);
         let terms = (0..words.terms.len()).collect();
         let mut units = vec![Unit { text, terms, vector: None }];
         for clause in clauses(text) {
-            let said = analyzer.query(clause);
+            let clause_words = analyzer.query(clause);
             let place = |term: &Term| words.terms.iter().position(|word| word.text == term.text);
-            let terms = said.terms.iter().filter_map(place).collect();
+            let terms = clause_words.terms.iter().filter_map(place).collect();
             units.push(Unit { text: clause, terms, vector: None });
         }
         if weights.words == 0.0 {
@@ -51,19 +48,22 @@ impl<'a> Question<'a> {
         }
         let of_name = |term: &Term| Term {
             weight: term.weight * weights.name,
-            place: Place::Name,
+            place: Field::Name,
             ..term.clone()
         };
-        let names = Words { terms: words.terms.iter().map(of_name).collect(), ..Words::default() };
+        let names = QueryWords {
+            terms: words.terms.iter().map(of_name).collect(),
+            ..QueryWords::default()
+        };
         Self { words, names, units }
     }
 
-    /// Finds out what the query and its clauses mean, or why that cannot be.
+    /// Embeds the query and its clauses.
     pub(super) fn embed(&mut self, view: &View<'_>) -> Result<(), FallbackReason> {
         let (Some(embedder), Some(table)) = (view.embedder, view.vectors) else {
             return Err(FallbackReason::NoEmbedder);
         };
-        // While most vectors are still being made, their tools would stand behind all others.
+        // If most vectors are missing, the tools without one would be ranked behind all others.
         if 2 * table.len() < view.catalog.len() {
             return Err(FallbackReason::Embedding);
         }
@@ -79,14 +79,14 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// What the query and its clauses mean, each with the number of its unit.
+    /// Returns the vectors, each with the number of its unit.
     pub(super) fn vectors(&self) -> Vec<(usize, &[f32])> {
         let units = self.units.iter().enumerate();
         units.filter_map(|(at, unit)| Some((at, unit.vector.as_deref()?))).collect()
     }
 }
 
-/// The vector of length one; none of one without a direction.
+/// Scales a vector to length one; returns `None` if it has no direction.
 fn unit_length(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if !length.is_normal() {

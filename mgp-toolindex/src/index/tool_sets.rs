@@ -1,54 +1,51 @@
-//! Sets of tools that are asked for again and again: filters, and what a caller may call (MGP §16.5).
-//!
-//! Applies to: inbound.
+//! Cached sets of tools: those that pass a filter, and those that a caller may call (MGP §16.5).
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
 use super::snapshot::Snapshot;
-use crate::catalog::{Allowed, AllowedKey, Bitmap, CHUNK, Catalog, Extent, Record, Test};
+use crate::catalog::{Allowed, AllowedKey, Bitmap, CHUNK_LEN, Catalog, Extent, FilterTest, Record};
 use crate::error::IndexError;
 use crate::search::Filter;
-use crate::text::{Analyzer, INPUT, OUTPUT, kind_words};
+use crate::text::{Analyzer, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
 
-/// How many sets of a kind are kept; the one that was asked for longest ago goes.
-const MOST: usize = 64;
+/// The most sets of each kind; the least recently used one is evicted.
+const MAX_SETS: usize = 64;
 
-/// How many words of a type of input or output are looked for.
-const KIND_WORDS: usize = 6;
+/// The most words of a type of input or output that are looked up.
+const MAX_TYPE_WORDS: usize = 6;
 
-/// How long decisions about a caller are kept: grants end by the clock, too.
-const FRESH: Duration = Duration::from_secs(1);
+/// The age after which a set of allowed tools is computed again: grants also end by the clock.
+const ALLOWED_TTL: Duration = Duration::from_secs(1);
 
-/// Sets that are kept.
 #[derive(Debug, Default)]
-pub(crate) struct Sets {
-    filters: Mutex<Kept<Filter>>,
-    allowed: Mutex<Kept<AllowedKey>>,
+pub(crate) struct ToolSets {
+    filters: Mutex<SetCache<Filter>>,
+    allowed: Mutex<SetCache<AllowedKey>>,
 }
 
-/// Sets under their keys.
 #[derive(Debug)]
-struct Kept<K> {
-    sets: HashMap<K, Entry, ahash::RandomState>,
+struct SetCache<K> {
+    sets: HashMap<K, CachedSet, ahash::RandomState>,
     clock: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct CachedSet {
     set: Arc<Bitmap>,
-    /// The generation it was made of.
+    /// The generation of the index it was computed from.
     generation: u64,
-    made: Instant,
+    computed_at: Instant,
     used: u64,
 }
 
-impl Sets {
-    /// The tools that pass a filter; none if all do.
+impl ToolSets {
+    /// Returns the tools that pass a filter; `None` means all.
     pub(crate) fn filter(
         &self,
         now: &Snapshot,
@@ -58,28 +55,28 @@ impl Sets {
         if filter.is_empty() {
             return Ok(None);
         }
-        let before = lock(&self.filters).get(filter);
+        let before = self.filters.lock().get(filter);
         if let Some(before) = before.as_ref().filter(|before| before.generation == now.generation) {
             return Ok(Some(Arc::clone(&before.set)));
         }
-        let mut test = Test::new(&now.catalog, filter);
+        let mut test = FilterTest::new(&now.catalog, filter);
         let kinds = kinds(now, filter, analyzer)?;
         let set = match (kinds, test.servers()) {
             (Some(mut kinds), _) => {
                 if !test.is_empty() {
-                    keep(&mut kinds, &now.catalog, |record| test.passes(record));
+                    retain(&mut kinds, &now.catalog, |record| test.passes(record));
                 }
                 kinds
             }
             (None, Some(_)) => test.all(),
-            (None, None) => again(now, before.as_ref(), |record| test.passes(record)),
+            (None, None) => update_set(now, before.as_ref(), |record| test.passes(record)),
         };
         let set = Arc::new(set);
-        lock(&self.filters).put(filter.clone(), &set, now.generation);
+        self.filters.lock().put(filter.clone(), &set, now.generation);
         Ok(Some(set))
     }
 
-    /// The tools that a caller may call, of those that pass a filter; none if it may call all.
+    /// Returns the tools that a caller may call, of those that pass a filter; `None` means all.
     pub(crate) fn allowed(
         &self,
         now: &Snapshot,
@@ -94,44 +91,48 @@ impl Sets {
             let set = match within {
                 Some(within) => {
                     let mut set = within.clone();
-                    keep(&mut set, &now.catalog, allows);
+                    retain(&mut set, &now.catalog, allows);
                     set
                 }
-                None => again(now, None, allows),
+                None => update_set(now, None, allows),
             };
             return Some(Arc::new(set));
         };
-        let before = lock(&self.allowed).get(&key);
-        let before = before.filter(|before| before.made.elapsed() < FRESH);
+        let before = self.allowed.lock().get(&key);
+        let before = before.filter(|before| before.computed_at.elapsed() < ALLOWED_TTL);
         if let Some(before) = before.as_ref().filter(|before| before.generation == now.generation) {
             return Some(Arc::clone(&before.set));
         }
-        let set = Arc::new(again(now, before.as_ref(), allows));
+        let set = Arc::new(update_set(now, before.as_ref(), allows));
         match before {
-            // What was decided about most tools is as old as it was.
-            Some(before) => lock(&self.allowed).renew(&key, &set, now.generation, before.made),
-            None => lock(&self.allowed).put(key, &set, now.generation),
+            // Most of its decisions are as old as before.
+            Some(before) => {
+                self.allowed.lock().replace(&key, &set, now.generation, before.computed_at);
+            }
+            None => self.allowed.lock().put(key, &set, now.generation),
         }
         Some(set)
     }
 }
 
-/// The tools that have one of the types of input, and one of those of output, that a filter wants.
+/// Returns the tools with one of the filter's types of input and one of its types of output.
 fn kinds(
     now: &Snapshot,
     filter: &Filter,
     analyzer: &Analyzer,
 ) -> Result<Option<Bitmap>, IndexError> {
     let mut both: Option<Bitmap> = None;
-    for (sign, wanted) in [(INPUT, &filter.input_types), (OUTPUT, &filter.output_types)] {
+    for (sign, wanted) in
+        [(INPUT_PREFIX, &filter.input_types), (OUTPUT_PREFIX, &filter.output_types)]
+    {
         if wanted.is_empty() {
             continue;
         }
         let mut any = Bitmap::with_len(now.catalog.reach());
         for kind in wanted {
             let mut all: Option<Bitmap> = None;
-            // Each word is a set of all tools: a type of many words is no type.
-            for word in kind_words(sign, kind, analyzer).into_iter().take(KIND_WORDS) {
+            // Each word costs a set of all tools; no real type has many words.
+            for word in kind_words(sign, kind, analyzer).into_iter().take(MAX_TYPE_WORDS) {
                 let Some(reader) = &now.keywords else { break };
                 let having = reader.of_kind(&word)?;
                 match &mut all {
@@ -151,8 +152,8 @@ fn kinds(
     Ok(both)
 }
 
-/// Takes out of a set what does not pass.
-fn keep(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -> bool) {
+/// Removes the tools that do not pass.
+fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -> bool) {
     let all: Vec<u32> = set.iter().collect();
     for slot in all {
         if !catalog.record(slot).is_some_and(&mut passes) {
@@ -161,16 +162,15 @@ fn keep(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -> 
     }
 }
 
-/// The tools that pass; where nothing changed since a set was made, what it says.
+/// Computes the tools that pass; copies an older set where nothing has changed.
 ///
-/// A search that began before a change may come across a set that was made after it; that one says nothing of the
-/// tools there were.
-fn again(
+/// A search that began before a change may find a set that was made after it; that set must not be used.
+fn update_set(
     now: &Snapshot,
-    before: Option<&Entry>,
+    before: Option<&CachedSet>,
     mut passes: impl FnMut(&Record) -> bool,
 ) -> Bitmap {
-    const WORDS: usize = CHUNK / 64;
+    const WORDS: usize = CHUNK_LEN / 64;
     let before = before.filter(|before| before.generation <= now.generation);
     let mut set = Bitmap::with_len(now.catalog.reach());
     for (piece, (start, changed, records)) in now.catalog.pieces().enumerate() {
@@ -189,19 +189,14 @@ fn again(
     set
 }
 
-fn lock<K>(kept: &Mutex<Kept<K>>) -> std::sync::MutexGuard<'_, Kept<K>> {
-    // Whole entries are put in and taken out, so that a panic leaves none half made.
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<K> Default for Kept<K> {
+impl<K> Default for SetCache<K> {
     fn default() -> Self {
         Self { sets: HashMap::default(), clock: 0 }
     }
 }
 
-impl<K: Clone + Eq + Hash> Kept<K> {
-    fn get(&mut self, key: &K) -> Option<Entry> {
+impl<K: Clone + Eq + Hash> SetCache<K> {
+    fn get(&mut self, key: &K) -> Option<CachedSet> {
         self.clock += 1;
         let entry = self.sets.get_mut(key)?;
         entry.used = self.clock;
@@ -210,20 +205,24 @@ impl<K: Clone + Eq + Hash> Kept<K> {
 
     fn put(&mut self, key: K, set: &Arc<Bitmap>, generation: u64) {
         self.clock += 1;
-        if self.sets.len() >= MOST && !self.sets.contains_key(&key) {
+        if self.sets.len() >= MAX_SETS && !self.sets.contains_key(&key) {
             let oldest = self.sets.iter().min_by_key(|(_, entry)| entry.used);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
                 self.sets.remove(&oldest);
             }
         }
-        let entry =
-            Entry { set: Arc::clone(set), generation, made: Instant::now(), used: self.clock };
+        let entry = CachedSet {
+            set: Arc::clone(set),
+            generation,
+            computed_at: Instant::now(),
+            used: self.clock,
+        };
         self.sets.insert(key, entry);
     }
 
-    fn renew(&mut self, key: &K, set: &Arc<Bitmap>, generation: u64, made: Instant) {
+    fn replace(&mut self, key: &K, set: &Arc<Bitmap>, generation: u64, computed_at: Instant) {
         if let Some(entry) = self.sets.get_mut(key) {
-            *entry = Entry { set: Arc::clone(set), generation, made, used: entry.used };
+            *entry = CachedSet { set: Arc::clone(set), generation, computed_at, used: entry.used };
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Many at once, and many times.
+//! Many servers at once, and many times.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ fn server(id: &str, tools: usize) -> ServerEntry {
 }
 
 #[test]
-fn searches_run_while_servers_come_and_go() {
+fn searches_run_while_servers_are_put_and_removed() {
     let index = by_words();
     index.put(server("stays", 5)).unwrap();
     index.put(server("gone", 5)).unwrap();
@@ -64,7 +64,7 @@ fn searches_run_while_servers_come_and_go() {
 }
 
 #[test]
-fn coming_and_going_leaves_nothing_behind() {
+fn putting_and_removing_leaves_nothing_behind() {
     let index = by_words();
     index.put(server("stays", 50)).unwrap();
     for round in 0..120 {
@@ -74,7 +74,7 @@ fn coming_and_going_leaves_nothing_behind() {
         }
     }
     let now = index.shared.snapshot();
-    // 50 that stay and ten servers of at most 22: no number above what was ever there at once.
+    // 50 permanent tools and ten servers of at most 22: no slot exceeds the greatest number of tools at once.
     assert!(now.catalog.reach() <= 1024);
     assert!(now.catalog.records().all(|(slot, _)| slot < 50 + 10 * 22 + 22));
     let stats = index.stats();
