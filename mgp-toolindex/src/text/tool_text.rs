@@ -1,6 +1,4 @@
-//! What of a tool is searched: the texts it and its server say (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! The searchable texts of a tool and its server (MGP §16.4).
 
 use std::borrow::Cow;
 
@@ -8,9 +6,9 @@ use mgp_types::mcp::Tool;
 
 use super::schema::{Parameter, parameters};
 
-/// The texts of a tool, each cut at its bound.
+/// The texts of a tool, each truncated to its limit.
 #[derive(Clone, Debug)]
-pub(crate) struct Parts<'a> {
+pub(crate) struct ToolText<'a> {
     pub(crate) name: &'a str,
     pub(crate) title: Option<&'a str>,
     pub(crate) description: &'a str,
@@ -23,29 +21,30 @@ pub(crate) struct Parts<'a> {
     pub(crate) keywords: Vec<&'a str>,
 }
 
-/// How much of a tool is searched.
+/// The limits of the searchable text of a tool.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// Bytes of a description.
+pub(crate) struct TextLimits {
     pub(crate) description: usize,
-    /// Bytes of what is said of one parameter.
+    /// Bytes of the name, description and each value of a parameter.
     pub(crate) parameter: usize,
-    /// Parameters.
     pub(crate) parameters: usize,
 }
 
-impl<'a> Parts<'a> {
-    /// The texts of a tool; who else has a say is filled in after.
-    pub(crate) fn of(tool: &'a Tool, server_id: &'a str, bounds: Bounds) -> Self {
+impl<'a> ToolText<'a> {
+    /// Collects the texts of a tool; those of the server and the operator are filled in later.
+    pub(crate) fn of(tool: &'a Tool, server_id: &'a str, bounds: TextLimits) -> Self {
         let schema = tool.input_schema.as_payload().as_str();
         let output = tool.output_schema.as_ref().map_or("", |schema| schema.as_payload().as_str());
         let title = tool.title.as_deref().or_else(|| tool.annotations.as_ref()?.title.as_deref());
         Self {
             name: &tool.name,
-            title: title.map(|title| cut(title, bounds.parameter)),
-            description: cut(tool.description.as_deref().unwrap_or_default(), bounds.description),
-            parameters: bounded(parameters(schema, bounds.parameters), bounds),
-            outputs: bounded(parameters(output, bounds.parameters), bounds),
+            title: title.map(|title| truncate(title, bounds.parameter)),
+            description: truncate(
+                tool.description.as_deref().unwrap_or_default(),
+                bounds.description,
+            ),
+            parameters: truncated(parameters(schema, bounds.parameters), bounds),
+            outputs: truncated(parameters(output, bounds.parameters), bounds),
             server_id,
             server_name: None,
             server_description: None,
@@ -55,7 +54,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn bounded(mut all: Vec<Parameter<'_>>, bounds: Bounds) -> Vec<Parameter<'_>> {
+fn truncated(mut all: Vec<Parameter<'_>>, bounds: TextLimits) -> Vec<Parameter<'_>> {
     for parameter in &mut all {
         shorten(&mut parameter.name, bounds.parameter);
         shorten(&mut parameter.description, bounds.parameter);
@@ -67,11 +66,11 @@ fn bounded(mut all: Vec<Parameter<'_>>, bounds: Bounds) -> Vec<Parameter<'_>> {
 
 fn shorten(text: &mut Cow<'_, str>, most: usize) {
     if text.len() > most {
-        *text = Cow::Owned(cut(text, most).to_owned());
+        *text = Cow::Owned(truncate(text, most).to_owned());
     }
 }
 
-/// The beginning of a text, at most so many bytes of it.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
+/// Returns the first `max` bytes of a text, fewer if a character would be split.
+pub(crate) fn truncate(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -1,17 +1,15 @@
-//! A count that is never too low, without the tables of the encoding (MGP §16.8).
+//! A token count that is never too low, without the tables of the encoding (MGP §16.8).
 //!
-//! The encoding divides a text into pieces, and a piece into tokens such that no two neighbours are a token together.
-//! So two letters that are a token are never two tokens side by side, and a word whose piece is one token costs one.
-//! What of that is used here was looked up in the tables once; tests compare it with them.
-//!
-//! Applies to: both.
+//! The encoding splits a text into pieces, and a piece into tokens such that no two adjacent tokens form a token.
+//! So two letters that form a token are never two tokens, and a word whose piece is one token costs one.
+//! The facts used here were taken from the tables; tests compare them.
 
-use super::known::{FIRST_TWO, NO_PAIRS, RUNS};
+use super::o200k::{FIRST_TWO_BYTES, NO_TOKEN_PAIRS, SIGN_RUNS};
 use super::words::is_one_token;
 
-/// Counts the tokens of a text from above.
+/// Returns an upper bound of the tokens of a text.
 ///
-/// It is never lower than the exact count, and for definitions about a third higher.
+/// The bound is never lower than the exact count, and about a third higher for definitions.
 #[must_use]
 pub fn tokens_at_most(text: &str) -> u32 {
     let bytes = text.as_bytes();
@@ -31,7 +29,7 @@ pub fn tokens_at_most(text: &str) -> u32 {
     count
 }
 
-/// What begins at a byte; a space that stands right before letters or signs is their first byte.
+/// The kind of run that begins at a byte; a space before letters or signs belongs to them.
 enum Kind {
     Letters,
     Digits,
@@ -57,12 +55,12 @@ impl Kind {
     }
 }
 
-/// Signs of ASCII; control characters are space or count like it, one each.
+/// Returns whether a byte is ASCII punctuation; control characters count as space, one each.
 fn is_sign(byte: u8) -> bool {
     byte.is_ascii_punctuation()
 }
 
-/// A run of letters up to where a small one is followed by a capital, because a piece ends there.
+/// Counts a run of letters; it ends before a capital after a small letter, because a piece ends there.
 fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let mut end = first + 1;
@@ -74,7 +72,7 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     }
     let before = start.checked_sub(1).map(|at| bytes[at]);
     let after = bytes.get(end);
-    // A piece goes on behind an apostrophe (`it's`) and with letters of other scripts.
+    // A piece continues after an apostrophe (`it's`) and with letters of other scripts.
     let ends_here = after.is_none_or(|byte| byte.is_ascii() && *byte != b'\'');
     let begins_here = before.is_none_or(|byte| byte.is_ascii() && byte != b'\'');
     let is_known = || std::str::from_utf8(&bytes[first..end]).is_ok_and(is_one_token);
@@ -84,9 +82,9 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     (end, within(&bytes[start..end], ends_here))
 }
 
-/// The most tokens a run of letters can be, where two that are a token are not two tokens.
+/// Returns the most tokens of a run of letters, given that two letters of a known pair are never two tokens.
 fn within(run: &[u8], ends_here: bool) -> usize {
-    // The most tokens up to a byte: if the last is that byte alone, and if it is longer.
+    // The most tokens up to a byte: if the last token is that byte alone, and if it is longer.
     let (mut alone, mut longer) = (1, 0);
     let mut before = 0;
     for pair in run.windows(2) {
@@ -95,25 +93,25 @@ fn within(run: &[u8], ends_here: bool) -> usize {
         before = alone.max(longer);
         (alone, longer) = (next_alone, next_longer);
     }
-    // A token that goes on behind the run may begin with its last byte.
+    // A token that continues after the run may begin with its last byte.
     alone.max(longer).max(if ends_here { 0 } else { before + 1 })
 }
 
-/// Whether two characters are surely a token.
+/// Returns whether two characters are known to form a token.
 fn is_pair(first: u8, second: u8) -> bool {
     match (first, second) {
         (b' ', _) => true,
-        (b'a'..=b'z', b'a'..=b'z') => !NO_PAIRS.contains(&[first, second]),
+        (b'a'..=b'z', b'a'..=b'z') => !NO_TOKEN_PAIRS.contains(&[first, second]),
         (b'A'..=b'Z', b'a' | b'e' | b'i' | b'o' | b'u') => !b"AEIOUQX".contains(&first),
         _ => false,
     }
 }
 
-/// A run of digits: three of them are a token, whichever they are.
+/// Counts a run of digits: any three of them are a token.
 fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| byte.is_ascii_digit());
     let count = end - start;
-    // Digits of other scripts beside them may be in the same piece.
+    // Adjacent digits of other scripts may be in the same piece.
     let is_alone = |at: Option<&u8>| at.is_none_or(u8::is_ascii);
     if is_alone(start.checked_sub(1).map(|at| &bytes[at])) && is_alone(bytes.get(end)) {
         (end, count.div_ceil(3))
@@ -122,33 +120,33 @@ fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     }
 }
 
-/// A run of signs: those that JSON is full of are known.
+/// Counts a run of signs; the common ones of JSON are in a table.
 fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let end = end_of(bytes, first, is_sign);
     let run = &bytes[start..end];
-    // A run goes on with the end of a line, and with signs of other scripts.
+    // A run continues with the end of a line, and with signs of other scripts.
     let ends_here = bytes.get(end).is_none_or(|byte| byte.is_ascii() && !b"\r\n".contains(byte));
     let begins_here =
         start.checked_sub(1).is_none_or(|at| bytes[at].is_ascii() && !b"\r\n".contains(&bytes[at]));
-    // In `it."'s` the last sign belongs to what follows only if it is alone, so two and more stay together.
+    // In `it."'s` the last sign belongs to the next piece only if it is alone, so two and more stay together.
     if run.len() > 1
         && begins_here
         && ends_here
-        && let Ok(known) = RUNS.binary_search_by(|(known, _)| known.as_bytes().cmp(run))
+        && let Ok(at) = SIGN_RUNS.binary_search_by(|(known, _)| known.as_bytes().cmp(run))
     {
-        return (end, usize::from(RUNS[known].1));
+        return (end, usize::from(SIGN_RUNS[at].1));
     }
     (end, run.len())
 }
 
-/// A run of characters beyond ASCII, by their first two bytes.
+/// Counts a run of characters beyond ASCII, by their first two bytes.
 fn foreign(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| !byte.is_ascii());
     let mut cost = end - start;
     for pair in bytes[start..end].windows(2) {
         let mask = match pair[0] {
-            0xc2..=0xf4 => FIRST_TWO[usize::from(pair[0] - 0xc2)],
+            0xc2..=0xf4 => FIRST_TWO_BYTES[usize::from(pair[0] - 0xc2)],
             _ => 0,
         };
         // Only a leading byte has a mask, so each character saves one at most.
@@ -166,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_counted_closely() {
+    fn common_texts_are_estimated_closely() {
         for (text, expected) in [
             ("", 0),
             ("read", 1),
@@ -183,11 +181,11 @@ mod tests {
 
     #[test]
     fn runs_are_sorted() {
-        assert!(RUNS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert!(SIGN_RUNS.windows(2).all(|pair| pair[0].0 < pair[1].0));
     }
 
     #[cfg(feature = "tokens")]
-    mod against_the_tables {
+    mod tables {
         use proptest::prelude::*;
         use std::sync::LazyLock;
 
@@ -220,7 +218,8 @@ mod tests {
             }
             for first in 0xc2..=0xf4_u8 {
                 for second in 0x80..0xc0_u8 {
-                    let is_known = FIRST_TWO[usize::from(first - 0xc2)] >> (second & 0x3f) & 1 == 1;
+                    let is_known =
+                        FIRST_TWO_BYTES[usize::from(first - 0xc2)] >> (second & 0x3f) & 1 == 1;
                     assert_eq!(
                         is_known,
                         tokens.contains(&[first, second][..]),
@@ -228,7 +227,7 @@ mod tests {
                     );
                 }
             }
-            for (run, count) in RUNS {
+            for (run, count) in SIGN_RUNS {
                 for text in
                     [(*run).to_owned(), format!("a{run}b"), format!("1{run}2"), format!("a{run} b")]
                 {
@@ -241,7 +240,7 @@ mod tests {
         }
 
         #[test]
-        fn pieces_that_go_on_are_not_taken_for_whole() {
+        fn pieces_that_continue_are_not_taken_for_complete() {
             for text in [
                 "it's",
                 "it'save",
@@ -289,12 +288,12 @@ mod tests {
             #![proptest_config(ProptestConfig::with_cases(2000))]
 
             #[test]
-            fn it_is_never_lower(text in "\\PC{0,80}") {
+            fn the_estimate_is_never_too_low(text in "\\PC{0,80}") {
                 prop_assert!(tokens_at_most(&text) as usize >= exact(&text));
             }
 
             #[test]
-            fn nor_where_everything_meets_everything(parts in proptest::collection::vec(
+            fn the_estimate_is_never_too_low_for_mixed_kinds(parts in proptest::collection::vec(
                 prop_oneof![
                     "[a-zA-Z']{1,9}", "[ \\n\\r\\t]{1,3}", "[0-9０-９]{1,5}", "[\"':,{}\\[\\]/._\\\\-]{1,6}",
                     "[éЖ文のー한ǅ\u{301}\u{200d}🙂—…“]{1,4}",
@@ -305,7 +304,7 @@ mod tests {
             }
 
             #[test]
-            fn nor_for_json(words in proptest::collection::vec("\\PC{0,12}", 0..12), number in any::<i64>()) {
+            fn the_estimate_is_never_too_low_for_json(words in proptest::collection::vec("\\PC{0,12}", 0..12), number in any::<i64>()) {
                 let value = serde_json::json!({
                     "name": words.first(), "inputSchema": {"type": "object", "properties": {"a": words, "b": number}},
                 });

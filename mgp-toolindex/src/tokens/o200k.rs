@@ -1,16 +1,14 @@
-//! What is known of the encoding without its tables (MGP §16.8).
-//!
-//! Applies to: both.
+//! Facts about the o200k encoding (MGP §16.8).
 
-/// The pairs of small letters that are no token.
-pub(super) const NO_PAIRS: [[u8; 2]; 29] = [
+/// The pairs of small letters that are not a token.
+pub(super) const NO_TOKEN_PAIRS: [[u8; 2]; 29] = [
     *b"bq", *b"gk", *b"gq", *b"jv", *b"jz", *b"kq", *b"kz", *b"lq", *b"nq", *b"qf", *b"qg", *b"qj",
     *b"qk", *b"qv", *b"qz", *b"rj", *b"tq", *b"wq", *b"wz", *b"xg", *b"xj", *b"xk", *b"xq", *b"xv",
     *b"xw", *b"yq", *b"zj", *b"zq", *b"zv",
 ];
 
-/// Which first two bytes of a character are a token, by the first and as bits by the second.
-pub(super) const FIRST_TWO: [u64; 51] = [
+/// The first two bytes of characters that are a token: by the first byte, a bit per second byte.
+pub(super) const FIRST_TWO_BYTES: [u64; 51] = [
     0xffff_ffff_021c_0001,
     0xffff_ffff_f7ff_ffff,
     0x54a3_8a8a_eb8b_bbff,
@@ -64,8 +62,8 @@ pub(super) const FIRST_TWO: [u64; 51] = [
     0x0000_0000_0000_0000,
 ];
 
-/// Runs of signs in definitions, and how many tokens they are.
-pub(super) const RUNS: &[(&str, u8)] = &[
+/// Runs of signs that are common in definitions, with their number of tokens.
+pub(super) const SIGN_RUNS: &[(&str, u8)] = &[
     (" ##", 1),
     (" &&&", 2),
     (" '/", 1),

@@ -1,9 +1,6 @@
-//! The words of some documents, gathered by word (MGP §16.4).
+//! The postings of some documents in memory, by word (MGP §16.4).
 //!
-//! Tantivy gathers them in megabytes that it takes before the first word, however few there are; these lists take what
-//! they have.
-//!
-//! Applies to: inbound.
+//! Tantivy's own builder allocates megabytes before the first word; this one grows with its contents.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,53 +8,52 @@ use std::io;
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::postings::FieldSerializer;
 
-/// What a word takes beside its letters and documents, in bytes.
-const WORD: usize = 80;
+/// The memory of a word besides its letters and postings, in bytes.
+const WORD_BYTES: usize = 80;
 
-/// What a document takes in the list of a word, in bytes.
-const POST: usize = size_of::<Post>();
+/// The memory of a posting, in bytes.
+const POSTING_BYTES: usize = size_of::<Posting>();
 
-/// How many posts lie together. One long list would grow by moving, and leave a hole as large behind.
-const TOGETHER: usize = 4096;
+/// The postings of a chunk. One long list would move when it grows, and leave a hole of its size.
+const CHUNK_LEN: usize = 4096;
 
 /// The words of one field of some documents.
 #[derive(Default)]
-pub(super) struct Gathered {
-    known: HashMap<Box<str>, u32, ahash::RandomState>,
-    lists: Vec<List>,
-    posts: Posts,
-    /// For each document the byte that stands for its length.
+pub(super) struct PostingsBuilder {
+    terms: HashMap<Box<str>, u32, ahash::RandomState>,
+    lists: Vec<WordPostings>,
+    posts: PostingChunks,
+    /// The length of each document, encoded in a byte.
     lengths: Vec<u8>,
-    /// How many words all documents have.
+    /// The words of all documents.
     total: u64,
-    /// How many letters the words have.
+    /// The bytes of all different words.
     letters: usize,
 }
 
-/// The documents of a word, chained through the posts.
-struct List {
+/// The postings of a word, a linked list.
+struct WordPostings {
     first: u32,
     last: u32,
     documents: u32,
 }
 
-/// Documents that have a word, by number.
 #[derive(Default)]
-struct Posts {
-    chunks: Vec<Vec<Post>>,
+struct PostingChunks {
+    chunks: Vec<Vec<Posting>>,
     len: usize,
 }
 
 /// A document that has a word.
-struct Post {
+struct Posting {
     doc: u32,
     times: u32,
-    /// The next one of the word, if there is one.
+    /// The next posting of the word, or `u32::MAX`.
     next: u32,
 }
 
-impl Gathered {
-    /// Adds the words of the next document.
+impl PostingsBuilder {
+    /// Adds the next document.
     pub(super) fn add(&mut self, text: &str) {
         let doc = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
         let mut words = 0;
@@ -71,12 +67,12 @@ impl Gathered {
 
     fn add_word(&mut self, doc: u32, word: &str) {
         let at = u32::try_from(self.posts.len).unwrap_or(u32::MAX);
-        let post = Post { doc, times: 1, next: u32::MAX };
-        let Some(list) = self.known.get(word) else {
+        let post = Posting { doc, times: 1, next: u32::MAX };
+        let Some(list) = self.terms.get(word) else {
             let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
             self.letters += word.len();
-            self.known.insert(word.into(), number);
-            self.lists.push(List { first: at, last: at, documents: 1 });
+            self.terms.insert(word.into(), number);
+            self.lists.push(WordPostings { first: at, last: at, documents: 1 });
             return self.posts.push(post);
         };
         let list = &mut self.lists[*list as usize];
@@ -91,25 +87,23 @@ impl Gathered {
         }
     }
 
-    /// For each document the byte that stands for its length.
     pub(super) fn lengths(&self) -> &[u8] {
         &self.lengths
     }
 
-    /// How many words all documents have.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// How much memory it takes, about.
+    /// Returns the approximate memory use.
     pub(super) fn bytes(&self) -> usize {
-        POST * self.posts.len + WORD * self.lists.len() + self.letters
+        POSTING_BYTES * self.posts.len + WORD_BYTES * self.lists.len() + self.letters
     }
 
-    /// Writes all words in their order, each with its documents.
+    /// Writes all words in order, each with its documents.
     pub(super) fn write(&self, field: &mut FieldSerializer<'_>) -> io::Result<()> {
-        let mut words: Vec<(&str, &List)> =
-            self.known.iter().map(|(word, list)| (&**word, &self.lists[*list as usize])).collect();
+        let mut words: Vec<(&str, &WordPostings)> =
+            self.terms.iter().map(|(word, list)| (&**word, &self.lists[*list as usize])).collect();
         words.sort_unstable_by_key(|(word, _)| *word);
         for (word, list) in words {
             field.new_term(word.as_bytes(), list.documents, true)?;
@@ -124,21 +118,21 @@ impl Gathered {
     }
 }
 
-impl Posts {
-    fn get(&self, at: u32) -> Option<&Post> {
+impl PostingChunks {
+    fn get(&self, at: u32) -> Option<&Posting> {
         let at = at as usize;
-        self.chunks.get(at / TOGETHER)?.get(at % TOGETHER)
+        self.chunks.get(at / CHUNK_LEN)?.get(at % CHUNK_LEN)
     }
 
-    fn get_mut(&mut self, at: u32) -> Option<&mut Post> {
+    fn get_mut(&mut self, at: u32) -> Option<&mut Posting> {
         let at = at as usize;
-        self.chunks.get_mut(at / TOGETHER)?.get_mut(at % TOGETHER)
+        self.chunks.get_mut(at / CHUNK_LEN)?.get_mut(at % CHUNK_LEN)
     }
 
-    fn push(&mut self, post: Post) {
-        if self.len.is_multiple_of(TOGETHER) {
-            // The first grows with what there is; after it there is much.
-            let room = if self.len == 0 { 0 } else { TOGETHER };
+    fn push(&mut self, post: Posting) {
+        if self.len.is_multiple_of(CHUNK_LEN) {
+            // The first chunk grows with its contents; more documents follow after it.
+            let room = if self.len == 0 { 0 } else { CHUNK_LEN };
             self.chunks.push(Vec::with_capacity(room));
         }
         if let Some(chunk) = self.chunks.last_mut() {

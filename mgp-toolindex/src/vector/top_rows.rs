@@ -1,15 +1,12 @@
-//! The best of many rows, in bounded room.
-//!
-//! Applies to: both.
+//! The best of many rows, in bounded space.
 
 use std::cmp::Ordering;
 
 use crate::catalog::Slot;
 
-/// How many rows are kept beyond those asked for, because the scan rounds.
-const SPARE: usize = 16;
+/// Rows kept beyond those requested, because the scan rounds.
+const SPARE_ROWS: usize = 16;
 
-/// A row and its score.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scored {
     pub(super) score: f32,
@@ -17,28 +14,28 @@ pub(super) struct Scored {
 }
 
 impl Scored {
-    /// Better ones first, and of equal ones the lower slot.
+    /// Compares by score, best first, and then by slot.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "sorting compares by reference")]
     fn before(&self, other: &Self) -> Ordering {
         other.score.total_cmp(&self.score).then(self.slot.cmp(&other.slot))
     }
 }
 
-/// Keeps the best of the rows it is offered, in the order of their slots.
-pub(super) struct Best {
-    asked: usize,
+/// The best of the offered rows.
+pub(super) struct TopRows {
+    k: usize,
     keep: usize,
-    /// What a row has to be better than.
+    /// The score that a row has to exceed.
     floor: f32,
     found: Vec<Scored>,
 }
 
-impl Best {
-    pub(super) fn new(asked: usize, rows: usize) -> Self {
-        let keep = asked.saturating_add(asked / 8).saturating_add(SPARE).min(rows);
-        // Twice the room: a row costs a push, and only every so many rows are sorted out.
+impl TopRows {
+    pub(super) fn new(k: usize, rows: usize) -> Self {
+        let keep = k.saturating_add(k / 8).saturating_add(SPARE_ROWS).min(rows);
+        // Twice the space: most rows only cost a push.
         let found = Vec::with_capacity(keep.saturating_mul(2));
-        Self { asked, keep, floor: f32::NEG_INFINITY, found }
+        Self { k, keep, floor: f32::NEG_INFINITY, found }
     }
 
     #[inline]
@@ -46,7 +43,6 @@ impl Best {
         self.floor
     }
 
-    /// Takes a row if it is better than the floor.
     #[inline]
     pub(super) fn offer(&mut self, score: f32, slot: Slot) {
         if score > self.floor {
@@ -66,7 +62,7 @@ impl Best {
         }
     }
 
-    /// The best ones in order, scored once more; all that the scan may have confused are looked at.
+    /// Scores the best rows again, exactly, and returns them in order; `slack` is the rounding error of the scan.
     pub(super) fn finish(
         mut self,
         slack: f32,
@@ -74,16 +70,16 @@ impl Best {
     ) -> Vec<(Slot, f32)> {
         self.sort_out();
         self.found.sort_unstable_by(Scored::before);
-        if let Some(last) = self.found.get(self.asked.wrapping_sub(1)) {
+        if let Some(last) = self.found.get(self.k.wrapping_sub(1)) {
             let enough = last.score - slack;
-            let many = self.found.partition_point(|scored| scored.score >= enough);
-            self.found.truncate(many);
+            let count = self.found.partition_point(|scored| scored.score >= enough);
+            self.found.truncate(count);
         }
         for scored in &mut self.found {
             scored.score = exact(scored.slot);
         }
         self.found.sort_unstable_by(Scored::before);
-        self.found.truncate(self.asked);
+        self.found.truncate(self.k);
         self.found.into_iter().map(|scored| (scored.slot, scored.score)).collect()
     }
 }

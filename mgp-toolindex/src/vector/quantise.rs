@@ -1,30 +1,27 @@
-//! Vectors as whole numbers: rows in bytes, questions in two bytes a dimension.
+//! Vectors as integers: rows in one byte per dimension, queries in two.
 //!
-//! A question is rounded 256 times finer than a row, so the rounding of the scan hardly ever
-//! changes an order, and how much it can is known.
-//!
-//! Applies to: both.
+//! A query is rounded 256 times finer than a row, so that the rounding of the scan rarely changes an order; its error
+//! is known.
 
-/// The largest number of a row; -128 is left out, so that every row can be turned around.
+/// The largest number of a row; -128 is not used, so that every row has a negative.
 const ROW_MAX: f32 = 127.0;
 
-/// How many sums run side by side; the same everywhere, so that every processor adds in the same order.
+/// The number of parallel sums; fixed, so that every processor adds in the same order.
 const LANES: usize = 16;
 
-/// A question, ready for the scan.
-pub(super) struct Asked<'a> {
-    /// As it was asked.
+/// A query, prepared for the scan.
+pub(super) struct QuantisedQuery<'a> {
     pub(super) exact: &'a [f32],
-    /// What makes it a vector of length one.
+    /// The factor that makes it a vector of length one.
     pub(super) unit: f32,
     /// Rounded, and padded with zeros to the stride of the rows.
     pub(super) coarse: Vec<i16>,
-    /// How much further apart two rows may seem than they are, in the scores of the scan.
+    /// The greatest error of the difference between two scores of the scan.
     pub(super) slack: f32,
 }
 
-impl<'a> Asked<'a> {
-    /// Nothing for a question that has no direction.
+impl<'a> QuantisedQuery<'a> {
+    /// Prepares a query; returns `None` if it has no direction.
     pub(super) fn new(exact: &'a [f32], stride: usize) -> Option<Self> {
         let unit = unit(exact)?;
         let max = exact.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
@@ -37,20 +34,20 @@ impl<'a> Asked<'a> {
             *coarse = to_i16(whole);
             off += (scaled - whole) * (scaled - whole);
         }
-        // A row of length one turns the error of a question into a score at most as large as that
-        // error is long; two rows may be off in opposite directions. The rest is rounding of floats.
+        // With a row of length one, the error of a score is at most the length of the error of the query; two rows may
+        // err in opposite directions. The rest is rounding of floats.
         let slack = 2.0 * off.sqrt() + range * 4.0e-6 / (unit * max);
         Some(Self { exact, unit, coarse, slack })
     }
 }
 
-/// The largest number of a question: no sum of products with a row leaves 32 bits.
+/// Returns the largest number of a query for which no sum of products with a row exceeds 32 bits.
 fn range(stride: usize) -> i16 {
     let most = (1_usize << 31) / (128 * stride.max(1));
     i16::try_from(most.saturating_sub(1)).unwrap_or(i16::MAX)
 }
 
-/// Writes a vector as a row, and returns its factor; nothing for a vector without direction.
+/// Writes a vector as a row and returns its factor; returns `None` if the vector has no direction.
 pub(super) fn write(values: &[f32], row: &mut [i8]) -> Option<f32> {
     unit(values)?;
     let max = values.iter().fold(0.0_f32, |max, value| max.max(value.abs()));
@@ -60,13 +57,13 @@ pub(super) fn write(values: &[f32], row: &mut [i8]) -> Option<f32> {
     factor(row)
 }
 
-/// What makes a row a vector of length one; nothing for a row of zeros.
+/// Returns the factor that makes a row a vector of length one, or `None` for a row of zeros.
 pub(super) fn factor(row: &[i8]) -> Option<f32> {
     let squares: u64 = row.iter().map(|byte| u64::from(byte.unsigned_abs()).pow(2)).sum();
     (squares > 0).then(|| to_f32((to_f64(squares)).sqrt().recip()))
 }
 
-/// The cosine of a question and a row, the same to the last bit on every processor.
+/// Returns the cosine of a query and a row, identical to the last bit on every processor.
 pub(super) fn cosine(exact: &[f32], unit: f32, row: &[i8], factor: f32) -> f32 {
     let mut sums = [0.0_f32; LANES];
     let (values, last_values) = exact.as_chunks::<LANES>();
@@ -82,7 +79,7 @@ pub(super) fn cosine(exact: &[f32], unit: f32, row: &[i8], factor: f32) -> f32 {
     (sums.iter().sum::<f32>() * factor).clamp(-1.0, 1.0)
 }
 
-/// The product of two vectors.
+/// Returns the dot product of two vectors.
 pub(super) fn product(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
     let (ours, our_last) = a.as_chunks::<LANES>();
@@ -98,7 +95,7 @@ pub(super) fn product(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
-/// What makes a vector one of length one; nothing if it is zero or no vector of numbers.
+/// Returns the factor that makes a vector one of length one, or `None` if it is zero or not finite.
 pub(super) fn unit(values: &[f32]) -> Option<f32> {
     let squares: f64 = values.iter().map(|value| f64::from(*value).powi(2)).sum();
     let unit = to_f32(squares.sqrt().recip());
