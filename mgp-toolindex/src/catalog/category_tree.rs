@@ -1,20 +1,18 @@
-//! The categories of an index as a tree, with how many tools each has (MGP §16.4).
-//!
-//! Applies to: outbound.
+//! The categories of an index as a tree (MGP §16.4).
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
 use super::catalog::Catalog;
-use super::category::BELOW;
+use super::category::SEPARATOR;
 use super::{Bitmap, Labels};
 
 /// The categories of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CategoryTree {
-    /// The topmost, those with most tools first.
+    /// The top-level categories, those with most tools first.
     pub roots: Vec<CategoryNode>,
 }
 
@@ -22,23 +20,23 @@ pub struct CategoryTree {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CategoryNode {
-    /// All of its name: `filesystem/read`.
+    /// The full name, e.g. `filesystem/read`.
     pub path: String,
-    /// How many tools are in it or below it.
+    /// The number of tools in it or below it.
     pub tools: usize,
-    /// What lies below it, those with most tools first.
+    /// The subcategories, those with most tools first.
     pub below: Vec<Self>,
 }
 
 impl CategoryTree {
-    /// The category of this name.
+    /// Finds a category by its full name.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<&CategoryNode> {
         let mut level = &self.roots;
         loop {
             let node = level.iter().find(|node| {
                 path.strip_prefix(&*node.path)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(BELOW))
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(SEPARATOR))
             })?;
             if node.path == path {
                 return Some(node);
@@ -47,7 +45,7 @@ impl CategoryTree {
         }
     }
 
-    /// How many categories there are, at all levels.
+    /// Returns the number of categories, at all levels.
     #[must_use]
     pub fn len(&self) -> usize {
         fn count(nodes: &[CategoryNode]) -> usize {
@@ -56,13 +54,13 @@ impl CategoryTree {
         count(&self.roots)
     }
 
-    /// Whether there is none.
+    /// Returns `true` if the tree is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }
 
-    /// Counts the tools of a catalogue, or some of them.
+    /// Counts the tools of a catalogue, or of a subset.
     pub(crate) fn of(catalog: &Catalog, within: Option<&Bitmap>) -> Self {
         // Many tools have the same list.
         let mut lists: FxHashMap<u32, (&Labels, usize)> = FxHashMap::default();
@@ -75,7 +73,7 @@ impl CategoryTree {
         for (labels, tools) in lists.into_values() {
             let mut paths: Vec<&str> =
                 labels.words.iter().flat_map(|path| prefixes(path)).collect();
-            // A tool in two categories below the same one counts once there.
+            // A tool in two subcategories counts once.
             paths.sort_unstable();
             paths.dedup();
             for path in paths {
@@ -86,20 +84,20 @@ impl CategoryTree {
     }
 }
 
-/// A category and those above it.
+/// Returns a category and its parents.
 fn prefixes(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices(BELOW).map(|(at, _)| &path[..at]).chain([path])
+    path.match_indices(SEPARATOR).map(|(at, _)| &path[..at]).chain([path])
 }
 
-/// The nodes right below one, out of all paths in alphabetical order.
+/// Returns the nodes directly below `above`; `all` is sorted.
 fn nest(all: &[(&str, usize)], above: &str) -> Vec<CategoryNode> {
     let mut nodes = Vec::new();
     for (path, tools) in all {
         let Some(rest) = path.strip_prefix(above) else { continue };
-        if rest.is_empty() || rest.contains(BELOW) {
+        if rest.is_empty() || rest.contains(SEPARATOR) {
             continue;
         }
-        let prefix = format!("{path}{BELOW}");
+        let prefix = format!("{path}{SEPARATOR}");
         let start = all.partition_point(|(other, _)| *other < &*prefix);
         let length =
             all[start..].iter().take_while(|(other, _)| other.starts_with(&prefix)).count();

@@ -1,6 +1,4 @@
-//! What is put into the index: a server and its tools (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! Servers and tools to put into an index (MGP §16.4).
 
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{ServerState, ToolSecurity};
@@ -30,7 +28,7 @@ pub struct ServerEntry {
     pub(crate) tools: Vec<ToolEntry>,
 }
 
-/// A tool, and what is known of it beside its definition.
+/// A tool with metadata besides its definition.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ToolEntry {
@@ -41,7 +39,7 @@ pub struct ToolEntry {
 }
 
 impl ServerEntry {
-    /// Begins a server that is connected and has no tools.
+    /// Creates a connected server without tools.
     pub fn new(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -53,25 +51,25 @@ impl ServerEntry {
         }
     }
 
-    /// Its name for people.
+    /// Sets the display name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// What it is for.
+    /// Sets the description.
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// The state it is in.
+    /// Sets the state.
     pub fn state(mut self, state: ServerState) -> Self {
         self.state = state;
         self
     }
 
-    /// The categories of tools that have none of their own; `a/b` and `a.b` are `b` below `a`.
+    /// Adds categories for tools without their own; `a/b` and `a.b` are `b` below `a`.
     pub fn categories<C: Into<String>>(mut self, all: impl IntoIterator<Item = C>) -> Self {
         self.categories.extend(all.into_iter().map(Into::into));
         self
@@ -89,7 +87,7 @@ impl ServerEntry {
         self
     }
 
-    /// Names it.
+    /// Returns the id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -97,21 +95,21 @@ impl ServerEntry {
 }
 
 impl ToolEntry {
-    /// What the tool does to the world as the kernel decided it, effective risk included.
+    /// Sets the security metadata that the kernel decided, effective risk included.
     ///
-    /// Without it the word of the server counts, and none counts as dangerous.
+    /// Without it the claims of the server count; a tool without claims is dangerous.
     pub fn security(mut self, security: ToolSecurity) -> Self {
         self.security = Some(security);
         self
     }
 
-    /// Its categories; `a/b` and `a.b` are `b` below `a`. Without any they are derived.
+    /// Adds categories; `a/b` and `a.b` are `b` below `a`. Without any they are derived.
     pub fn categories<C: Into<String>>(mut self, all: impl IntoIterator<Item = C>) -> Self {
         self.categories.extend(all.into_iter().map(Into::into));
         self
     }
 
-    /// Words for it beside its definition.
+    /// Adds words that are not in the definition.
     pub fn keywords<K: Into<String>>(mut self, all: impl IntoIterator<Item = K>) -> Self {
         self.keywords.extend(all.into_iter().map(Into::into));
         self

@@ -1,29 +1,26 @@
-//! Keeps what many tools share once, as long as one of them has it (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! Interned values that are dropped with their last owner (MGP §16.4).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// Below so many entries nobody looks for dead ones.
+/// The number of entries from which dead ones are removed.
 const LEAST: usize = 256;
 
-/// Things that are the same under the same key.
 #[derive(Debug)]
-pub(crate) struct Pool<T: ?Sized> {
+pub(crate) struct Interner<T: ?Sized> {
     known: HashMap<Box<str>, Weak<T>, ahash::RandomState>,
-    /// With so many entries the dead ones are thrown out.
+    /// The number of entries at which dead ones are removed again.
     purge_at: usize,
 }
 
-impl<T: ?Sized> Default for Pool<T> {
+impl<T: ?Sized> Default for Interner<T> {
     fn default() -> Self {
         Self { known: HashMap::default(), purge_at: LEAST }
     }
 }
 
-impl<T: ?Sized> Pool<T> {
-    /// What is known under the key, else what is made.
+impl<T: ?Sized> Interner<T> {
+    /// Returns the value of the key; makes it if there is none.
     pub(crate) fn get(&mut self, key: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         if let Some(known) = self.known.get(key).and_then(Weak::upgrade) {
             return known;
@@ -43,8 +40,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_has_is_forgotten() {
-        let mut pool = Pool::default();
+    fn values_without_an_owner_are_dropped() {
+        let mut pool = Interner::default();
         let kept: Arc<str> = pool.get("kept", || "kept".into());
         for number in 0..10_000 {
             pool.get(&number.to_string(), || number.to_string().into());

@@ -1,26 +1,24 @@
-//! Finds numbers by the hash of a name, cheap to clone and without a second copy of the name (MGP §16.4).
-//!
-//! Applies to: both.
+//! A map from hashes of names to numbers, cheap to clone and without a copy of the names (MGP §16.4).
 
 use std::sync::Arc;
 
-/// How many parts the table has; a change copies one.
+/// The number of shards; a change copies one.
 const SHARDS: usize = 256;
 
-/// Which numbers have a name of this hash; whoever asks compares the names.
+/// The numbers of each hash; the caller compares the names.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameIndex {
     /// Pairs of the lower half of the hash and the number, sorted.
     shards: Vec<Arc<Vec<(u32, u32)>>>,
 }
 
-impl Default for Names {
+impl Default for NameIndex {
     fn default() -> Self {
         Self { shards: vec![Arc::default(); SHARDS] }
     }
 }
 
-impl Names {
+impl NameIndex {
     pub(crate) fn insert(&mut self, hash: u64, number: u32) {
         let (shard, pair) = self.place(hash, number);
         if let Err(at) = self.shards[shard].binary_search(&pair) {
@@ -39,7 +37,7 @@ impl Names {
         }
     }
 
-    /// The numbers, smallest first.
+    /// Returns the numbers in order.
     pub(crate) fn get(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         let (shard, (key, _)) = self.place(hash, 0);
         let shard = &self.shards[shard];
@@ -59,7 +57,7 @@ mod tests {
 
     #[test]
     fn numbers_are_found_by_their_hash() {
-        let mut names = Names::default();
+        let mut names = NameIndex::default();
         let at = |number: u32| (u64::from(number % 7) << 32) | u64::from(number % 5);
         (0..100).rev().for_each(|number| names.insert(at(number), number));
         let before = names.clone();
