@@ -3,7 +3,6 @@
 use crate::{
     accept, conformance,
     flags::Flags,
-    model,
     run::{Failure, Outcome, Program, Rigour, has, now, root, seconds},
     schema, spec, tidy,
 };
@@ -29,7 +28,6 @@ const STEPS: &[Step] = &[
     Step { name: "spec", needs: None, run: |_| goldens() },
     Step { name: "accept", needs: None, run: |_| accept::quick() },
     Step { name: "conformance", needs: None, run: official },
-    Step { name: "encoder", needs: None, run: model::encoder },
 ];
 
 /// Runs every step, even after one failed, and ends with a table.

@@ -11,7 +11,6 @@ mod dice;
 mod exchange;
 mod flags;
 mod interop;
-mod model;
 mod packages;
 mod run;
 mod schema;
@@ -95,14 +94,6 @@ const COMMANDS: &[Command] = &[
         switches: &[],
         options: &[],
         run: interop::relay,
-    },
-    Command {
-        name: "model",
-        usage: "[DIR]",
-        help: "make the folder of the sentence encoder, or check it",
-        switches: &[],
-        options: &[],
-        run: model::model,
     },
     Command {
         name: "accept",

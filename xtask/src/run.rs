@@ -151,13 +151,6 @@ impl Program {
         Ok(())
     }
 
-    /// Says on standard error what it runs, runs it, and returns the code it ended with.
-    pub(crate) fn code(mut self) -> Outcome<i32> {
-        eprintln!("$ {}", self.shown);
-        let status = self.command.status().context(&self.shown)?;
-        status.code().context(format!("`{}`: {status}", self.shown))
-    }
-
     /// Runs it and returns what it printed; its standard error is ours.
     pub(crate) fn output(mut self) -> Outcome<String> {
         let output = self.command.stderr(Stdio::inherit()).output().context(&self.shown)?;

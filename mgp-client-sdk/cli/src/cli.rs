@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
-    model, permissions, servers, tools, trust,
+    permissions, servers, tools, trust,
 };
 
 /// All your tool servers behind one, governed.
@@ -94,9 +94,6 @@ pub(crate) enum Command {
     Audit(audit::Audit),
     /// What agents have in context
     Sessions(kernel::Sessions),
-    /// The sentence encoder for search by meaning
-    #[command(subcommand)]
-    Model(model::Model),
     /// The index of tools: how well it finds, what is in it
     #[command(subcommand)]
     Index(index::Index),

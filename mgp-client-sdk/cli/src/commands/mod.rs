@@ -15,7 +15,6 @@ pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod kernel;
 pub(crate) mod keys;
-pub(crate) mod model;
 pub(crate) mod permissions;
 mod probe;
 #[cfg(test)]
@@ -50,7 +49,6 @@ pub(crate) async fn run(global: &Global, command: &Command) -> Ended {
         Command::Approvals(approvals) => approvals::run(global, approvals).await,
         Command::Audit(audit) => audit::run(global, audit).await,
         Command::Sessions(sessions) => kernel::sessions(global, sessions).await,
-        Command::Model(model) => model::run(global, model).await,
         Command::Index(index) => index::run(global, index).await,
         Command::Completions(completions) => completions::run(completions),
     }

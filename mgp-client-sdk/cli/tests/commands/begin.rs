@@ -121,11 +121,3 @@ fn a_folder_that_others_may_use_is_not_used() {
     home.ill(1, &["--state", folder.to_str().unwrap(), "keys", "ls"], "chmod 700");
     home.ill(1, &["--state", folder.to_str().unwrap(), "access", "query", "a", "b"], "chmod 700");
 }
-
-#[test]
-fn an_encoder_that_is_not_built_in_says_so() {
-    let home = Home::new();
-    if !cfg!(feature = "fastembed") {
-        home.ill(1, &["model", "ls"], "--features cli,fastembed");
-    }
-}
