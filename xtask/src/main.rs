@@ -3,6 +3,7 @@
 
 mod accept;
 mod bench;
+mod child;
 mod ci;
 mod conformance;
 mod contract;

@@ -203,7 +203,15 @@ pub(crate) fn target() -> Outcome<PathBuf> {
     Ok(metadata["target_directory"].as_str().context("cargo metadata: target_directory")?.into())
 }
 
-/// The time of day does not matter here; how long something took does.
+/// Builds an example of a package as users would, and returns its path.
+pub(crate) fn release_example(package: &str, example: &str, more: &[&str]) -> Outcome<PathBuf> {
+    let build = ["build", "--quiet", "--release", "-p", package, "--example", example];
+    Program::cargo(&build).args(more).run()?;
+    let path = target()?.join("release/examples").join(example);
+    path.exists().then_some(path).context(example)
+}
+
+/// Returns an instant for measuring.
 #[expect(clippy::disallowed_methods, reason = "nothing here runs under a paused tokio clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()

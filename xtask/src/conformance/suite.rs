@@ -5,7 +5,7 @@ use super::{
     sets::{Requirements, Scenarios, Set, Side},
 };
 use crate::{
-    interop,
+    child,
     packages::Node,
     run::{Context, Failure, Outcome, target},
 };
@@ -129,7 +129,7 @@ impl Suite {
         command.env("PATH", self.node.path()?).env("HOME", self.folder.join("home"));
         command.env("NODE_OPTIONS", self.preload());
         // What it prints is in its files too; its own judgement is not ours.
-        interop::run(command, "", &out.join("stderr.txt"), SET)?;
+        child::run(command, "", &out.join("stderr.txt"), SET)?;
         judged::read(&out, set.side.word())
     }
 

@@ -11,17 +11,15 @@ use super::{
     judge::{Line, judge, read, show},
     row::Row,
 };
-use crate::run::{Outcome, Program, now, root, target};
-use serde_json::Value;
-use std::{
-    io::Read,
-    process::{Command, Stdio},
-    thread,
-    time::Duration,
+use crate::{
+    child,
+    run::{Failure, Outcome, Program, root, target},
 };
+use serde_json::Value;
+use std::{process::Command, time::Duration};
 
-/// How long the client may take for one row.
-const WHOLE: Duration = Duration::from_mins(1);
+/// The time limit of the client for one row.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Builds the client, if it is there.
 pub(super) fn prober() -> Outcome<Option<String>> {
@@ -74,35 +72,11 @@ fn attempt(row: &Row, prober: Option<&str>, report: &mut Report) -> Result<(), S
 
 /// Runs the client with a time limit and reads its last line.
 fn probe(prober: &str, kind: &str, settings: &Value) -> Result<Value, String> {
-    let fail = |error: std::io::Error| format!("child_probe: {error}");
-    let mut child = Command::new(prober)
-        .arg(kind)
-        .args(settings["bytes"].as_u64().map(|bytes| bytes.to_string()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(fail)?;
-    let mut stdout = child.stdout.take().ok_or("child_probe: no output")?;
-    let reader = thread::spawn(move || {
-        let mut text = String::new();
-        let _ = stdout.read_to_string(&mut text);
-        text
-    });
-    let end = now() + WHOLE;
-    let status = loop {
-        match child.try_wait().map_err(fail)? {
-            Some(status) => break status,
-            None if now() > end => {
-                // It may leave at this very moment.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err("child_probe did not end in time".to_owned());
-            }
-            None => thread::sleep(Duration::from_millis(10)),
-        }
-    };
-    let text = reader.join().map_err(|_| "child_probe: its output was lost")?;
-    let last = text.lines().last().unwrap_or_default();
-    serde_json::from_str(last).map_err(|error| format!("child_probe: {status}: {error}"))
+    let mut command = Command::new(prober);
+    command.arg(kind).args(settings["bytes"].as_u64().map(|bytes| bytes.to_string()));
+    let fail = |failure: Failure| format!("child_probe: {failure}");
+    let errors = target().map_err(fail)?.join(format!("scratch/child_probe-{kind}.stderr"));
+    let ended = child::run(command, "", &errors, TIMEOUT).map_err(fail)?;
+    let last = ended.stdout.lines().last().unwrap_or_default();
+    serde_json::from_str(last).map_err(|error| format!("child_probe: {error}"))
 }

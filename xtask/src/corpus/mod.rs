@@ -12,7 +12,7 @@ mod server;
 
 use crate::{
     flags::Flags,
-    run::{Context, Failure, Outcome, Program, now, seconds, target},
+    run::{Context, Failure, Outcome, now, release_example, seconds},
 };
 pub(crate) use http::{alive, http};
 use row::Row;
@@ -110,9 +110,7 @@ pub(crate) fn stdio(file: &Path, command: &[String]) -> Outcome<Summary> {
 
 /// Builds our echo server and returns its path.
 pub(crate) fn echo() -> Outcome<String> {
-    let build = ["build", "--quiet", "--release", "-p", "mgp-server-sdk", "--example", "echo"];
-    Program::cargo(&build).run()?;
-    Ok(target()?.join("release/examples/echo").to_string_lossy().into_owned())
+    Ok(release_example("mgp-server-sdk", "echo", &[])?.to_string_lossy().into_owned())
 }
 
 fn line(row: &Row, report: &Report) -> Value {

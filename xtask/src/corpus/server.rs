@@ -3,6 +3,7 @@
 use crate::{
     exchange::Piece,
     run::{Context, Outcome, now},
+    serving::memory,
 };
 use std::{
     fs,
@@ -118,12 +119,9 @@ impl Server {
         None
     }
 
-    /// The most memory it ever had, in bytes.
+    /// Returns the most memory the process ever had, in bytes.
     pub(super) fn peak_memory(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-        Some(kilobytes * 1024)
+        memory(self.child.id(), "VmHWM")
     }
 
     /// The processor time it used.

@@ -1,13 +1,16 @@
 //! Foreign clients under our server: plain peers of both eras drive `echo`.
 
 use super::{
-    Cell, Ours, Quadrant, Stage, child,
+    Cell, Ours, Quadrant, Stage,
     install::Places,
     pins::{PYTHON_1, PYTHON_2, Pin, Registry, TYPESCRIPT_1, TYPESCRIPT_2},
     relay::{Traffic, mgp_named},
     relayed,
 };
-use crate::run::{Context, Failure, Outcome};
+use crate::{
+    child,
+    run::{Context, Failure, Outcome},
+};
 use serde_json::{Value, json};
 use std::{process::Command, time::Duration};
 

@@ -2,7 +2,6 @@
 //!
 //! One binary and one command line serve all: the peers are not told whom they talk to.
 
-mod child;
 mod clients;
 mod http;
 mod install;
@@ -15,7 +14,7 @@ mod servers;
 use crate::{
     accept::Verdict,
     flags::Flags,
-    run::{Context, Failure, Outcome, Program, Rigour, now, seconds, target},
+    run::{Context, Failure, Outcome, Program, Rigour, now, release_example, seconds, target},
 };
 use install::Places;
 use pins::Pin;
@@ -28,7 +27,6 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use child::{run, talk};
 pub(crate) use relay::relay;
 
 /// Which of the four a cell belongs to; plain × plain is the peers' own affair.
@@ -96,15 +94,10 @@ impl Stage {
 
     /// One of our programs, built when it is first asked for.
     fn program(&self, ours: Ours) -> Outcome<PathBuf> {
-        let example = |package, example: &str| {
-            let build = ["build", "--quiet", "--release", "-p", package, "--example", example];
-            Program::cargo(&build).run()?;
-            Ok(target()?.join("release/examples").join(example))
-        };
         let build = || match ours {
-            Ours::Echo => example("mgp-server-sdk", "echo"),
-            Ours::Workbench => example("mgp-server-sdk", "workbench"),
-            Ours::CallTool => example("mgp-client-sdk", "call_tool"),
+            Ours::Echo => release_example("mgp-server-sdk", "echo", &[]),
+            Ours::Workbench => release_example("mgp-server-sdk", "workbench", &[]),
+            Ours::CallTool => release_example("mgp-client-sdk", "call_tool", &[]),
             Ours::Mgp => {
                 let build = ["build", "--quiet", "-p", "mgp-client-sdk", "--features", "cli"];
                 Program::cargo(&build).args(&["--bin", "mgp"]).run()?;

@@ -1,7 +1,10 @@
 //! Our client: how `call_tool` is asked and what it says; and ours under ours, with MGP.
 
-use super::{Cell, Ours, Quadrant, Stage, child, relay::Traffic, relayed};
-use crate::run::{Context, Failure, Outcome};
+use super::{Cell, Ours, Quadrant, Stage, relay::Traffic, relayed};
+use crate::{
+    child,
+    run::{Context, Failure, Outcome},
+};
 use serde_json::{Value, json};
 use std::{ffi::OsString, process::Command, time::Duration};
 

@@ -3,7 +3,7 @@
 use super::example;
 use crate::{
     accept::{Verdict, shared},
-    interop::talk,
+    child::talk,
     run::{Context, Failure, Outcome},
 };
 use serde_json::Value;

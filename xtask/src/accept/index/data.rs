@@ -1,6 +1,6 @@
 //! The labelled sets: tools, and queries with the tools they need.
 
-use super::super::{Asked, shared};
+use super::super::{Options, shared};
 use crate::run::{Context, Failure, Outcome};
 use serde::{Deserialize, de::DeserializeOwned};
 use std::{
@@ -49,8 +49,8 @@ pub(super) struct Query {
 
 impl Set {
     /// All sets; none if they are not here.
-    pub(super) fn all(asked: &Asked) -> Outcome<Option<Vec<Self>>> {
-        let Some(folder) = asked.data.clone().or_else(|| shared("retrieval")) else {
+    pub(super) fn all(options: &Options) -> Outcome<Option<Vec<Self>>> {
+        let Some(folder) = options.data.clone().or_else(|| shared("retrieval")) else {
             return Ok(None);
         };
         SETS.iter()

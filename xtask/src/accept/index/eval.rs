@@ -4,7 +4,7 @@ use super::{
     data::{Set, lines},
     score::Ranking,
 };
-use crate::run::{Context, Failure, Outcome, Program, target};
+use crate::run::{Context, Failure, Outcome, Program, release_example, target};
 use serde::Deserialize;
 use serde_json::Value;
 use std::{
@@ -71,20 +71,12 @@ impl Searcher {
     /// Builds it as users would, with the encoder if one is here.
     pub(super) fn build() -> Outcome<Self> {
         let model = model();
-        let build = ["build", "--quiet", "--release", "-p", "mgp-toolindex"];
-        let mut build = Program::cargo(&build).args(&["--example", "search_eval"]);
-        if model.is_some() {
-            build = build.args(&["--features", "fastembed"]);
-        }
-        build.run()?;
-        let program = target()?.join("release/examples/search_eval");
+        let features: &[&str] =
+            if model.is_some() { &["--features", "fastembed"] } else { &[] };
+        let program = release_example("mgp-toolindex", "search_eval", features)?;
         let scratch = target()?.join("scratch/index");
         fs::create_dir_all(&scratch).context(scratch.display())?;
-        Ok(Self {
-            program: program.exists().then_some(program).context("search_eval")?,
-            model,
-            scratch,
-        })
+        Ok(Self { program, model, scratch })
     }
 
     /// The embedders that can be run here.

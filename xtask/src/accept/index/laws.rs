@@ -7,7 +7,7 @@ use super::{
     quality::table,
 };
 use crate::{
-    accept::{Asked, Verdict},
+    accept::{Options, Verdict},
     run::Outcome,
 };
 
@@ -15,8 +15,8 @@ use crate::{
 const SLACK: f64 = 0.005;
 
 /// Both halves against the combination, names, history.
-pub(in crate::accept) fn laws(asked: &Asked) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(asked)? else { return Ok(passed_over("index.laws")) };
+pub(in crate::accept) fn laws(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(passed_over("index.laws")) };
     let searcher = Searcher::build()?;
     let mut verdict = halves(&searcher, &sets, Embedder::Static)?;
     for embedder in &searcher.embedders()[1..] {

@@ -10,18 +10,14 @@ mod laws;
 mod names;
 mod quality;
 mod score;
-mod speed;
 mod table;
 mod tokens;
-mod tough;
 
 use super::Verdict;
 
 pub(super) use laws::laws;
 pub(super) use quality::quality;
-pub(super) use speed::speed;
 pub(super) use tokens::tokens;
-pub(super) use tough::tough;
 
 /// The verdict on a check whose material is not here: said loudly, and no failure.
 fn passed_over(check: &str) -> Verdict {

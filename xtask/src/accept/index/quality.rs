@@ -8,7 +8,7 @@ use super::{
     table::Table,
 };
 use crate::{
-    accept::{Asked, Verdict},
+    accept::{Options, Verdict},
     run::Outcome,
 };
 
@@ -21,8 +21,8 @@ fn bounds(embedder: Embedder) -> (f64, f64) {
 }
 
 /// Scores the default strategy, and its halves for comparison.
-pub(in crate::accept) fn quality(asked: &Asked) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(asked)? else { return Ok(passed_over("index.quality")) };
+pub(in crate::accept) fn quality(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(passed_over("index.quality")) };
     let searcher = Searcher::build()?;
     let mut verdicts = Vec::new();
     for embedder in searcher.embedders() {

@@ -6,7 +6,7 @@ use super::{
     passed_over,
 };
 use crate::{
-    accept::{Asked, Verdict},
+    accept::{Options, Verdict},
     run::{Context, Outcome},
 };
 
@@ -14,8 +14,8 @@ use crate::{
 const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
 
 /// The whole of a catalogue against what 95 of 100 requests cost at most.
-pub(in crate::accept) fn tokens(asked: &Asked) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(asked)? else { return Ok(passed_over("index.tokens")) };
+pub(in crate::accept) fn tokens(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(passed_over("index.tokens")) };
     let searcher = Searcher::build()?;
     println!(
         "{:18}{:>8}{:>12}{:>14}{:>12}{:>12}{:>9}",

@@ -4,7 +4,7 @@ use super::scratch::{Scratch, lines, program_below};
 use crate::{
     accept::Verdict,
     bench,
-    interop::talk,
+    child::talk,
     run::{Context, Failure, Outcome, Rigour, root},
 };
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ const SERVER: (&str, &str) = ("server", "## A server");
 const CLIENT: (&str, &str) = ("client", "## A client");
 
 /// The server has two tools, and the macro costs nothing against the builder.
-pub(in crate::accept) fn server(rigour: Rigour) -> Outcome<Verdict> {
+pub(in crate::accept) fn first_server(rigour: Rigour) -> Outcome<Verdict> {
     let ([program], built) = readme([SERVER])?;
     let tools = tools(&built.join("server"))?;
     let programs = [
@@ -68,7 +68,7 @@ pub(in crate::accept) fn server(rigour: Rigour) -> Outcome<Verdict> {
 }
 
 /// The client calls the tools of that server.
-pub(in crate::accept) fn client(_: Rigour) -> Outcome<Verdict> {
+pub(in crate::accept) fn first_client() -> Outcome<Verdict> {
     let ([_, program], built) = readme([SERVER, CLIENT])?;
     let mut command = Command::new(built.join("client"));
     command.arg(built.join("server"));

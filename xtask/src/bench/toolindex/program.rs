@@ -3,7 +3,7 @@
 use super::{Place, Size};
 use crate::{
     bench::programs::last_processor,
-    run::{self, Context, Outcome, has, target},
+    run::{self, Context, Outcome, has, release_example, target},
 };
 use serde_json::Value;
 use std::{
@@ -22,10 +22,7 @@ pub(super) struct Program {
 impl Program {
     /// Builds it.
     pub(super) fn build(data: Option<&Path>, place: Place) -> Outcome<Self> {
-        let build = ["build", "--quiet", "--release", "-p", "mgp-toolindex"];
-        let features = ["--features", "sqlite", "--example", "index_bench"];
-        run::Program::cargo(&build).args(&features).run()?;
-        let path = target()?.join("release/examples/index_bench");
+        let path = release_example("mgp-toolindex", "index_bench", &["--features", "sqlite"])?;
         let scratch = target()?.join("scratch/index");
         fs::create_dir_all(&scratch).context(scratch.display())?;
         let processor = match place {
@@ -36,7 +33,6 @@ impl Program {
             }
             Place::Free => None,
         };
-        let path = path.exists().then_some(path).context("index_bench")?;
         Ok(Self { path, processor, data: data.map(Path::to_path_buf), scratch })
     }
 

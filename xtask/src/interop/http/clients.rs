@@ -2,13 +2,14 @@
 
 use super::{
     super::{
-        Cell, Ours, Quadrant, Stage, child,
+        Cell, Ours, Quadrant, Stage,
         clients::{LIMIT, SDKS, Sdk, at_home, calls, judge, plain},
     },
     PREFIX,
     tap::Tap,
 };
 use crate::{
+    child,
     run::{Failure, Outcome},
     serving::Served,
 };

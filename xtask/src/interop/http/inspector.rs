@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Cell, Quadrant, Stage, child,
+        Cell, Quadrant, Stage,
         clients::{LIMIT, at_home},
         install::Places,
         pins::INSPECTOR,
@@ -11,7 +11,10 @@ use super::{
     clients::echo,
     tap::Tap,
 };
-use crate::run::{Context, Failure, Outcome};
+use crate::{
+    child,
+    run::{Context, Failure, Outcome},
+};
 use serde_json::Value;
 use std::process::Command;
 

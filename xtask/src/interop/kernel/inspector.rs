@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Cell, Stage, child,
+        Cell, Stage,
         clients::{LIMIT, at_home},
         install::Places,
         pins::INSPECTOR,
@@ -10,7 +10,10 @@ use super::{
     },
     Way, agent, cell,
 };
-use crate::run::{Failure, Outcome};
+use crate::{
+    child,
+    run::{Failure, Outcome},
+};
 use serde_json::json;
 use std::{fs, path::Path, process::Command};
 

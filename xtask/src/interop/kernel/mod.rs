@@ -8,14 +8,17 @@ mod script;
 mod world;
 
 use super::{
-    Cell, Quadrant, Stage, child,
+    Cell, Quadrant, Stage,
     clients::{SDKS, Sdk, at_home},
     http::Tap,
     pins::Pin,
     relay::Traffic,
     relayed, servers,
 };
-use crate::run::{Failure, Outcome};
+use crate::{
+    child,
+    run::{Failure, Outcome},
+};
 use std::time::Duration;
 
 pub(super) use world::World;

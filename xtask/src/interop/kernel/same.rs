@@ -2,13 +2,16 @@
 
 use super::{
     super::{
-        Cell, Stage, child,
+        Cell, Stage,
         clients::{SDKS, at_home},
         servers::{self, TEXT},
     },
     LIMIT, agent, cell, script,
 };
-use crate::run::{Context, Failure, Outcome};
+use crate::{
+    child,
+    run::{Context, Failure, Outcome},
+};
 use serde_json::{Value, json};
 use std::{ffi::OsString, path::Path};
 

@@ -1,9 +1,10 @@
 //! One kernel with five foreign servers behind it: started once, used by every cell of its kind.
 
 use super::super::{
-    Ours, Stage, child, clients::at_home, install::Places, relay::Traffic, relayed, servers,
+    Ours, Stage, clients::at_home, install::Places, relay::Traffic, relayed, servers,
 };
 use crate::{
+    child,
     run::{Context, Failure, Outcome, now},
     serving::Served,
 };

@@ -3,9 +3,8 @@
 mod body;
 mod sessions;
 mod slow;
-mod stories;
 
-use super::super::Verdict;
+use super::Verdict;
 use crate::{
     corpus::{alive, echo},
     run::{Failure, Outcome, target},
@@ -24,13 +23,8 @@ const FAULTS: &[Fault] = &[
     ("10,000 idle sessions", sessions::idle),
 ];
 
-/// All of them.
-pub(in crate::accept) fn faults() -> Outcome<Verdict> {
-    Ok(stories::told()?.and(outside()?))
-}
-
-/// Does each to a server of its own; a line each.
-fn outside() -> Outcome<Verdict> {
+/// Runs each against a server of its own, and prints a line for each.
+pub(super) fn all() -> Outcome<Verdict> {
     let mut words: Vec<OsString> = vec![echo()?.into()];
     words.extend(["--http", "127.0.0.1:PORT"].map(OsString::from));
     let log = target()?.join("scratch/faults.log");

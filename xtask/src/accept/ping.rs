@@ -2,14 +2,14 @@
 
 use crate::{
     accept::Verdict,
-    run::{Context, Failure, Outcome, Program, now, target},
+    run::{Context, Failure, Outcome, now, release_example},
     serving::{Served, kill_group, own_group},
 };
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, TcpStream},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::mpsc::{RecvTimeoutError, Sender, channel},
     thread,
@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const WORKERS: &str = "2";
 
 /// Pings a server over stdin and stdout, then one at a URL.
-pub(in crate::accept) fn ping() -> Outcome<Verdict> {
-    let program = workbench()?;
+pub(super) fn ping() -> Outcome<Verdict> {
+    let program = release_example("mgp-server-sdk", "workbench", &[])?;
     let mut all = Vec::new();
     for (what, times) in [
         ("one thread blocked for long", long(&program)?),
@@ -53,14 +53,6 @@ pub(in crate::accept) fn ping() -> Outcome<Verdict> {
         ),
         bound: format!("{} ms", BOUND.as_millis()),
     })
-}
-
-/// Builds the example as users would, and returns its path.
-fn workbench() -> Outcome<PathBuf> {
-    let build = ["build", "--quiet", "--release", "-p", "mgp-server-sdk", "--example", "workbench"];
-    Program::cargo(&build).run()?;
-    let path = target()?.join("release/examples/workbench");
-    path.exists().then_some(path).context("workbench")
 }
 
 /// A thousand calls and one thread blocked all the time.
