@@ -21,7 +21,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(90);
 pub(super) struct Sdk {
     pub(super) name: &'static str,
     pub(super) pin: Pin,
-    driver: &'static str,
+    /// The major version of a TypeScript SDK; the Python driver reads the version that is installed.
+    version: Option<&'static str>,
     pub(super) modes: &'static [(&'static str, &'static str)],
 }
 
@@ -31,29 +32,30 @@ const LEGACY: &[(&str, &str)] = &[("legacy", "2025-11-25")];
 
 /// Every SDK that drives our server.
 pub(super) const SDKS: &[Sdk] = &[
-    Sdk { name: "python-2", pin: PYTHON_2, driver: "python2.py", modes: BOTH_ERAS },
-    Sdk { name: "python-1", pin: PYTHON_1, driver: "python1.py", modes: LEGACY },
-    Sdk { name: "typescript-2", pin: TYPESCRIPT_2, driver: "typescript2.mjs", modes: BOTH_ERAS },
-    Sdk { name: "typescript-1", pin: TYPESCRIPT_1, driver: "typescript1.mjs", modes: LEGACY },
+    Sdk { name: "python-2", pin: PYTHON_2, version: None, modes: BOTH_ERAS },
+    Sdk { name: "python-1", pin: PYTHON_1, version: None, modes: LEGACY },
+    Sdk { name: "typescript-2", pin: TYPESCRIPT_2, version: Some("2"), modes: BOTH_ERAS },
+    Sdk { name: "typescript-1", pin: TYPESCRIPT_1, version: Some("1"), modes: LEGACY },
 ];
 
 impl Sdk {
     /// The driver that calls tools, to be given a mode and a server.
     pub(super) fn driven(&self, places: &Places) -> Outcome<Command> {
-        self.runs(places, self.driver)
+        self.runs(places, "")
     }
 
     /// The driver that uses all that MCP has.
     pub(super) fn driven_in_full(&self, places: &Places) -> Outcome<Command> {
-        self.runs(places, &format!("kernel_{}", self.driver))
+        self.runs(places, "kernel_")
     }
 
-    fn runs(&self, places: &Places, driver: &str) -> Outcome<Command> {
-        let mut command = match self.pin.registry {
-            Registry::PyPi => Command::new(places.python(self.pin)),
-            _ => Command::new(Places::node(self.pin)?),
+    fn runs(&self, places: &Places, prefix: &str) -> Outcome<Command> {
+        let (program, driver) = match self.pin.registry {
+            Registry::PyPi => (places.python(self.pin), format!("{prefix}python.py")),
+            _ => (Places::node(self.pin)?, format!("{prefix}typescript.mjs")),
         };
-        command.arg(places.driver(driver));
+        let mut command = Command::new(program);
+        command.arg(places.driver(&driver)).args(self.version);
         Ok(command)
     }
 }

@@ -10,15 +10,13 @@ use std::{
 
 /// Our scripts that drive the SDKs: name and text.
 const DRIVERS: &[(&str, &str)] = &[
-    ("python2.py", include_str!("drivers/python2.py")),
-    ("python1.py", include_str!("drivers/python1.py")),
-    ("python2_server.py", include_str!("drivers/python2_server.py")),
-    ("typescript2.mjs", include_str!("drivers/typescript2.mjs")),
-    ("typescript1.mjs", include_str!("drivers/typescript1.mjs")),
-    ("kernel_python2.py", include_str!("drivers/kernel_python2.py")),
-    ("kernel_python1.py", include_str!("drivers/kernel_python1.py")),
-    ("kernel_typescript2.mjs", include_str!("drivers/kernel_typescript2.mjs")),
-    ("kernel_typescript1.mjs", include_str!("drivers/kernel_typescript1.mjs")),
+    ("sdk.py", include_str!("drivers/sdk.py")),
+    ("python.py", include_str!("drivers/python.py")),
+    ("kernel_python.py", include_str!("drivers/kernel_python.py")),
+    ("server.py", include_str!("drivers/server.py")),
+    ("sdk.mjs", include_str!("drivers/sdk.mjs")),
+    ("typescript.mjs", include_str!("drivers/typescript.mjs")),
+    ("kernel_typescript.mjs", include_str!("drivers/kernel_typescript.mjs")),
     ("loopback.cjs", include_str!("../conformance/loopback.cjs")),
 ];
 

@@ -52,7 +52,7 @@ const SERVERS: &[Server] = &[
 
 fn python(places: &Places, port: u16) -> Command {
     let mut command = Command::new(places.python(PYTHON_2));
-    command.arg(places.driver("python2_server.py")).arg(port.to_string());
+    command.arg(places.driver("server.py")).arg(port.to_string());
     command
 }
 

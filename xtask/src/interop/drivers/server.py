@@ -1,4 +1,4 @@
-"""A server with one tool on the Python SDK 2.x: python2_server.py PORT, at http://127.0.0.1:PORT/mcp."""
+"""A server with one tool on the Python SDK 2.x: server.py PORT, at http://127.0.0.1:PORT/mcp."""
 
 import sys
 

@@ -1,17 +1,13 @@
-"""Uses all that MCP has with the Python SDK 2.x: kernel_python2.py MODE CMD… or MODE URL, one line of JSON a step."""
+"""Uses every feature of MCP with the Python SDK: kernel_python.py MODE CMD… or MODE URL, one line of JSON a step."""
 
 import json
 import sys
 import warnings
 
 import anyio
-import httpx2
-import mcp_types as types
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import ResourceUpdated
+from sdk import VERSION, connect, types
 
-# Roots, logging and sampling are old news in this SDK.
+# The SDK 2.x warns that roots, logging and sampling are deprecated.
 warnings.simplefilter("ignore")
 
 
@@ -20,7 +16,7 @@ def plain(model):
 
 
 class Host:
-    """A client with a person, a model and a folder, who writes down what it is asked and told."""
+    """A client with a person, a model and a folder; records the requests and notifications it receives."""
 
     def __init__(self, given):
         self.root, self.asked, self.logs, self.updated, self.steps = given["root"], [], [], [], []
@@ -43,6 +39,8 @@ class Host:
         self.logs.append(params.logger)
 
     async def message(self, message):
+        # 1.x wraps notifications.
+        message = getattr(message, "root", message)
         if isinstance(message, types.ResourceUpdatedNotification):
             self.updated.append(str(message.params.uri))
 
@@ -50,9 +48,9 @@ class Host:
         self.steps.append(progress)
 
 
-async def until(is_so):
+async def until(condition):
     with anyio.fail_after(20):
-        while not is_so():
+        while not condition():
             await anyio.sleep(0.02)
 
 
@@ -61,44 +59,50 @@ async def call(client, host, step):
 
 
 async def find(client, host, step):
-    """Has a tool found by what it does, and calls what was found first by the name it has there."""
-    asked = {"name": "mgp_tools_discover", "arguments": {"query": step["query"]}}
-    found = json.loads((await call(client, host, asked))["content"][0]["text"])["tools"][0]
-    meant = {"name": found["name"], "arguments": step["arguments"]}
-    return {"found": found["name"], **await call(client, host, {"name": "mgp_tools_call", "arguments": meant})}
+    """Finds a tool by a description, and calls the first one found by its name."""
+    query = {"name": "mgp_tools_discover", "arguments": {"query": step["query"]}}
+    found = json.loads((await call(client, host, query))["content"][0]["text"])["tools"][0]
+    target = {"name": found["name"], "arguments": step["arguments"]}
+    return {"found": found["name"], **await call(client, host, {"name": "mgp_tools_call", "arguments": target})}
 
 
 async def cancel(client, host, step):
-    """Leaves a call once it says that it goes on."""
+    """Abandons a call after its first progress notification; with 1.x the user notifies the server."""
+    request = client._request_id if VERSION == 1 else None
     async with anyio.create_task_group() as group:
         group.start_soon(call, client, host, step)
         await until(lambda: host.steps)
         group.cancel_scope.cancel()
+    if VERSION == 1:
+        params = types.CancelledNotificationParams(requestId=request)
+        cancelled = types.CancelledNotification(method="notifications/cancelled", params=params)
+        await client.send_notification(types.ClientNotification(cancelled))
     return {}
 
 
 async def watch(client, host, step):
-    """Watches a resource that a tool makes change."""
+    """Subscribes to a resource that a tool changes."""
     uri, toggle = step["uri"], {"name": step["name"], "arguments": {}}
-    if client.protocol_version == "2026-07-28":
+    if host.is_modern:
         async with client.listen(resource_subscriptions=[uri]) as changes:
             await call(client, host, toggle)
             with anyio.fail_after(20):
                 async for change in changes:
-                    if isinstance(change, ResourceUpdated):
+                    if type(change).__name__ == "ResourceUpdated":
                         host.updated.append(str(change.uri))
                         break
     else:
-        await client.session.subscribe_resource(uri)
+        session = client if VERSION == 1 else client.session
+        await session.subscribe_resource(uri)
         await call(client, host, toggle)
         await until(lambda: host.updated)
-        await client.session.unsubscribe_resource(uri)
+        await session.unsubscribe_resource(uri)
     return await call(client, host, toggle)
 
 
 async def log(client, host, step):
-    """Listens to the log of a server that a tool makes talk."""
-    if client.protocol_version != "2026-07-28":
+    """Reads the log of a server after a tool made it write."""
+    if not host.is_modern:
         await client.set_logging_level("debug")
     await call(client, host, step)
     await until(lambda: host.logs)
@@ -130,36 +134,28 @@ async def take(client, host, step):
     host.asked, host.logs, host.updated, host.steps = [], [], [], []
     try:
         result = await DO[step["do"]](client, host, step)
-        said = {"result": result if isinstance(result, dict) else plain(result)}
+        outcome = {"result": result if isinstance(result, dict) else plain(result)}
     except Exception as error:
-        said = {"error": f"{type(error).__name__}: {error}"}
+        outcome = {"error": f"{type(error).__name__}: {error}"}
     seen = {"asked": host.asked, "logs": host.logs, "updated": host.updated, "progress": len(host.steps)}
-    print(json.dumps({"step": step["step"], **said, **seen}), flush=True)
+    print(json.dumps({"step": step["step"], **outcome, **seen}), flush=True)
 
 
 async def main(mode, command, given):
     host = Host(given)
     headers = {"Authorization": f"Bearer {given['key']}"} if given.get("key") else {}
-    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
-        if command[0].startswith("http://"):
-            server = streamable_http_client(command[0], http_client=http)
-        else:
-            server = StdioServerParameters(command=command[0], args=command[1:])
-        client = Client(
-            server,
-            mode=mode,
-            read_timeout_seconds=30,
-            sampling_callback=host.model,
-            elicitation_callback=host.person,
-            list_roots_callback=host.folders,
-            logging_callback=host.log,
-            log_level="debug",
-            message_handler=host.message,
-        )
-        async with client:
-            print(json.dumps({"step": "connect", "result": {"revision": client.protocol_version}}), flush=True)
-            for step in given["steps"]:
-                await take(client, host, step)
+    handlers = {
+        "sampling_callback": host.model,
+        "elicitation_callback": host.person,
+        "list_roots_callback": host.folders,
+        "logging_callback": host.log,
+        "message_handler": host.message,
+    }
+    async with connect(mode, command, 30, headers, **handlers) as (client, revision):
+        host.is_modern = revision == "2026-07-28"
+        print(json.dumps({"step": "connect", "result": {"revision": revision}}), flush=True)
+        for step in given["steps"]:
+            await take(client, host, step)
     print(json.dumps({"step": "close", "result": {}}), flush=True)
 
 
