@@ -1,9 +1,9 @@
 //! `ci`: everything a change must pass, in the order that finds mistakes soonest.
 
 use crate::{
-    accept, conformance,
+    accept, api, conformance,
     flags::Flags,
-    model,
+    model, publish,
     run::{Failure, Outcome, Program, Rigour, has, now, root, seconds},
     schema, spec, tidy,
 };
@@ -26,6 +26,10 @@ const STEPS: &[Step] = &[
     Step { name: "features", needs: None, run: |_| features() },
     Step { name: "doc", needs: None, run: |_| doc() },
     Step { name: "schema", needs: None, run: |_| fresh_schema() },
+    Step { name: "api", needs: None, run: |_| api::api(&Flags::default()) },
+    Step { name: "package", needs: None, run: |_| publish::package() },
+    Step { name: "deny", needs: None, run: publish::deny },
+    Step { name: "msrv", needs: None, run: publish::msrv },
     Step { name: "spec", needs: None, run: |_| goldens() },
     Step { name: "accept", needs: None, run: |_| accept::quick() },
     Step { name: "conformance", needs: None, run: official },

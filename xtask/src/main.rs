@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program prints")]
 
 mod accept;
+mod api;
 mod bench;
 mod child;
 mod ci;
@@ -14,6 +15,7 @@ mod flags;
 mod interop;
 mod model;
 mod packages;
+mod publish;
 mod run;
 mod schema;
 mod serving;
@@ -35,11 +37,19 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        usage: "",
-        help: "check the rules of the house",
-        switches: &[],
+        usage: "[--house]",
+        help: "check the rules of the house; with --house, those of names and language",
+        switches: &["--house"],
         options: &[],
         run: tidy::tidy,
+    },
+    Command {
+        name: "api",
+        usage: "[--write]",
+        help: "compare the public items of each crate with docs/api, or write them there",
+        switches: &["--write"],
+        options: &[],
+        run: api::api,
     },
     Command {
         name: "schema",

@@ -135,8 +135,7 @@ fn build_examples(all: &[Tests]) -> Outcome {
 
 /// Runs one binary with one filter; a run that finds no test, fails, or lacks a required line counts a failure.
 fn run_one(tests: &Tests, filter: &str) -> Outcome<Count> {
-    let mut program =
-        Program::cargo(&["test", "--package", tests.package, "--test", tests.binary]);
+    let mut program = Program::cargo(&["test", "--package", tests.package, "--test", tests.binary]);
     if tests.release {
         program = program.args(&["--release"]);
     }

@@ -105,11 +105,8 @@ pub(crate) fn quick() -> Outcome {
 }
 
 fn run_all<'a>(checks: impl IntoIterator<Item = &'a Check>, options: &Options) -> Outcome {
-    let failed: Vec<_> = checks
-        .into_iter()
-        .filter(|check| !check.passes(options))
-        .map(|check| check.name)
-        .collect();
+    let failed: Vec<_> =
+        checks.into_iter().filter(|check| !check.passes(options)).map(|check| check.name).collect();
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
 }
 

@@ -248,12 +248,7 @@ pub(super) const CHECKS: &[Check] = &[
         "kills, searches during server changes, a million changes, hostile definitions",
         &[TestStep(&[Tests::of("mgp-toolindex", "tough")
             .release()
-            .env(&[
-                ("KILLS", "100"),
-                ("CHANGES", "1000000"),
-                ("ROUNDS", "500"),
-                ("STEPS", "20000"),
-            ])
+            .env(&[("KILLS", "100"), ("CHANGES", "1000000"), ("ROUNDS", "500"), ("STEPS", "20000")])
             .prints(&["tough: "; 5])
             .bound("5 reports, all passed")])],
     ),
@@ -284,7 +279,9 @@ pub(super) const CHECKS: &[Check] = &[
             .any(&["chaos::", "broken::"])
             .env(&[("ROUNDS", "200")])
             .prints(&["200 rounds:", "200 servers:"])
-            .bound("nothing acknowledged lost, ready again p99 2 s, nothing left; 50 of 200 work")])],
+            .bound(
+                "nothing acknowledged lost, ready again p99 2 s, nothing left; 50 of 200 work",
+            )])],
     ),
     check(
         "kernel.first-ten-minutes",

@@ -5,8 +5,11 @@ use super::{
     source::{Source, closing},
 };
 
-/// No file is longer than this.
-const LONGEST: usize = 600;
+/// The maximum number of lines of a file.
+const MAX_LINES: usize = 600;
+
+/// The maximum number of lines of a function, from `fn` to its closing brace.
+const MAX_FUNCTION_LINES: usize = 60;
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc"];
@@ -14,8 +17,42 @@ const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "
 /// No file is too long, tests included.
 pub(super) fn length(source: &Source) -> Option<Violation> {
     let lines = source.text.lines().count();
-    (lines > LONGEST)
-        .then(|| Violation::new(&source.path, format!("has {lines} lines; {LONGEST} are allowed")))
+    (lines > MAX_LINES).then(|| {
+        Violation::new(&source.path, format!("has {lines} lines; {MAX_LINES} are allowed"))
+    })
+}
+
+/// Refuses long functions outside tests.
+pub(super) fn function_length(source: &Source) -> Vec<Violation> {
+    let code = &source.code;
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("fn ") {
+        let word = code[..at].chars().next_back().is_none_or(|c| !c.is_ascii_alphanumeric());
+        let name = code[at + 3..].split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
+        let Some(name) = name.filter(|name| word && !name.is_empty()) else { continue };
+        let Some(end) = body(code, at).and_then(|open| closing(code, open)) else { continue };
+        let lines = source.line(end) - source.line(at) + 1;
+        if lines > MAX_FUNCTION_LINES && !source.is_test(at) {
+            let what = format!("`{name}` has {lines} lines; {MAX_FUNCTION_LINES} are allowed");
+            found.push(Violation::at(source, at, what));
+        }
+    }
+    found
+}
+
+/// Returns the opening brace of a function's body; `None` for a declaration.
+fn body(code: &str, start: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for (offset, byte) in code.as_bytes()[start..].iter().enumerate() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth = depth.checked_sub(1)?,
+            b';' if depth == 0 => return None,
+            b'{' if depth == 0 => return Some(start + offset),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// No file or folder has a name that says nothing.
@@ -93,9 +130,22 @@ mod tests {
 
     #[test]
     fn a_long_file_is_refused() {
-        let long = Source::new("a/src/b.rs", "//! B.\n".repeat(LONGEST + 1));
+        let long = Source::new("a/src/b.rs", "//! B.\n".repeat(MAX_LINES + 1));
         assert!(length(&long).is_some());
-        assert!(length(&Source::new("a/src/b.rs", "//! B.\n".repeat(LONGEST))).is_none());
+        assert!(length(&Source::new("a/src/b.rs", "//! B.\n".repeat(MAX_LINES))).is_none());
+    }
+
+    #[test]
+    fn a_long_function_is_refused() {
+        let count = |lines: usize, head: &str| {
+            let text = format!("{head} {{\n{}}}\n", "    a();\n".repeat(lines - 2));
+            function_length(&Source::new("a/src/b.rs", text)).len()
+        };
+        let head = "fn a(b: [u8; 3]) -> [u8; 3]";
+        assert_eq!(count(MAX_FUNCTION_LINES, head), 0);
+        assert_eq!(count(MAX_FUNCTION_LINES + 1, head), 1);
+        assert_eq!(count(MAX_FUNCTION_LINES + 1, "#[cfg(test)]\nfn a()"), 0);
+        assert_eq!(count(MAX_FUNCTION_LINES + 1, "fn a();\nstruct B"), 0);
     }
 
     #[test]

@@ -71,8 +71,7 @@ impl Searcher {
     /// Builds it as users would, with the encoder if one is here.
     pub(super) fn build() -> Outcome<Self> {
         let model = model();
-        let features: &[&str] =
-            if model.is_some() { &["--features", "fastembed"] } else { &[] };
+        let features: &[&str] = if model.is_some() { &["--features", "fastembed"] } else { &[] };
         let program = release_example("mgp-toolindex", "search_eval", features)?;
         let scratch = target()?.join("scratch/index");
         fs::create_dir_all(&scratch).context(scratch.display())?;
