@@ -35,7 +35,10 @@ pub(crate) fn package() -> Outcome {
             let of_another = nested.iter().any(|other| {
                 other.len() > folder.len() + 1 && source.path.starts_with(other.as_str())
             });
-            if path.starts_with("src/") && !of_another {
+            let lib = format!("{folder}/src/lib.rs");
+            let lib = tree.rust().iter().find(|source| source.path == lib);
+            let doctest = lib.is_some_and(|lib| is_doctest(&lib.text, path));
+            if path.starts_with("src/") && !of_another && !doctest {
                 missing
                     .extend(not_packed(source, path, &files).map(|file| format!("{name}: {file}")));
             }
@@ -55,7 +58,7 @@ fn not_packed<'a>(
         let before = source.code[..literal.start].trim_end_matches(['"', '(', '#', 'r', ' ']);
         let reads = READS.iter().any(|reads| before.ends_with(reads))
             || before.trim_end_matches('=').trim_end().ends_with("#[path");
-        if !reads || only_for_tests(source, literal.start) {
+        if !reads || source.is_test(literal.start) {
             return None;
         }
         let read = &source.text[literal.clone()];
@@ -65,9 +68,10 @@ fn not_packed<'a>(
     })
 }
 
-/// Returns whether a file or a position is compiled for tests only.
-fn only_for_tests(source: &Source, at: usize) -> bool {
-    source.is_test(at) || source.text.contains("cfg(doctest)") || source.path.ends_with("readme.rs")
+/// Returns whether a `lib.rs` declares the module of a file for documentation tests only.
+fn is_doctest(lib: &str, path: &str) -> bool {
+    let name = path.trim_start_matches("src/").trim_end_matches(".rs");
+    lib.contains(&format!("#[cfg(doctest)]\nmod {name};"))
 }
 
 /// Resolves `..`; `None` if the path leaves the package.

@@ -180,7 +180,7 @@ mod tests {
             .map(|at| {
                 let text = match at + 1 {
                     next if next == count => last.to_owned(),
-                    next => format!("use crate::m{next}::X;"),
+                    next => format!("use crate::m{next}::Item{next};"),
                 };
                 Source::new(format!("a/src/m{at}.rs"), text)
             })

@@ -306,7 +306,7 @@ mod tests {
         let text = "# A\n\nThe client\nis no\nserver.\n\n```\nnobody\n```\n`told` and told\n";
         let found = forbidden_in_markdown("a.md", text);
         let places: Vec<_> = found.iter().map(|violation| violation.place.as_str()).collect();
-        assert_eq!(places, ["a.md:3", "a.md:10"]);
+        assert_eq!(places, ["a.md:4", "a.md:10"]);
         assert_eq!(forbidden_in_markdown("a.md", "The server is no longer idle.\n"), []);
     }
 

@@ -1,6 +1,4 @@
-//! Who may ask, and what for.
-//!
-//! Applies to: inbound.
+//! Tests of requests: the callers who may register, and the params.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +7,12 @@ use mgp_types::mgp::{RegisterParams, ServerMgpConfig, TrustLevel};
 use mgp_types::service::{Authority, Pass};
 use proptest::prelude::*;
 
-use super::super::ask::Asked;
-use super::super::record::{Bound, Creator, Proposal, Record, Stage};
+use super::super::params::RegisterRequest;
+use super::super::record::{BoundFile, Creator, Proposal, Record, Stage};
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn whoever_was_not_granted_it_is_refused_before_anything_is_looked_at() {
+async fn a_caller_without_the_grant_is_refused_before_the_params_are_checked() {
     let world = World::new();
     for by in [Principal::local(), Principal::local().agent("other")] {
         for params in [count("made"), json!({}), json!({ "id": 7 }), count("files")] {
@@ -25,16 +23,16 @@ async fn whoever_was_not_granted_it_is_refused_before_anything_is_looked_at() {
         refused(world.deregister(by, "made").await, 1000, "only operators");
     }
     assert_eq!(world.stored().await, 0);
-    let told = world.told();
-    assert_eq!(told.len(), 10, "{told:?}");
-    assert!(told.iter().all(|it| it.starts_with("PERMISSION_DENIED BLOCKED")), "{told:?}");
+    let reply = world.new_events();
+    assert_eq!(reply.len(), 10, "{reply:?}");
+    assert!(reply.iter().all(|it| it.starts_with("PERMISSION_DENIED BLOCKED")), "{reply:?}");
     let event = &world.audit.events()[5];
     assert_eq!(event.details.as_ref().unwrap().get("rule").unwrap().as_str(), "\"no entry\"");
     assert_eq!(event.target.as_ref().unwrap().server_id.as_deref(), Some("made"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn credentials_made_for_tools_do_not_administer_and_those_that_ended_do_nothing() {
+async fn credentials_for_tools_do_not_administer_and_expired_ones_do_nothing() {
     let world = World::new();
     let mut client = world.client(operator());
     let mut ask = async |pass: Pass| {
@@ -49,10 +47,10 @@ async fn credentials_made_for_tools_do_not_administer_and_those_that_ended_do_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operators_word_is_enough_and_the_server_runs() {
+async fn a_registration_by_an_operator_needs_no_approval() {
     let world = World::new();
-    let told = world.register(operator(), count("made")).await.unwrap();
-    assert_eq!((&told["id"], &told["status"]), (&json!("made"), &json!("connected")));
+    let reply = world.register(operator(), count("made")).await.unwrap();
+    assert_eq!((&reply["id"], &reply["status"]), (&json!("made"), &json!("connected")));
     assert_eq!(world.fake.log(), ["start made --all"]);
     let server = world.fake.running().remove(0);
     assert_eq!(
@@ -61,9 +59,9 @@ async fn an_operators_word_is_enough_and_the_server_runs() {
         "at run time, unless said otherwise"
     );
     assert_eq!(server.denied.len(), 5);
-    assert_eq!(world.told(), ["server_registered SUCCESS by ada"]);
+    assert_eq!(world.new_events(), ["server_registered SUCCESS by ada"]);
 
-    // Said with its word, an operator's server is trusted as far as that.
+    // With an explicit trust level, an operator's server has that level.
     let mut params = script("other");
     params["mgp"]["trust_level"] = json!("trusted");
     world.register(operator(), params).await.unwrap();
@@ -72,7 +70,7 @@ async fn an_operators_word_is_enough_and_the_server_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_is_given_once() {
+async fn an_id_is_used_once() {
     let world = World::new();
     world.fake.configure("files");
     world.register(operator(), count("made")).await.unwrap();
@@ -81,7 +79,7 @@ async fn an_id_is_given_once() {
     for (by, id, words) in [
         (operator(), "made", "deregister that one first"),
         (maker(), "made", "deregister that one first"),
-        (operator(), "files", "there is a server `files`; choose another id"),
+        (operator(), "files", "there is a server `files` already; choose another id"),
         (maker(), "files", "there is a server `files`"),
         (maker(), "FILES", "there is a server `files`"),
         (maker(), "Made", "there is a server `made`"),
@@ -95,7 +93,7 @@ async fn an_id_is_given_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_is_refused_with_what_to_do() {
+async fn invalid_params_are_refused_with_a_remedy() {
     let world = World::new();
     let with = |name: &str, value: Value| {
         let mut params = count("made");
@@ -110,8 +108,8 @@ async fn what_cannot_be_is_refused_with_what_to_do() {
         (with("command", json!("nothing")), "there is no program `nothing` on `PATH`"),
         (with("command", json!("./nothing")), "there is no program `./nothing`"),
         (with("transport", json!("http")), "`transport` is `stdio`"),
-        (with("args", json!(["${HOME}"])), "`${…}` is not filled in"),
-        (with("env", json!({ "KEY": "${cmd:id}" })), "`${…}` is not filled in"),
+        (with("args", json!(["${HOME}"])), "`${…}` is not expanded"),
+        (with("env", json!({ "KEY": "${cmd:id}" })), "`${…}` is not expanded"),
         (with("args", json!(["a\u{0}b"])), "NUL"),
         (with("args", json!(many)), "`args` has 65 entries"),
         (with("args", json!(["x".repeat(20_000)])), "16384 are possible"),
@@ -134,7 +132,7 @@ async fn what_cannot_be_is_refused_with_what_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_that_loosens_is_kept_of_what_an_agent_says() {
+async fn an_agent_cannot_loosen_rules() {
     let world = World::new();
     let mut params = count("made");
     params["mgp"] = json!({
@@ -144,7 +142,7 @@ async fn nothing_that_loosens_is_kept_of_what_an_agent_says() {
     params["created_by"] = json!("operator");
     world.register(maker(), params).await.unwrap();
     let waiting = world.waiting().await.remove(0);
-    assert_eq!(waiting.created_by, maker(), "whatever is claimed");
+    assert_eq!(waiting.created_by, maker(), "whatever name is claimed");
     assert_eq!(waiting.claimed_by.as_deref(), Some("operator"));
     world.approve().await.unwrap();
     let server = world.fake.running().remove(0);
@@ -157,14 +155,14 @@ async fn nothing_that_loosens_is_kept_of_what_an_agent_says() {
     assert_eq!(server.created_by, maker());
 }
 
-/// A text of any signs, among them those that mean something somewhere.
+/// Generates texts with ordinary and special characters.
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof!["\\PC{0,12}", "[a-zA-Z0-9._=${}/\u{0}\u{1b}\u{202e}\n-]{0,12}", "[a-z]{1,8}"]
 }
 
 proptest! {
     #[test]
-    fn what_is_read_is_what_a_program_can_be_given(
+    fn accepted_params_can_be_passed_to_a_program(
         id in any_text(),
         command in any_text(),
         args in proptest::collection::vec(any_text(), 0..70),
@@ -176,7 +174,7 @@ proptest! {
         params.args = args.into();
         params.env = Some(env);
         params.mgp.get_or_insert_default().extensions = vec![extension].into();
-        if let Ok(read) = Asked::read(params, Authority::User, &RegistrationConfig::default()) {
+        if let Ok(read) = RegisterRequest::read(params, Authority::User, &RegistrationConfig::default()) {
             prop_assert!(!read.id.is_empty() && !read.id.contains(['/', '\\', '\0']));
             prop_assert!(!read.id.starts_with('.'), "it is part of a path");
             let texts = [&read.command].into_iter().chain(&read.args).chain(read.env.values());
@@ -188,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn what_an_operator_is_shown_moves_no_cursor(
+    fn a_review_contains_no_control_characters(
         command in any_text(),
         args in proptest::collection::vec(any_text(), 0..5),
         words in any_text(),
@@ -196,7 +194,7 @@ proptest! {
         let program = Proposal {
             id: "made".into(),
             real: command.clone(),
-            files: vec![Bound { path: command.as_str().into(), sha256: "0".into() }],
+            files: vec![BoundFile { path: command.as_str().into(), sha256: "0".into() }],
             command,
             args: args.clone(),
             cwd: words.clone(),

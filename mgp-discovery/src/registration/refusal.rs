@@ -1,6 +1,4 @@
-//! Why nothing was registered, started or removed (MGP §14.3, §15.4).
-//!
-//! Applies to: inbound.
+//! The refusals of registration (MGP §14.3, §15.4).
 
 use std::time::Duration;
 
@@ -8,98 +6,98 @@ use mgp_types::Object;
 use mgp_types::method::{DiscoveryList, Request as _};
 use mgp_types::service::{Rule, ServerId};
 
-/// A refusal; `error.rs` gives it a code.
+/// A refusal; `error.rs` maps it to a code.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistrationRefused {
-    /// Somebody called an administrative method who may not.
-    #[error("only operators may call `{method}`, and those whom one granted it")]
+    /// The caller may not call an administrative method.
+    #[error("only operators, and callers an operator granted it to, may call `{method}`")]
     NotAllowed {
         /// The method.
         method: &'static str,
-        /// The rule that says so.
+        /// The rule that decided it.
         #[source]
         rule: Rule,
     },
-    /// Credentials ended while they were in use.
-    #[error("the credentials no longer hold; get new ones")]
+    /// The credentials expired while they were in use.
+    #[error("the credentials have expired; get new ones")]
     PassEnded,
-    /// Somebody else registered it.
-    #[error("only an operator, or whoever registered `{0}`, deregisters it")]
+    /// Another principal registered it.
+    #[error("only an operator, or the principal who registered `{0}`, may deregister it")]
     NotCreator(ServerId),
-    /// Nothing of that kind is registered here.
+    /// Registrations of this kind are not supported here.
     #[error("`{server}` is not registered: {reason}; {remedy}")]
     Unavailable {
         /// The server.
         server: ServerId,
-        /// What is missing.
+        /// The missing part.
         reason: String,
-        /// What to do instead.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// The id is somebody's.
-    #[error("there is a server `{there}`; {remedy}", remedy = .is.remedy())]
+    /// The id is taken.
+    #[error("there is a server `{there}` already; {remedy}", remedy = .is.remedy())]
     Taken {
         /// The server that has it.
         there: ServerId,
-        /// What it is.
+        /// The kind of that server.
         is: Holder,
     },
-    /// The server comes from the configuration.
-    #[error("`{0}` comes from the configuration; have an operator take it out of `mgp.toml`")]
+    /// The server is configured.
+    #[error("`{0}` comes from the configuration; ask an operator to remove it from `mgp.toml`")]
     Configured(ServerId),
-    /// There is no such registration, or none the caller may know of.
-    #[error("no server `{0}` is registered; `{list}` has those that are there", list = DiscoveryList::METHOD)]
+    /// The registration does not exist, or the caller may not see it.
+    #[error("no server `{0}` is registered; `{list}` lists the servers", list = DiscoveryList::METHOD)]
     Unknown(ServerId),
-    /// What waits is not what was looked at.
-    #[error("what waits for approval as `{0}` is something else; look again")]
+    /// The waiting registration differs from the reviewed one.
+    #[error("the registration of `{0}` that waits for approval is another one; review it again")]
     NotWaiting(ServerId),
-    /// The params say something that cannot be.
+    /// The params are not valid.
     #[error("{0}")]
     Unfit(String),
-    /// There is no room for one more.
-    #[error("{there} {what}, and no more are possible; {remedy}")]
+    /// The maximum number is reached.
+    #[error("{there} {what}, which is the maximum; {remedy}")]
     TooMany {
-        /// How many there are.
+        /// The number of existing ones.
         there: usize,
-        /// What they are.
+        /// Their kind.
         what: &'static str,
-        /// What makes room.
+        /// The remedy that makes room.
         remedy: &'static str,
     },
-    /// Calls come too fast.
-    #[error("registrations come too fast; try again in {}s", .0.as_secs().max(1))]
+    /// The rate limit is exceeded.
+    #[error("too fast: too many registrations; try again in {}s", .0.as_secs().max(1))]
     TooFast(Duration),
     /// The code of a sandboxed server is not safe.
     #[error("the script of `{server}` was rejected: {}", .violations.join(", "))]
     Rejected {
         /// The server.
         server: ServerId,
-        /// Each rule that was broken.
+        /// The broken rules.
         violations: Vec<String>,
     },
-    /// What would be started is not what was approved; an operator is asked.
+    /// The files differ from the approved ones; an operator is asked.
     #[error(
-        "`{0}` is not started: its files are not those that were approved; an operator must approve them"
+        "`{0}` is not started: its files differ from the approved ones; an operator must approve them"
     )]
     Changed(ServerId),
-    /// Something that was approved is not there to be started.
+    /// An approved file is missing.
     #[error("`{server}` is not started: {reason}")]
     NotThere {
         /// The server.
         server: ServerId,
-        /// What is missing.
+        /// The missing part.
         reason: String,
     },
-    /// It may not run: nobody approved it, it is being removed, or the configuration took its id.
+    /// The server may not run: it is not approved, it is being removed, or the configuration took its id.
     #[error("`{0}` is not started: it is not approved, or no longer registered")]
     NotApproved(ServerId),
-    /// It cannot be recorded, so it does not happen.
+    /// The change could not be recorded, and was not made.
     #[error("nothing was changed: {0}")]
     Unaudited(#[from] mgp_types::service::Unaudited),
 }
 
-/// Who has an id that somebody wants.
+/// The holder of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Holder {
@@ -125,10 +123,10 @@ impl Holder {
 }
 
 impl RegistrationRefused {
-    /// The facts, for the caller.
+    /// Returns the details for the caller.
     pub(crate) fn details(&self) -> Option<Object> {
         let mut details = Object::new();
-        // Words can always be written.
+        // Texts can always be encoded.
         let mut put = |name: &str, word: &str| drop(details.encode(name, word));
         match self {
             Self::NotAllowed { method, .. } => {
@@ -149,7 +147,7 @@ impl RegistrationRefused {
             }
             Self::Configured(server) => {
                 put("server_id", server.as_str());
-                put("remedy", "have an operator take it out of `mgp.toml`");
+                put("remedy", "ask an operator to remove it from `mgp.toml`");
             }
             Self::Unknown(server) | Self::NotWaiting(server) => put("server_id", server.as_str()),
             Self::Rejected { server, violations } => {

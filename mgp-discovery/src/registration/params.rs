@@ -1,6 +1,4 @@
-//! From params to what is proposed: everything that can be told without looking at files (MGP §15.4).
-//!
-//! Applies to: inbound.
+//! Reads the params of a registration: all checks that need no file (MGP §15.4).
 
 use std::collections::BTreeMap;
 
@@ -11,15 +9,15 @@ use mgp_types::mgp::{
 use mgp_types::service::Authority;
 
 use super::config::RegistrationConfig;
-use super::refused::RegistrationRefused as Refused;
+use super::refusal::RegistrationRefused as Refused;
 use crate::config::{limits, valid_id};
 
-/// The most arguments, variables, extensions or permissions of one registration.
-const ENTRIES: usize = 64;
-/// The longest justification or claimed name.
-const WORDS_BYTES: usize = 1024;
+/// The maximum number of arguments, variables, extensions or permissions of a registration.
+const MAX_ENTRIES: usize = 64;
+/// The maximum size of a justification or claimed name.
+const MAX_TEXT_BYTES: usize = 1024;
 
-/// Variables that change which code a program loads; their values are not shown to whoever approves.
+/// Variables that change which code a program loads; the operator who approves does not see their values.
 const LOADING: &[&str] = &[
     "BASH_ENV",
     "BUN_OPTIONS",
@@ -63,13 +61,13 @@ const LOADING: &[&str] = &[
     "ZDOTDIR",
     "_JAVA_OPTIONS",
 ];
-/// How the names of such variables begin.
+/// The beginnings of the names of such variables.
 const LOADING_PREFIXES: &[&str] =
     &["BASH_FUNC_", "DYLD_", "GIT_CONFIG", "GIT_SSH", "LD_", "NPM_CONFIG_", "PIP_", "UV_"];
 
-/// What is asked for, checked as far as that needs no file.
+/// A requested registration, checked as far as possible without files.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct RegisterRequest {
     pub(super) id: String,
     pub(super) command: String,
     pub(super) args: Vec<String>,
@@ -83,8 +81,8 @@ pub(super) struct Asked {
     pub(super) notes: Vec<String>,
 }
 
-impl Asked {
-    /// Reads params; whoever is no operator gets no more than a sandbox.
+impl RegisterRequest {
+    /// Reads params; a caller who is not an operator gets the trust level `sandboxed`.
     pub(super) fn read(
         params: RegisterParams,
         by: Authority,
@@ -99,17 +97,17 @@ impl Asked {
         }
         if !matches!(transport, None | Some(Transport::Stdio)) {
             return unfit(
-                "`transport` is `stdio` for servers that are registered; have an operator put a place into `mgp.toml`"
+                "`transport` is `stdio` for servers that are registered; ask an operator to add a URL to `mgp.toml`"
                     .into(),
             );
         }
         let Some(command) = command.filter(|command| !command.trim().is_empty()) else {
-            return unfit("`command` is missing: say which program to run".into());
+            return unfit("`command` is missing; name the program to run".into());
         };
         let (args, env) = (args.into_vec(), env.unwrap_or_default());
         let argv = || [&command].into_iter().chain(&args).chain(&cwd);
-        bounded("args", args.len(), ENTRIES)?;
-        bounded("env", env.len(), ENTRIES)?;
+        bounded("args", args.len(), MAX_ENTRIES)?;
+        bounded("env", env.len(), MAX_ENTRIES)?;
         fits("`command`, `args` and `cwd`", argv().map(String::len).sum(), config.argv_bytes)?;
         let env_bytes = env.iter().map(|(name, value)| name.len() + value.len()).sum();
         fits("`env`", env_bytes, config.env_bytes)?;
@@ -118,7 +116,7 @@ impl Asked {
             literal(text)?;
         }
         if source.as_ref().is_some_and(|source| source.contains('\0')) {
-            return unfit("there is a NUL in `source`".into());
+            return unfit("`source` contains a NUL".into());
         }
         let mut notes = Vec::new();
         for name in env.keys() {
@@ -141,15 +139,15 @@ impl Asked {
     }
 }
 
-/// How it is governed: nothing that would loosen a rule, unless an operator says it.
+/// Reads the governance; only an operator can loosen a rule.
 fn govern(
     mut mgp: ServerMgpConfig,
     by: Authority,
 ) -> Result<(ServerMgpConfig, TrustLevel), Refused> {
-    bounded("mgp.extensions", mgp.extensions.len(), ENTRIES)?;
-    bounded("mgp.permissions_required", mgp.permissions_required.len(), ENTRIES)?;
+    bounded("mgp.extensions", mgp.extensions.len(), MAX_ENTRIES)?;
+    bounded("mgp.permissions_required", mgp.permissions_required.len(), MAX_ENTRIES)?;
     if let Some(long) = mgp.extensions.iter().find(|name| name.len() > limits::ID_BYTES) {
-        return unfit(format!("an extension has {} bytes, which none has", long.len()));
+        return unfit(format!("an extension has {} bytes, more than any extension", long.len()));
     }
     let needs = Permission::canonical(mgp.permissions_required.iter());
     let is_odd = |permission: &&Permission| {
@@ -162,13 +160,13 @@ fn govern(
         );
     }
     mgp.permissions_required = needs.into();
-    // Members that nobody here knows decide nothing, and are not kept.
+    // Unknown members have no effect, and are not stored.
     mgp.extra = Extras::default();
     if let Some(RestartPolicy::Other(_)) = mgp.restart_policy {
         return unfit("`mgp.restart_policy` is `never`, `on_failure` or `always`".into());
     }
-    let asked = mgp.trust_level.take();
-    let trust = match (by, asked) {
+    let request = mgp.trust_level.take();
+    let trust = match (by, request) {
         (Authority::Operator, Some(TrustLevel::Other(_))) => {
             return unfit("`mgp.trust_level` is `trusted`, `standard` or `sandboxed`".into());
         }
@@ -201,21 +199,21 @@ fn variable(name: &str, by: Authority, notes: &mut Vec<String>) -> Result<(), Re
     Ok(())
 }
 
-/// Whether a variable of this name may change which code a program loads.
+/// Returns whether a variable of this name can change which code a program loads.
 pub(crate) fn changes_code(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     LOADING.contains(&upper.as_str())
         || LOADING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
 }
 
-/// Variables, files and commands of the kernel's user are nothing that a registration may have.
+/// A registration must not use variables, files and commands of the kernel's user.
 fn literal(text: &str) -> Result<(), Refused> {
     if text.contains('\0') {
-        return unfit("there is a NUL in what is to be run".into());
+        return unfit("the command contains a NUL".into());
     }
     if text.contains("${") {
         return unfit(
-            "`${…}` is not filled in for servers that are registered; write the value itself, or have an operator put the server into `mgp.toml`"
+            "`${…}` is not expanded for registered servers; write the value itself, or ask an operator to add the server to `mgp.toml`"
                 .into(),
         );
     }
@@ -223,7 +221,7 @@ fn literal(text: &str) -> Result<(), Refused> {
 }
 
 fn words(name: &str, words: Option<String>) -> Result<Option<String>, Refused> {
-    fits(&format!("`{name}`"), words.as_ref().map_or(0, String::len), WORDS_BYTES)?;
+    fits(&format!("`{name}`"), words.as_ref().map_or(0, String::len), MAX_TEXT_BYTES)?;
     Ok(words.filter(|words| !words.trim().is_empty()))
 }
 

@@ -1,23 +1,21 @@
-//! Who may register and deregister (MGP §15.4; DESIGN §5).
-//!
-//! Applies to: inbound.
+//! The callers who may register and deregister (MGP §15.4).
 
 use mgp_types::RpcError;
 use mgp_types::method::method_of_tool;
 use mgp_types::service::{Authority, Context, Pass, Rule, ServerId, Start};
 
-use super::book::Inner;
 use super::event::Event;
-use super::refused::RegistrationRefused as Refused;
+use super::refusal::RegistrationRefused as Refused;
+use super::registrations::RegistrationState;
 use crate::error::Error;
 
-/// The words of credentials that mean something to administration; `mgp-security` has the table of all.
+/// The beginning of the scopes of credentials that concern administration; `mgp-security` lists all.
 const ADMIN: &str = "admin.";
 const ADMIN_WRITE: &str = "admin.write";
 const TOOLS: &str = "tools.";
 
-impl Inner {
-    /// Lets those in who may, not too fast; who may not is recorded.
+impl RegistrationState {
+    /// Admits callers with the right, within the rate limit; refusals are recorded.
     pub(super) async fn admit(
         &self,
         cx: &Context,
@@ -26,15 +24,15 @@ impl Inner {
     ) -> Result<(), Error> {
         if let Err(refused) = self.may(cx, method) {
             let error = RpcError::from(Error::from(refused.clone()));
-            // The audit of a tool call records that it was refused.
+            // The audit of a tool call records its refusal already.
             let is_recorded = cx.extensions.get::<Start>().is_some_and(|start| start.key == cx.key);
             if !is_recorded {
                 let event = Event::administration_refused(&cx.principal, server, method, &error);
-                self.tell(event.during(cx.trace.as_deref())).await;
+                self.record_event(event.during(cx.trace.as_deref())).await;
             }
             return Err(refused.into());
         }
-        Ok(self.pace.take(&cx.principal, self.config.per_minute)?)
+        Ok(self.rate.take(&cx.principal, self.config.per_minute)?)
     }
 
     fn may(&self, cx: &Context, method: &'static str) -> Result<(), Refused> {
@@ -57,7 +55,7 @@ impl Inner {
     }
 }
 
-/// Whether credentials leave an operator an operator: those made for tools were not made to administer.
+/// Returns whether an operator with these credentials counts as one: credentials made for tools do not administer.
 fn administers(pass: &Pass) -> bool {
     let begins = |prefix: &str| pass.permissions().iter().any(|word| word.starts_with(prefix));
     pass.permits(ADMIN_WRITE) || !(begins(TOOLS) || begins(ADMIN))

@@ -1,12 +1,10 @@
-//! The registrations: what the store has of them, and the one way to change it (MGP §15.4).
-//!
-//! Applies to: inbound.
+//! The registrations: their records in the store, and the one way to change them (MGP §15.4).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult};
@@ -14,6 +12,7 @@ use mgp_types::service::{
     AuditSink, Authority, Hidden, MemoryAudit, Principal, ServerId, Visibility, visibility,
 };
 use mgp_types::store::{Change, Store, StoreError, within};
+use mgp_types::sync::Mutex;
 use mgp_types::{Payload, Timestamp};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -21,25 +20,25 @@ use tokio::time::sleep;
 
 use super::config::RegistrationConfig;
 use super::event::Event;
-use super::pace::Pace;
+use super::rate::CallRate;
 use super::record::{Creator, Proposal, Record, SPACE, Stage};
-use super::refused::RegistrationRefused as Refused;
+use super::refusal::RegistrationRefused as Refused;
 use super::review::Waiting;
 use super::servers::{Judge, Servers};
-use super::work::{Live, Work};
+use super::work::{Progress, Work};
 use crate::error::Error;
 use crate::registry::{Fleet, Known};
 
-/// The first wait until a store that failed is looked at again, and how often it is.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The first delay before a failed store is read again, and the number of attempts.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 8;
 
 /// The servers that are registered at run time.
 ///
-/// What an operator approved is kept, started again with the kernel, and never started otherwise than approved.
-/// A registration that is being removed when the kernel dies is removed when it starts again.
+/// An approved registration is stored, started again with the kernel, and always started exactly as approved.
+/// A removal that a crash of the kernel interrupts is completed at its next start.
 ///
-/// Whoever implements [`Servers`] and also holds this holds it weakly, or neither is ever dropped.
+/// If an implementation of [`Servers`] also holds this value, it must hold it weakly, or neither is ever dropped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -84,20 +83,20 @@ const LOOKS: u32 = 8;
 /// # std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 /// let params = |id: &str| format!(r#"{{"id":"{id}","command":{program:?}}}"#);
 /// let refused = client.request("mgp/discovery/register", &params("made")).await.unwrap_err();
-/// assert_eq!(refused.code().0, 1000, "nobody granted it");
+/// assert_eq!(refused.code().0, 1000, "not granted");
 ///
 /// client.cx.principal = Principal::local().operator();
 /// let answer = client.request("mgp/discovery/register", &params("made")).await.unwrap();
 /// assert!(answer.as_str().starts_with(r#"{"id":"made","status":"connected""#));
 /// let taken = client.request("mgp/discovery/register", &params("files")).await.unwrap_err();
-/// assert_eq!(taken.code().0, 4101, "the configuration has it");
+/// assert_eq!(taken.code().0, 4101, "the id is configured");
 /// # std::fs::remove_file(program).unwrap();
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Registrations(pub(super) Arc<Inner>);
+pub struct Registrations(pub(super) Arc<RegistrationState>);
 
-/// Puts [`Registrations`] together.
+/// A builder of [`Registrations`].
 #[must_use = "nothing is registered until it is built"]
 pub struct RegistrationsBuilder {
     store: Arc<dyn Store>,
@@ -108,34 +107,34 @@ pub struct RegistrationsBuilder {
     config: RegistrationConfig,
 }
 
-pub(super) struct Inner {
+pub(super) struct RegistrationState {
     store: Arc<dyn Store>,
     pub(super) servers: Arc<dyn Servers>,
     pub(super) audit: Arc<dyn AuditSink>,
     pub(super) may: Arc<dyn Visibility>,
     pub(super) judge: Option<Arc<dyn Judge>>,
     pub(super) config: Arc<RegistrationConfig>,
-    pub(super) pace: Pace,
-    /// Held from a look to the change that depends on it.
+    pub(super) rate: CallRate,
+    /// Held from a read to the change that depends on it.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Whether what the store has is to be worked on.
+    /// `true` once the records of the store are being worked on.
     opened: AtomicBool,
-    /// What the store had when it was last read.
-    book: Mutex<Arc<Book>>,
-    /// What is being started or removed, or came of it.
+    /// The records of the store at the last read.
+    records: Mutex<Arc<Records>>,
+    /// Running work, and the results of finished work.
     pub(super) work: Mutex<HashMap<ServerId, Work>>,
     news: watch::Sender<u64>,
 }
 
-/// The right to change registrations, one after another.
+/// The right to change registrations, one caller at a time.
 pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
 
 /// Registrations by server.
-pub(super) type Book = BTreeMap<String, Kept>;
+pub(super) type Records = BTreeMap<String, StoredRegistration>;
 
-/// A registration, and the revision that wrote it.
+/// A registration, with the revision that wrote it.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(super) struct StoredRegistration {
     pub(super) record: Arc<Record>,
     pub(super) revision: u64,
 }
@@ -143,7 +142,7 @@ pub(super) struct Kept {
 // === impl RegistrationsBuilder ===
 
 impl RegistrationsBuilder {
-    /// Where it is recorded; in memory without it.
+    /// Sets the sink of events; without it they are kept in memory.
     ///
     /// A sink that takes events out of the same store gets them in the same commit.
     pub fn audit(mut self, audit: Arc<dyn AuditSink>) -> Self {
@@ -151,57 +150,53 @@ impl RegistrationsBuilder {
         self
     }
 
-    /// Who may call the methods besides operators: those who see the kernel's own tool of that name, with dots.
-    ///
-    /// Nobody does without it.
+    /// Sets the callers, besides operators, who may call the methods: those who see the kernel's own tool of that
+    /// name, with dots.
+    /// || By default only operators may.
     pub fn may(mut self, may: Arc<dyn Visibility>) -> Self {
         self.may = may;
         self
     }
 
-    /// Who judges the code of sandboxed servers; without a judge such code is not registered.
+    /// Sets the judge of the code of sandboxed servers; without a judge such code is not registered.
     pub fn judge(mut self, judge: Arc<dyn Judge>) -> Self {
         self.judge = Some(judge);
         self
     }
 
-    /// The bounds.
+    /// Sets the bounds.
     pub fn config(mut self, config: RegistrationConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// The registrations; nothing is started before they are [opened](Registrations::open).
+    /// Returns the registrations; no server is started before they are [opened](Registrations::open).
     #[must_use]
     pub fn build(self) -> Registrations {
         let Self { store, servers, audit, may, judge, config } = self;
-        Registrations(Arc::new(Inner {
+        Registrations(Arc::new(RegistrationState {
             store,
             servers,
             audit,
             may,
             judge,
             config: Arc::new(config),
-            pace: Pace::default(),
+            rate: CallRate::default(),
             turn: Arc::default(),
             opened: AtomicBool::new(false),
-            book: Mutex::default(),
+            records: Mutex::default(),
             work: Mutex::default(),
             news: watch::Sender::new(0),
         }))
     }
 }
 
-impl fmt::Debug for RegistrationsBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegistrationsBuilder").field("config", &self.config).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(RegistrationsBuilder { config });
 
 // === impl Registrations ===
 
 impl Registrations {
-    /// Registrations in a store, of servers that somebody runs.
+    /// Builds registrations in a store, for some servers.
     pub fn builder(store: Arc<dyn Store>, servers: Arc<dyn Servers>) -> RegistrationsBuilder {
         RegistrationsBuilder {
             store,
@@ -213,45 +208,46 @@ impl Registrations {
         }
     }
 
-    /// Reads what the store has and goes on with it: starts what was approved, removes what was being removed.
+    /// Reads the store and resumes work: starts approved servers, and completes removals.
     ///
-    /// It is called once, when the configuration is known; what it begins goes on after it has answered.
-    /// Each server that was approved is with [`Servers`] by then, whether or not it runs.
+    /// Must be called once, when the configuration is known; the work continues after it returned.
+    /// Each approved server is known to [`Servers`] by then, whether or not it runs.
     ///
     /// # Errors
-    /// [`Error::Store`] when it cannot be read; nothing was begun then.
+    /// [`Error::Store`] if the store cannot be read; no work was begun then.
     ///
     /// # Cancel safety
-    /// It may be called again.
+    /// May be called again.
     pub async fn open(&self) -> Result<(), Error> {
-        let inner = &self.0;
-        let turn = inner.turn().await;
-        inner.opened.store(true, Ordering::Release);
-        inner.look(&turn).await?;
-        let book = inner.book();
-        let starting = book.values().filter(|kept| kept.record.is_approved());
-        let starting: Vec<_> = starting.filter_map(|kept| inner.go_on(kept)).collect();
-        // What leaves takes a turn of its own.
+        let state = &self.0;
+        let turn = state.turn().await;
+        state.opened.store(true, Ordering::Release);
+        state.refresh(&turn).await?;
+        let records = state.records();
+        let starting = records.values().filter(|stored| stored.record.is_approved());
+        let starting: Vec<_> = starting.filter_map(|stored| state.resume(stored)).collect();
+        // A removal takes a turn of its own.
         drop(turn);
         for mut live in starting {
-            // The first word of a start says that its server was handed over.
+            // The first message of a start reports that its server was handed over.
             let _ = live.changed().await;
         }
         Ok(())
     }
 
-    /// The servers that an operator approved and that nobody is removing, by their ids.
+    /// Returns the ids of the approved servers that are not being removed.
     #[must_use]
     pub fn approved(&self) -> Vec<ServerId> {
-        let book = self.0.book();
-        let approved = book.values().filter(|kept| kept.record.is_approved());
-        approved.map(|kept| kept.record.program.server()).collect()
+        let records = self.0.records();
+        let approved = records.values().filter(|stored| stored.record.is_approved());
+        approved.map(|stored| stored.record.program.server()).collect()
     }
 
-    /// Whether a store has an approved registration of this id that nobody is removing, for those who run no servers.
+    /// Returns whether a store has an approved registration of this id that is not being removed; for programs that
+    /// run no servers.
     ///
     /// # Errors
-    /// [`Error::Store`] when the store cannot be read.
+    /// [`Error::Store`] if the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -262,30 +258,31 @@ impl Registrations {
         Ok(read.is_some_and(|record| record.is_approved()))
     }
 
-    /// Follows a changed configuration: where it took the id of a registration, that one is drained and rests;
-    /// where it gave one back, the registration is started.
+    /// Adapts to a changed configuration: a registration whose id the configuration took is drained and suspended; a
+    /// registration whose id became free again is started.
     ///
-    /// It is called after [`Servers::configured`] tells of the new configuration and before its servers are started.
+    /// Must be called after [`Servers::configured`] reflects the new configuration, and before its servers are
+    /// started.
     ///
     /// # Errors
-    /// [`Error::Store`] when the registrations cannot be read.
+    /// [`Error::Store`] if the registrations cannot be read.
     ///
     /// # Cancel safety
-    /// It may be called again; what was not drained then is drained by that.
+    /// May be called again; the next call completes unfinished drains.
     pub async fn reconfigured(&self) -> Result<(), Error> {
-        let inner = &self.0;
-        let turn = inner.turn().await;
-        inner.look(&turn).await?;
+        let state = &self.0;
+        let turn = state.turn().await;
+        state.refresh(&turn).await?;
         let mut yielding = Vec::new();
-        for kept in inner.book().values() {
-            let server = kept.record.program.server();
-            if inner.servers.configured(&server) {
-                yielding.extend(inner.give_way(kept));
+        for stored in state.records().values() {
+            let server = stored.record.program.server();
+            if state.servers.configured(&server) {
+                yielding.extend(state.suspend(stored));
             } else {
-                inner.rest_no_more(kept);
+                state.resume_suspended(stored);
             }
         }
-        // What leaves takes a turn of its own.
+        // A removal takes a turn of its own.
         drop(turn);
         for given_way in yielding {
             given_way.await;
@@ -293,25 +290,25 @@ impl Registrations {
         Ok(())
     }
 
-    /// The registrations that wait for an operator, by server.
+    /// Returns the registrations that wait for an operator, by server.
     ///
     /// # Errors
-    /// [`Error::NotOperator`] for everybody else; [`Error::Store`].
+    /// [`Error::NotOperator`] for other callers; [`Error::Store`].
     pub async fn waiting(&self, by: &Principal) -> Result<Vec<Waiting>, Error> {
         operator(by)?;
         let turn = self.0.turn().await;
-        self.0.look(&turn).await?;
-        let book = self.0.book();
-        Ok(book.values().filter_map(|kept| Waiting::of(&kept.record)).collect())
+        self.0.refresh(&turn).await?;
+        let records = self.0.records();
+        Ok(records.values().filter_map(|stored| Waiting::of(&stored.record)).collect())
     }
 
-    /// Moves whenever a registration changed: asked for, decided, removed.
+    /// Returns a counter that changes with every registration: requested, decided, removed.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.news.subscribe()
     }
 
-    /// The servers with those that are registered and not running: what [`list_router`](crate::list_router) lists.
+    /// Returns the servers together with registrations that are not running, for [`list_router`](crate::list_router).
     #[must_use]
     pub fn fleet(&self) -> Arc<dyn Fleet> {
         Arc::new(self.clone())
@@ -321,12 +318,12 @@ impl Registrations {
 impl Fleet for Registrations {
     fn known(&self) -> Vec<Known> {
         let mut known = self.0.servers.known();
-        for kept in self.0.book().values() {
-            let id = kept.record.program.id.as_str();
+        for stored in self.0.records().values() {
+            let id = stored.record.program.id.as_str();
             if !known.iter().any(|known| known.summary.id == id)
-                && !kept.record.is_over(SystemTime::now())
+                && !stored.record.is_over(SystemTime::now())
             {
-                known.push(self.0.told(&kept.record));
+                known.push(self.0.list_entry(&stored.record));
             }
         }
         known
@@ -335,48 +332,44 @@ impl Fleet for Registrations {
 
 impl fmt::Debug for Registrations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Registrations({})", self.0.book().len())
+        write!(f, "Registrations({})", self.0.records().len())
     }
 }
 
-// === impl Inner ===
+// === impl RegistrationState ===
 
-impl Inner {
-    /// What the store had when it was last read.
-    pub(super) fn book(&self) -> Arc<Book> {
-        Arc::clone(&self.locked())
+impl RegistrationState {
+    /// Returns the records of the store at the last read.
+    pub(super) fn records(&self) -> Arc<Records> {
+        Arc::clone(&self.records.lock())
     }
 
-    fn locked(&self) -> MutexGuard<'_, Arc<Book>> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn kept(&self, server: &ServerId) -> Option<Kept> {
-        self.locked().get(server.as_str()).cloned()
+    pub(super) fn stored(&self, server: &ServerId) -> Option<StoredRegistration> {
+        self.records.lock().get(server.as_str()).cloned()
     }
 
     pub(super) async fn turn(&self) -> Turn {
         Arc::clone(&self.turn).lock_owned().await
     }
 
-    /// Reads the store, ends what is over, and goes on with what is there.
-    pub(super) async fn look(self: &Arc<Self>, turn: &Turn) -> Result<(), Error> {
+    /// Reads the store, removes expired records, and continues the work of the others.
+    pub(super) async fn refresh(self: &Arc<Self>, turn: &Turn) -> Result<(), Error> {
         self.read().await?;
         let (mut change, mut events) = (Change::new(), Vec::new());
         let now = SystemTime::now();
-        for (id, kept) in self.book().iter().filter(|(_, kept)| kept.record.is_over(now)) {
-            change = change.expect(SPACE, id, Some(kept.revision)).remove(SPACE, id);
-            if kept.record.is_waiting() {
-                events.push(Event::ended(&kept.record, AuditResult::Blocked, "expired").build());
+        for (id, stored) in self.records().iter().filter(|(_, stored)| stored.record.is_over(now)) {
+            change = change.expect(SPACE, id, Some(stored.revision)).remove(SPACE, id);
+            if stored.record.is_waiting() {
+                events.push(Event::ended(&stored.record, AuditResult::Blocked, "expired").build());
             }
         }
         if !change.is_empty() {
             self.commit(turn, change, events).await?;
         }
-        self.forget_all_but(&self.book());
+        self.forget_all_but(&self.records());
         if self.opened.load(Ordering::Acquire) {
-            for kept in self.book().values() {
-                self.go_on(kept);
+            for stored in self.records().values() {
+                self.resume(stored);
             }
         }
         Ok(())
@@ -384,44 +377,45 @@ impl Inner {
 
     async fn read(&self) -> Result<(), Error> {
         let loaded = within(self.store.answers_within(), self.store.load(SPACE)).await?;
-        let mut book = Book::new();
+        let mut records = Records::new();
         for record in loaded.records {
             let Some(value) = record.value else { continue };
             match value.get::<Record>() {
                 Ok(read) => {
-                    let kept = Kept { record: Arc::new(read), revision: record.revision };
-                    book.insert(record.key, kept);
+                    let stored =
+                        StoredRegistration { record: Arc::new(read), revision: record.revision };
+                    records.insert(record.key, stored);
                 }
-                // What cannot be read starts nothing, and nobody overwrites it.
+                // An unreadable record starts nothing, and is not overwritten.
                 Err(error) => {
-                    tracing::error!(server = record.key, %error, "a registration cannot be read");
+                    tracing::error!(server = record.key, %error, "unreadable registration");
                 }
             }
         }
-        *self.locked() = Arc::new(book);
+        *self.records.lock() = Arc::new(records);
         Ok(())
     }
 
-    /// Writes a record in place of what was there, with the events that tell of it, and begins what it asks for.
+    /// Replaces a record, with its events, and begins the work it requests.
     ///
-    /// Whoever stops waiting does not stop it in between.
+    /// Runs to its end even if the caller's future is dropped.
     pub(super) async fn decide(
         self: &Arc<Self>,
         turn: Turn,
-        before: Option<Kept>,
+        before: Option<StoredRegistration>,
         record: Record,
         events: Vec<AuditEvent>,
-    ) -> Result<Option<watch::Receiver<Live>>, Error> {
-        let inner = Arc::clone(self);
+    ) -> Result<Option<watch::Receiver<Progress>>, Error> {
+        let state = Arc::clone(self);
         let decided = tokio::spawn(async move {
             let server = record.program.server();
             let id = record.program.id.as_str();
             let value = Payload::of(&record).map_err(|error| Refused::Unfit(error.to_string()))?;
             let change = Change::new()
-                .expect(SPACE, id, before.map(|kept| kept.revision))
+                .expect(SPACE, id, before.map(|stored| stored.revision))
                 .put(SPACE, id, value);
-            inner.commit(&turn, change, events).await.inspect_err(|_| inner.look_again())?;
-            let live = inner.kept(&server).and_then(|kept| inner.go_on(&kept));
+            state.commit(&turn, change, events).await.inspect_err(|_| state.refresh_later())?;
+            let live = state.stored(&server).and_then(|stored| state.resume(&stored));
             Ok(live)
         });
         match decided.await {
@@ -433,30 +427,30 @@ impl Inner {
         }
     }
 
-    /// Looks again after a while: what a store did not answer to may have been kept all the same.
-    fn look_again(self: &Arc<Self>) {
-        let inner = Arc::downgrade(self);
+    /// Reads the store again after a delay: a change may have been stored although the store did not answer.
+    fn refresh_later(self: &Arc<Self>) {
+        let state = Arc::downgrade(self);
         tokio::spawn(async move {
             for tried in 0..LOOKS {
-                sleep(AGAIN * (1 << tried)).await;
-                let Some(inner) = inner.upgrade() else { return };
-                let turn = inner.turn().await;
-                if inner.look(&turn).await.is_ok() {
+                sleep(RETRY_INTERVAL * (1 << tried)).await;
+                let Some(state) = state.upgrade() else { return };
+                let turn = state.turn().await;
+                if state.refresh(&turn).await.is_ok() {
                     return;
                 }
             }
         });
     }
 
-    /// Removes a record, with the events that tell of it.
-    pub(super) async fn take_out(
+    /// Removes a record, with its events.
+    pub(super) async fn remove_record(
         &self,
         turn: &Turn,
-        kept: &Kept,
+        stored: &StoredRegistration,
         events: Vec<AuditEvent>,
     ) -> Result<(), Error> {
-        let id = kept.record.program.id.as_str();
-        let change = Change::new().expect(SPACE, id, Some(kept.revision)).remove(SPACE, id);
+        let id = stored.record.program.id.as_str();
+        let change = Change::new().expect(SPACE, id, Some(stored.revision)).remove(SPACE, id);
         self.commit(turn, change, events).await
     }
 
@@ -472,7 +466,7 @@ impl Inner {
                     change = change.event(log, event);
                 }
             }
-            // What cannot be recorded does not happen.
+            // A change that cannot be recorded is not made.
             None => {
                 for event in events {
                     self.audit.record(event).await.map_err(Refused::from)?;
@@ -485,20 +479,20 @@ impl Inner {
         read
     }
 
-    /// Records what happened whether or not it can be recorded.
-    pub(super) async fn tell(&self, event: Event) {
+    /// Records an event of something that has happened, even if recording fails.
+    pub(super) async fn record_event(&self, event: Event) {
         if let Err(unaudited) = self.audit.record(event.build()).await {
-            tracing::error!(error = %unaudited, "what became of a registration could not be recorded");
+            tracing::error!(error = %unaudited, "audit failed: the outcome of a registration was not recorded");
         }
     }
 
-    /// The end of the time that something waits.
+    /// Returns the time at which a waiting registration expires.
     pub(super) fn until(&self) -> Timestamp {
         let longest = Duration::from_hours(24 * 365);
         (SystemTime::now() + self.config.expires.min(longest)).into()
     }
 
-    /// Does something with files, where it holds up nobody.
+    /// Runs a function that blocks on files, on a thread for blocking work.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         server: &ServerId,
@@ -507,14 +501,14 @@ impl Inner {
         let config = Arc::clone(&self.config);
         spawn_blocking(move || work(&config)).await.map_err(|_| Refused::NotThere {
             server: server.clone(),
-            reason: "looking at its files failed".to_owned(),
+            reason: "reading its files failed".to_owned(),
         })
     }
 
-    /// Asks an operator about files that are not those approved.
+    /// Requests approval of files that differ from the approved ones.
     pub(super) async fn ask_again(
         self: &Arc<Self>,
-        before: Kept,
+        before: StoredRegistration,
         program: Proposal,
     ) -> Result<(), Error> {
         let mut record = Record { program, changed: true, ..Record::clone(&before.record) };
@@ -530,12 +524,12 @@ impl Inner {
     }
 }
 
-/// Refuses whoever is no operator.
+/// Refuses callers who are not operators.
 pub(super) fn operator(by: &Principal) -> Result<(), Error> {
     if by.authority() == Authority::Operator { Ok(()) } else { Err(Error::NotRegistrar) }
 }
 
-/// Whether somebody made a registration.
+/// Returns whether a principal made a registration.
 pub(super) fn is_creator(record: &Record, by: &Principal) -> bool {
     record.by == Creator::of(by)
 }

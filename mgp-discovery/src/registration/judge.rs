@@ -1,25 +1,23 @@
-//! Has the code of sandboxed servers judged (MGP §7, §15.4; checklist C33).
-//!
-//! Applies to: inbound.
+//! The judgement of the code of sandboxed servers (MGP §7, §15.4).
 
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::book::Inner;
 use super::program::{Code, code};
 use super::record::{Proposal, is_sandboxed};
-use super::refused::RegistrationRefused as Refused;
+use super::refusal::RegistrationRefused as Refused;
+use super::registrations::RegistrationState;
 use super::servers::{Script, Verdict};
 use crate::error::Error;
 
-/// How long a judge may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit of a judge.
+const JUDGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REMEDY: &str =
-    "have an operator register it with `trust_level` `standard`, or put it into `mgp.toml`";
+    "ask an operator to register it with `trust_level` `standard`, or to add it to `mgp.toml`";
 
-impl Inner {
+impl RegistrationState {
     /// Refuses code of a sandboxed server that was not judged to be safe.
     pub(super) async fn judged(&self, proposal: &Proposal) -> Result<(), Error> {
         if !is_sandboxed(&proposal.trust) {
@@ -37,15 +35,15 @@ impl Inner {
             return Ok(());
         }
         let Some(judge) = &self.judge else {
-            let reason = "nothing here can judge the code of sandboxed servers yet";
+            let reason = "this kernel cannot judge the code of sandboxed servers yet";
             return Err(unavailable(reason.to_owned()).into());
         };
         let Code::Text { language, text } = code else {
-            let reason = "what it runs cannot be judged; the command must be an interpreter, and its first argument the script";
+            let reason = "its code cannot be judged; the command must be an interpreter, and its first argument the script";
             return Err(unavailable(reason.to_owned()).into());
         };
         let script = Script { server: server.clone(), language, text };
-        match timeout(PATIENCE, judge.judge(script)).await {
+        match timeout(JUDGE_TIMEOUT, judge.judge(script)).await {
             Ok(Ok(Verdict::Accepted)) => Ok(()),
             Ok(Ok(Verdict::Rejected(violations))) => {
                 Err(Refused::Rejected { server, violations }.into())
@@ -55,7 +53,7 @@ impl Inner {
                 Err(unavailable("its code could not be judged".to_owned()).into())
             }
             Err(_) => {
-                Err(unavailable(format!("its code was not judged within {PATIENCE:?}")).into())
+                Err(unavailable(format!("its code was not judged within {JUDGE_TIMEOUT:?}")).into())
             }
         }
     }

@@ -1,6 +1,4 @@
-//! What an operator sees, approves and rejects.
-//!
-//! Applies to: inbound.
+//! Tests of review, approval and rejection.
 
 use mgp_types::Hash;
 use mgp_types::mgp::Permission;
@@ -10,23 +8,23 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn an_agents_server_waits_and_runs_once_it_is_approved() {
     let world = World::new();
-    let told = world.register(maker(), count("made")).await.unwrap();
-    assert_eq!(told["status"], "pending_approval");
+    let reply = world.register(maker(), count("made")).await.unwrap();
+    assert_eq!(reply["status"], "pending_approval");
     let waiting = world.waiting().await.remove(0);
-    assert_eq!(told["approval_id"], waiting.fingerprint.to_string());
-    assert_eq!(told["expires_at"], waiting.until.as_ref().unwrap().as_str());
-    assert!(world.fake.log().is_empty(), "nothing runs before somebody agrees");
+    assert_eq!(reply["approval_id"], waiting.fingerprint.to_string());
+    assert_eq!(reply["expires_at"], waiting.until.as_ref().unwrap().as_str());
+    assert!(world.fake.log().is_empty(), "nothing runs before the approval");
 
-    // Asked once more it waits as before, and nobody is asked twice.
+    // A repeated request waits as before, and requests no second approval.
     let again = world.register(maker(), count("made")).await.unwrap();
     assert_eq!(again["status"], "pending_approval");
-    let told = world.approve().await.unwrap();
-    assert_eq!(told["status"], "connected");
-    // Whatever a server of that name had before is nothing that this one gets.
+    let reply = world.approve().await.unwrap();
+    assert_eq!(reply["status"], "connected");
+    // The state of an earlier server of that id is removed first.
     assert_eq!(world.fake.log(), ["remove made", "start made --all"]);
     assert!(world.waiting().await.is_empty());
     assert_eq!(
-        world.told(),
+        world.new_events(),
         [
             "server_registered BLOCKED by maker",
             "approval_requested BLOCKED by maker",
@@ -36,7 +34,7 @@ async fn an_agents_server_waits_and_runs_once_it_is_approved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_of_that_name_had_before_must_be_gone_first() {
+async fn the_state_of_an_earlier_server_must_be_removed_first() {
     let world = World::new();
     world.register(maker(), count("made")).await.unwrap();
     world.fake.stuck.store(1, Ordering::Relaxed);
@@ -48,7 +46,7 @@ async fn what_a_server_of_that_name_had_before_must_be_gone_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_sees_all_that_runs_and_no_secret() {
+async fn a_review_shows_everything_that_runs_and_no_secret() {
     let world = World::new();
     let params = json!({
         "id": "made", "command": "count", "args": ["a b", "\u{1b}[2J", "\u{202e}x"],
@@ -71,11 +69,11 @@ async fn an_operator_sees_all_that_runs_and_no_secret() {
     assert!(shown.contains(&format!("sha256 {sha256}")), "{shown}");
     assert!(shown.contains("needs      network.outbound"), "{shown}");
     assert!(shown.contains("is denied  shell.execute code_execution"), "{shown}");
-    assert!(!shown.contains(['\u{1b}', '\u{202e}']), "it would move the cursor: {shown:?}");
+    assert!(!shown.contains(['\u{1b}', '\u{202e}']), "control characters: {shown:?}");
     for text in [shown, format!("{waiting:?}"), format!("{:?}", world.audit.events())] {
         assert!(!text.contains("hunter2"), "{text}");
     }
-    // What runs gets it all the same, and hides it.
+    // The program gets the value anyway, marked as secret.
     world.approve().await.unwrap();
     let launch = world.fake.running()[0].launch().await.unwrap();
     assert!(!format!("{launch:?}").contains("hunter2"));
@@ -84,14 +82,14 @@ async fn an_operator_sees_all_that_runs_and_no_secret() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_was_looked_at_is_approved_and_only_by_an_operator() {
+async fn only_the_reviewed_registration_is_approved_and_only_by_an_operator() {
     let world = World::new();
     world.register(maker(), count("made")).await.unwrap();
     let waiting = world.waiting().await.remove(0);
     let (server, right) = (waiting.server, waiting.fingerprint);
     let approve = async |by: Principal, server: &ServerId, fingerprint: &Hash| {
-        let told = world.registrations.approve(&by, server, fingerprint, &[]).await;
-        RpcError::from(told.unwrap_err()).code().0
+        let reply = world.registrations.approve(&by, server, fingerprint, &[]).await;
+        RpcError::from(reply.unwrap_err()).code().0
     };
     assert_eq!(approve(maker(), &server, &right).await, 1000);
     assert_eq!(approve(operator(), &server, &Hash::of(b"other")).await, 4004);
@@ -99,7 +97,7 @@ async fn only_what_was_looked_at_is_approved_and_only_by_an_operator() {
     assert!(world.registrations.waiting(&maker()).await.is_err());
     assert!(world.registrations.reject(&maker(), &server, &right).await.is_err());
 
-    // The program was put in another's place while the operator read.
+    // The program was replaced while the operator reviewed it.
     program(&world.folder.join("bin/count"), "\u{7f}ELF with a worm");
     assert_eq!(approve(operator(), &server, &right).await, 4004);
     assert_ne!(world.waiting().await[0].fingerprint, right, "the new one waits");
@@ -109,7 +107,7 @@ async fn only_what_was_looked_at_is_approved_and_only_by_an_operator() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_environment_is_part_of_what_is_approved_though_its_values_are_not_shown() {
+async fn an_approval_is_bound_to_the_environment_although_its_values_are_hidden() {
     let world = World::new();
     let mut params = count("made");
     params["env"] = json!({ "KEY": "one" });
@@ -122,32 +120,32 @@ async fn the_environment_is_part_of_what_is_approved_though_its_values_are_not_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_no_is_remembered_for_the_same_and_only_for_that() {
+async fn a_rejection_is_remembered_for_the_same_request_only() {
     let world = World::new();
     world.register(maker(), count("made")).await.unwrap();
     let waiting = world.waiting().await.remove(0);
     world.registrations.reject(&operator(), &waiting.server, &waiting.fingerprint).await.unwrap();
-    let told = world.register(maker(), count("made")).await.unwrap();
-    assert_eq!(told["status"], "rejected");
+    let reply = world.register(maker(), count("made")).await.unwrap();
+    assert_eq!(reply["status"], "rejected");
     assert!(world.waiting().await.is_empty());
     let mut other = count("made");
     other["args"] = json!(["--few"]);
     assert_eq!(world.register(maker(), other).await.unwrap()["status"], "pending_approval");
-    assert!(world.told().contains(&"server_registered BLOCKED by ada".to_owned()));
+    assert!(world.new_events().contains(&"server_registered BLOCKED by ada".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_decides_about_is_over_after_a_while() {
+async fn an_undecided_registration_expires() {
     let world = World::with(|config| config.expires = Duration::ZERO, |builder| builder);
     world.register(maker(), count("made")).await.unwrap();
     std::thread::sleep(Duration::from_millis(2));
     assert!(world.waiting().await.is_empty());
     assert_eq!(world.stored().await, 0);
-    assert_eq!(world.told()[2], "server_registered BLOCKED by kernel");
+    assert_eq!(world.new_events()[2], "server_registered BLOCKED by kernel");
 }
 
 #[tokio::test(start_paused = true)]
-async fn sandboxed_servers_are_denied_what_an_operator_did_not_grant_by_name() {
+async fn sandboxed_servers_are_denied_permissions_not_granted_by_name() {
     let world = World::new();
     world.register(maker(), count("made")).await.unwrap();
     let waiting = world.waiting().await.remove(0);
@@ -161,7 +159,7 @@ async fn sandboxed_servers_are_denied_what_an_operator_did_not_grant_by_name() {
     assert_eq!(names, ["shell.execute", "code_execution", "network.listen"]);
 }
 
-/// Accepts what does not say `evil`.
+/// Accepts scripts that do not contain `evil`.
 struct Kind;
 
 impl Judge for Kind {
@@ -178,7 +176,7 @@ impl Judge for Kind {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sandboxed_script_is_refused_while_nobody_judges_it() {
+async fn a_sandboxed_script_is_refused_without_a_judge() {
     let world = World::new();
     let mut sandboxed = script("made");
     sandboxed["mgp"]["trust_level"] = json!("sandboxed");
@@ -187,18 +185,18 @@ async fn a_sandboxed_script_is_refused_while_nobody_judges_it() {
     for params in [sandboxed, source, module] {
         for by in [operator(), maker()] {
             let answer = world.register(by, params.clone()).await;
-            let error = refused(answer, 4100, "nothing here can judge");
-            assert!(error.message().contains("an operator register it"), "a remedy: {error}");
+            let error = refused(answer, 4100, "this kernel cannot judge");
+            assert!(error.message().contains("an operator to register it"), "a remedy: {error}");
         }
     }
-    // What an agent asks for is sandboxed, whatever it says.
-    refused(world.register(maker(), script("made")).await, 4100, "nothing here can judge");
+    // A registration by an agent is sandboxed, whatever its params.
+    refused(world.register(maker(), script("made")).await, 4100, "this kernel cannot judge");
     assert_eq!(world.stored().await, 0);
     assert_eq!(world.register(operator(), script("made")).await.unwrap()["status"], "connected");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_judge_decides_before_an_operator_is_asked_and_once_more_before_it_runs() {
+async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start() {
     let world = World::with(|_| {}, |builder| builder.judge(Arc::new(Kind)));
     assert_eq!(
         world.register(maker(), script("made")).await.unwrap()["status"],
@@ -211,14 +209,14 @@ async fn a_judge_decides_before_an_operator_is_asked_and_once_more_before_it_run
     let evil = |args: Value| json!({ "id": "evil", "command": "python3.11", "args": args });
     let error = refused(world.register(maker(), evil(json!(["evil.py"]))).await, 1011, "evil");
     assert!(error.as_recovery().unwrap().details.as_ref().unwrap().get("violations").is_some());
-    assert!(world.told().contains(&"CODE_REJECTED BLOCKED by maker".to_owned()));
-    // What runs something beside the script it shows is not taken for the script.
+    assert!(world.new_events().contains(&"CODE_REJECTED BLOCKED by maker".to_owned()));
+    // A command that runs more than the script it shows is not judged by that script.
     for args in
         [json!(["-c", "evil()"]), json!(["-m", "evil", "made.py"]), json!(["-i", "made.py"])]
     {
         refused(world.register(maker(), evil(args)).await, 4100, "cannot be judged");
     }
-    // Good when it was asked for, evil when it is approved: the change is found, and then its code is.
+    // The script was good in the request and evil at the approval: the change is noticed, then its code is judged.
     fs::write(world.folder.join("evil.py"), "good()").unwrap();
     world.register(maker(), evil(json!(["evil.py"]))).await.unwrap();
     fs::write(world.folder.join("evil.py"), "evil()").unwrap();
@@ -228,7 +226,7 @@ async fn a_judge_decides_before_an_operator_is_asked_and_once_more_before_it_run
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_of_a_request_is_kept_where_nobody_else_writes() {
+async fn a_script_of_a_request_is_stored_in_a_private_folder() {
     let world = World::new();
     let params = json!({
         "id": "made", "command": "python3.11", "args": ["x"], "source": "print(1)",
@@ -238,7 +236,7 @@ async fn a_script_of_a_request_is_kept_where_nobody_else_writes() {
     let file = world.folder.join("scripts/made.py");
     assert_eq!(world.fake.log(), [format!("start made {} x", file.display())]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "print(1)");
-    // Whatever somebody made of it, what runs is what was approved.
+    // A changed file is replaced by the approved script before the start.
     fs::write(&file, "evil()").unwrap();
     world.fake.running()[0].launch().await.unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "print(1)");

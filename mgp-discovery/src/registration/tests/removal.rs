@@ -1,6 +1,4 @@
-//! Taking a registration back.
-//!
-//! Applies to: inbound.
+//! Tests of deregistration.
 
 use std::future::poll_fn;
 
@@ -9,12 +7,12 @@ use mgp_types::service::Reply;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_server_drains_and_then_everything_of_it_goes() {
+async fn a_server_is_drained_and_then_removed_completely() {
     let world = World::new();
     world.register(operator(), count("made")).await.unwrap();
     world.fake.log();
-    let told = world.deregister(operator(), "made").await.unwrap();
-    assert_eq!((&told["id"], &told["status"]), (&json!("made"), &json!("deregistered")));
+    let reply = world.deregister(operator(), "made").await.unwrap();
+    assert_eq!((&reply["id"], &reply["status"]), (&json!("made"), &json!("deregistered")));
     assert_eq!(world.fake.log(), ["drain made 30", "remove made"]);
     assert_eq!(world.stored().await, 0);
     let events = world.audit.events();
@@ -27,14 +25,14 @@ async fn a_server_drains_and_then_everything_of_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_too_long_is_told_that_it_drains_and_it_goes_on_by_itself() {
+async fn a_long_drain_is_reported_and_continues_by_itself() {
     let world = World::new();
     world.register(operator(), count("made")).await.unwrap();
     let held = Arc::new(Semaphore::new(0));
     *world.fake.held.lock().unwrap() = Some(Arc::clone(&held));
-    let told = world.deregister(operator(), "made").await.unwrap();
-    assert_eq!(told["status"], "draining");
-    // Asked again it is the same drain, and its id is not free yet.
+    let reply = world.deregister(operator(), "made").await.unwrap();
+    assert_eq!(reply["status"], "draining");
+    // A repeated request joins the same drain, and the id is not free yet.
     assert_eq!(world.deregister(operator(), "made").await.unwrap()["status"], "draining");
     refused(world.register(operator(), count("made")).await, 4101, "try again once it is gone");
     let known = world.registrations.fleet().known();
@@ -57,21 +55,21 @@ async fn a_server_that_never_drains_is_removed_after_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_removed_yet_is_tried_again() {
+async fn a_failed_removal_is_tried_again() {
     let world = World::new();
     world.register(operator(), count("made")).await.unwrap();
     world.fake.stuck.store(3, Ordering::Relaxed);
     assert_eq!(world.deregister(operator(), "made").await.unwrap()["status"], "draining");
-    assert_eq!(world.stored().await, 1, "its record stays until all of it is gone");
+    assert_eq!(world.stored().await, 1, "its record stays until everything is removed");
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(world.stored().await, 0);
     assert_eq!(world.fake.log().iter().filter(|it| *it == "remove made").count(), 4);
 }
 
-/// Polls an answer so often; whether it came.
-async fn polled(asked: &mut BoxFuture<'static, Result<Reply, RpcError>>, polls: u32) -> bool {
+/// Polls a reply a number of times; returns whether it arrived.
+async fn polled(request: &mut BoxFuture<'static, Result<Reply, RpcError>>, polls: u32) -> bool {
     for _ in 0..polls {
-        let polled = poll_fn(|task| std::task::Poll::Ready(asked.as_mut().poll(task).is_ready()));
+        let polled = poll_fn(|task| std::task::Poll::Ready(request.as_mut().poll(task).is_ready()));
         if polled.await {
             return true;
         }
@@ -82,17 +80,17 @@ async fn polled(asked: &mut BoxFuture<'static, Result<Reply, RpcError>>, polls: 
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_leaves_and_a_kernel_that_is_killed_change_nothing() {
-    // Dropped at each point where it waits.
+    // Dropped at each point at which it waits.
     for polls in 1..40 {
         let world = World::new();
         world.register(operator(), count("made")).await.unwrap();
         world.fake.log();
         let mut client = world.client(operator());
-        let mut asked = client.call(DiscoveryDeregister::METHOD, r#"{"id":"made"}"#);
-        let done = polled(&mut asked, polls).await;
-        drop(asked);
+        let mut request = client.call(DiscoveryDeregister::METHOD, r#"{"id":"made"}"#);
+        let done = polled(&mut request, polls).await;
+        drop(request);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // Either it was never begun, or it was done to its end.
+        // Either the work was never begun, or it was completed.
         match world.stored().await {
             1 => assert!(world.fake.log().is_empty(), "after {polls} polls"),
             _ => assert_eq!(world.fake.log(), ["drain made 30", "remove made"], "after {polls}"),
@@ -105,9 +103,9 @@ async fn a_caller_that_leaves_and_a_kernel_that_is_killed_change_nothing() {
     for polls in 1..40 {
         let world = World::new();
         let mut client = world.client(operator());
-        let mut asked = client.call(DiscoveryRegister::METHOD, &count("made").to_string());
-        let done = polled(&mut asked, polls).await;
-        drop(asked);
+        let mut request = client.call(DiscoveryRegister::METHOD, &count("made").to_string());
+        let done = polled(&mut request, polls).await;
+        drop(request);
         tokio::time::sleep(Duration::from_secs(1)).await;
         match world.stored().await {
             0 => assert!(world.fake.log().is_empty(), "after {polls} polls"),
@@ -130,7 +128,7 @@ async fn a_caller_that_leaves_and_a_kernel_that_is_killed_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_whoever_made_it_and_operators_take_it_back() {
+async fn only_its_creator_and_operators_deregister_a_server() {
     let world = World::new();
     world.fake.configure("made-by-hand");
     world.fake.configure("files");
@@ -138,26 +136,34 @@ async fn only_whoever_made_it_and_operators_take_it_back() {
     world.approve().await.unwrap();
     world.register(operator(), count("secret")).await.unwrap();
     let other = Principal::local().agent("maker-two");
-    // It sees this server, and so hears why.
-    let error = refused(world.deregister(other.clone(), "made").await, 1000, "whoever registered");
+    // The caller sees this server, and so gets the reason.
+    let error = refused(
+        world.deregister(other.clone(), "made").await,
+        1000,
+        "the principal who registered",
+    );
     assert_eq!(
         error.as_recovery().unwrap().details.as_ref().unwrap().get("server_id").unwrap().as_str(),
         "\"made\""
     );
     refused(world.deregister(other.clone(), "made-by-hand").await, 4102, "configuration");
-    // What it does not see is not there.
+    // A server the caller does not see is unknown.
     for id in ["secret", "files", "nothing"] {
         refused(world.deregister(other.clone(), id).await, 4004, "no server");
     }
     refused(world.deregister(operator(), "files").await, 4102, "configuration");
     refused(world.deregister(operator(), "nothing").await, 4004, "mgp/discovery/list");
     let same_agent_of_another_tenant = Principal::new("acme", "local").agent("maker");
-    refused(world.deregister(same_agent_of_another_tenant, "made").await, 1000, "whoever");
+    refused(
+        world.deregister(same_agent_of_another_tenant, "made").await,
+        1000,
+        "the principal who",
+    );
     assert_eq!(world.deregister(maker(), "made").await.unwrap()["status"], "deregistered");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_hangs_is_given_up_when_its_server_goes() {
+async fn a_hanging_start_is_aborted_when_its_server_is_deregistered() {
     struct Hangs(Arc<Fake>);
     impl Fleet for Hangs {
         fn known(&self) -> Vec<Known> {
@@ -183,11 +189,11 @@ async fn a_start_that_hangs_is_given_up_when_its_server_goes() {
     world.registrations = Registrations::builder(Arc::new(world.store.clone()), servers)
         .config(config(&world.folder))
         .build();
-    let told = world.register(operator(), count("made")).await.unwrap();
-    assert_eq!(told["status"], "connecting");
+    let reply = world.register(operator(), count("made")).await.unwrap();
+    assert_eq!(reply["status"], "connecting");
     let known = world.registrations.fleet().known();
     assert_eq!(known[0].summary.status, ServerState::Connecting);
-    let told = world.deregister(operator(), "made").await.unwrap();
-    assert_eq!(told["status"], "deregistered");
+    let reply = world.deregister(operator(), "made").await.unwrap();
+    assert_eq!(reply["status"], "deregistered");
     assert_eq!(world.fake.log(), ["drain made 30", "remove made"]);
 }
