@@ -11,7 +11,7 @@ use mgp_types::service::{Rule, ServerId};
 #[non_exhaustive]
 pub enum RegistrationRefused {
     /// The caller may not call an administrative method.
-    #[error("only operators, and callers an operator granted it to, may call `{method}`")]
+    #[error("only operators may call `{method}`, and callers an operator granted it to")]
     NotAllowed {
         /// The method.
         method: &'static str,

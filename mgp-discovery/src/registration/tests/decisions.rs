@@ -39,7 +39,7 @@ async fn the_state_of_an_earlier_server_must_be_removed_first() {
     world.register(maker(), count("made")).await.unwrap();
     world.fake.stuck.store(1, Ordering::Relaxed);
     let refused = RpcError::from(world.approve().await.unwrap_err());
-    assert!(refused.message().contains("had before"), "{refused}");
+    assert!(refused.message().contains("is not removed yet"), "{refused}");
     assert_eq!(world.fake.log(), ["remove made"]);
     assert_eq!(world.waiting().await.len(), 1, "it may be approved again");
     world.approve().await.unwrap();
