@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// What a program left behind.
+/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) success: bool,
@@ -45,7 +45,7 @@ pub(crate) fn run(
         .context(command.get_program().to_string_lossy())?;
     let mut stdin = child.stdin.take().context("stdin")?;
     let input = input.to_owned();
-    // A program that never reads must not hold us up; one that left early says why itself.
+    // A program that never reads must not block this thread; one that exits early reports the reason itself.
     let writer = thread::spawn(move || stdin.write_all(input.as_bytes()));
     let mut stdout = child.stdout.take().context("stdout")?;
     let reader = thread::spawn(move || {
@@ -54,7 +54,7 @@ pub(crate) fn run(
         String::from_utf8_lossy(&bytes).into_owned()
     });
     let status = wait(&mut child, limit);
-    // Whatever it started and did not end goes with it.
+    // Kills the processes it started and did not end.
     kill_group(child.id());
     let _ = child.wait();
     let _ = writer.join();
@@ -69,7 +69,7 @@ pub(crate) fn run(
     }
 }
 
-/// Whether it ended well; `None` when the time is over.
+/// Waits for the end; returns whether it was a success, or `None` after the time limit.
 fn wait(child: &mut Child, limit: Duration) -> Outcome<Option<bool>> {
     let end = now() + limit;
     loop {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn one_that_does_not_end_goes_with_its_children() {
-        // The background child holds the pipe open, so this ends only if it is killed too.
+        // The background child holds the pipe open: the read ends only if it is killed too.
         let start = now();
         let failure =
             shell("sleep 60 & echo on; wait", "", Duration::from_millis(300)).unwrap_err();

@@ -1,4 +1,4 @@
-//! `ci`: everything a change must pass, in the order that finds mistakes soonest.
+//! `ci`: everything a change must pass, ordered so that errors are found early.
 
 use crate::{
     accept, api, conformance,
@@ -9,14 +9,14 @@ use crate::{
 };
 use std::time::Duration;
 
-/// One step: its name, the program it cannot do without, and what it does.
+/// One step: its name, the program it requires, and its function.
 struct Step {
     name: &'static str,
     needs: Option<&'static str>,
     run: fn(Rigour) -> Outcome,
 }
 
-/// The steps. One that is added here is part of every change from then on.
+/// The steps, in the order in which they run.
 const STEPS: &[Step] = &[
     Step { name: "fmt", needs: Some("cargo-fmt"), run: |_| fmt() },
     Step { name: "tidy", needs: None, run: |_| tidy::tidy(&Flags::default()) },
@@ -36,7 +36,7 @@ const STEPS: &[Step] = &[
     Step { name: "encoder", needs: None, run: model::encoder },
 ];
 
-/// The program `mgp`, which nobody but its users builds.
+/// The program `mgp`, which no other crate depends on.
 const PROGRAM: &[&str] = &["--features", "mgp-client-sdk/cli"];
 
 /// Runs every step, even after one failed, and ends with a table.
@@ -79,16 +79,16 @@ fn clippy() -> Outcome {
     Program::cargo(&all).args(PROGRAM).args(&["--", "-D", "warnings"]).run()
 }
 
-/// The runner that is there; both end with their counts.
+/// Runs all tests; both runners print their counts at the end.
 fn test() -> Outcome {
     let runner: &[&str] = if has("cargo-nextest") {
         &["nextest", "run"]
     } else {
-        // Tests start examples, and only a run without a choice of targets would build them.
+        // Tests start examples; only a run without a choice of targets builds them.
         Program::cargo(&["build", "--workspace", "--examples"]).args(PROGRAM).run()?;
         &["test", "--lib", "--bins", "--tests"]
     };
-    // A golden is rewritten by a person, never here.
+    // Goldens are rewritten by hand, never here.
     let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]).args(PROGRAM);
     all.without("UPDATE_GOLDEN").run()
 }
@@ -97,7 +97,7 @@ fn doctest() -> Outcome {
     Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]).run()
 }
 
-/// Each crate must build with what it offers and nothing else: in the tests all features are on.
+/// The feature sets that each crate must build with; the tests enable all features.
 const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service", "service,seal", "service,schema", "sqlite"]),
     ("mgp-transport", &["", "http", "tls"]),
@@ -118,7 +118,7 @@ fn features() -> Outcome {
             }
         }
     }
-    // The vocabulary's tests of its own schemas are behind a feature nobody else turns on.
+    // The tests of the schemas in `mgp-types` are behind a feature that no other crate enables.
     Program::cargo(&["test", "--all-features", "--package", "mgp-types"])
         .without("UPDATE_GOLDEN")
         .run()
@@ -135,7 +135,7 @@ fn fresh_schema() -> Outcome {
     schema::schema(&check)
 }
 
-/// The official suite of MCP, against our server and our client.
+/// Runs the official suite of MCP against our server and our client.
 fn official(rigour: Rigour) -> Outcome {
     conformance::conformance(&match rigour {
         Rigour::Strict => Flags::of(&["--strict"]),
@@ -143,7 +143,7 @@ fn official(rigour: Rigour) -> Outcome {
     })
 }
 
-/// Our own goldens; the examples of the specification are read by `accept`.
+/// Reads our own goldens; `accept` reads the examples of the specification.
 fn goldens() -> Outcome {
     spec::folder_of_examples(&root().join("mgp-types/tests/golden")).map(|_| ())
 }

@@ -38,7 +38,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "tidy",
         usage: "[--house]",
-        help: "check the rules of the house; with --house, those of names and language",
+        help: "check the rules of the workspace; with --house, those of names and language",
         switches: &["--house"],
         options: &[],
         run: tidy::tidy,
@@ -70,7 +70,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "corpus",
         usage: "stdio|http FILE [-- SERVER CMD]",
-        help: "send labelled broken input, judge the reaction",
+        help: "send labelled broken input, and judge the reaction",
         switches: &[],
         options: &[],
         run: corpus::corpus,
@@ -86,7 +86,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "interop",
         usage: "[--strict] [--json] [CELL…]",
-        help: "talk to the real peers, on stdio and over HTTP, in both directions",
+        help: "run conversations with real peers, on stdio and over HTTP, in both directions",
         switches: &["--strict", "--json"],
         options: &[],
         run: interop::interop,
@@ -102,7 +102,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "relay",
         usage: "FILE -- CMD",
-        help: "stand between a client and a server, write down what passes",
+        help: "pass messages between a client and a server, and write both directions to a file",
         switches: &[],
         options: &[],
         run: interop::relay,
@@ -110,7 +110,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "model",
         usage: "[DIR]",
-        help: "make the folder of the sentence encoder, or check it",
+        help: "create the folder of the sentence encoder, or check it",
         switches: &[],
         options: &[],
         run: model::model,

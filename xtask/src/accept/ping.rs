@@ -16,17 +16,17 @@ use std::{
     time::Duration,
 };
 
-/// The most that 99 of 100 pings may take.
-const BOUND: Duration = Duration::from_millis(50);
-/// What the specification gives a server.
+/// The maximum time of 99 of 100 pings.
+const MAX_P99: Duration = Duration::from_millis(50);
+/// The time limit of the specification.
 const WORST: Duration = Duration::from_secs(5);
-/// Calls that run or wait for a turn meanwhile.
+/// The number of calls that run or wait meanwhile.
 const IN_FLIGHT: usize = 1000;
-/// The same over HTTP, where each holds a connection.
+/// The same over HTTP, where each call holds a connection.
 const CONNECTIONS: usize = 500;
-/// How long nobody answers before that is said.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Threads of the server: one is blocked, one is left.
+/// The time a reply is waited for before the check fails.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+/// The number of threads of the server: one is blocked, one is left.
 const WORKERS: &str = "2";
 
 /// Pings a server over stdin and stdout, then one at a URL.
@@ -45,17 +45,17 @@ pub(super) fn ping() -> Outcome<Verdict> {
     let slowest = all.iter().map(|times| percentile(times, 99)).max().unwrap_or(WORST);
     let worst = all.iter().flatten().max().copied().unwrap_or(WORST);
     Ok(Verdict {
-        pass: slowest < BOUND && worst < WORST && count >= 900,
+        pass: slowest < MAX_P99 && worst < WORST && count >= 900,
         figure: format!(
             "p99 {:.1} ms, worst {:.1} ms of {count} pings with {IN_FLIGHT} calls in flight and a thread blocked",
             milliseconds(slowest),
             milliseconds(worst)
         ),
-        bound: format!("{} ms", BOUND.as_millis()),
+        bound: format!("{} ms", MAX_P99.as_millis()),
     })
 }
 
-/// A thousand calls and one thread blocked all the time.
+/// Pings a server with a thousand calls and one thread blocked all the time.
 fn long(program: &Path) -> Outcome<Vec<Duration>> {
     let mut server = Server::start(program)?;
     server.call(1, "freeze", 60_000)?;
@@ -70,10 +70,10 @@ fn long(program: &Path) -> Outcome<Vec<Duration>> {
     Ok(times)
 }
 
-/// A thread that is blocked anew for each few pings: each time the server has to notice.
+/// Pings a server whose thread is blocked again for every few pings: each time the server has to notice.
 fn again(program: &Path) -> Outcome<Vec<Duration>> {
     let mut server = Server::start(program)?;
-    // As many as get a turn at once, but one.
+    // All calls that run at once, but one.
     for id in 0..255 {
         server.call(1_000 + id, "sleep", 600_000)?;
     }
@@ -89,7 +89,7 @@ fn again(program: &Path) -> Outcome<Vec<Duration>> {
     Ok(times)
 }
 
-/// A server on two threads, and what it says line by line.
+/// A server on two threads, and its output.
 struct Server {
     child: Child,
     input: ChildStdin,
@@ -111,39 +111,42 @@ impl Server {
             "capabilities": mgp,
             "clientInfo": {"name": "xtask", "version": "1"},
         });
-        server.say(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}))?;
+        server
+            .send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}))?;
         server.answer(0)?;
-        server.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
         Ok(server)
     }
 
-    fn say(&mut self, message: &Value) -> Outcome {
+    fn send(&mut self, message: &Value) -> Outcome {
         Ok(self.input.write_all(format!("{message}\n").as_bytes())?)
     }
 
     fn call(&mut self, id: usize, tool: &str, ms: u64) -> Outcome {
         let params = json!({"name": tool, "arguments": {"ms": ms}});
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
     }
 
-    /// Asks for a sign of life; how long it took.
+    /// Sends a ping; returns its duration.
     fn ping(&mut self, id: usize) -> Outcome<Duration> {
         let begin = now();
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": "mgp/health/ping"}))?;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "mgp/health/ping"}))?;
         let answer = self.answer(id)?;
         let took = begin.elapsed();
         let status = &answer["result"]["status"];
         if status == "healthy" { Ok(took) } else { Err(Failure::new(answer.to_string())) }
     }
 
-    /// The answer to a request; others are passed over.
+    /// Returns the reply to a request; others are skipped.
     fn answer(&mut self, id: usize) -> Outcome<Value> {
-        // Who never answers is killed, which ends its output.
+        // A server that never replies is killed, which ends its output.
         let _watched = watch(&self.child);
         loop {
             let mut line = String::new();
             if self.output.read_line(&mut line)? == 0 {
-                return Err(Failure::new(format!("no answer to request {id} within {PATIENCE:?}")));
+                return Err(Failure::new(format!(
+                    "no answer to request {id} within {REPLY_TIMEOUT:?}"
+                )));
             }
             let message: Value = serde_json::from_str(&line)?;
             if message["id"] == id {
@@ -155,18 +158,18 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Kills a process that lets us wait too long, unless what this gives is dropped before.
+/// Kills a process after the time limit, unless the returned sender is dropped before.
 fn watch(child: &Child) -> Sender<()> {
     let (done, waiting) = channel::<()>();
     let process = child.id();
     thread::spawn(move || {
-        if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        if waiting.recv_timeout(REPLY_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             kill_group(process);
         }
     });
@@ -175,7 +178,7 @@ fn watch(child: &Child) -> Sender<()> {
 
 // === HTTP ===
 
-/// Connections that each hold a call, a thread blocked again and again, and pings between.
+/// Pings a server while connections hold a call each and a thread is blocked repeatedly.
 fn over_http(program: &Path) -> Outcome<Vec<Duration>> {
     let log = std::env::temp_dir().join(format!("xtask-ping-{}.log", std::process::id()));
     let command = |port: u16| {
@@ -207,7 +210,7 @@ fn over_http(program: &Path) -> Outcome<Vec<Duration>> {
             }
             thread::sleep(Duration::from_millis(7));
         }
-        // The thread is free again before it is blocked anew.
+        // The thread is free again before it is blocked the next time.
         thread::sleep(Duration::from_millis(90));
     }
     drop(held);
@@ -228,11 +231,11 @@ fn message(id: usize, method: &str, mut params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// Sends a message on a connection of its own, and reads nothing yet.
+/// Sends a message on a new connection, and reads nothing yet.
 fn post(port: u16, message: &Value, method: &str, name: &str) -> Outcome<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     let body = message.to_string();
     let named = if name.is_empty() { String::new() } else { format!("mcp-name: {name}\r\n") };
     let head = format!(
@@ -273,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_of_what_was_measured() {
+    fn percentiles_are_measured_values() {
         let times: Vec<_> = (1..=200).map(Duration::from_millis).collect();
         assert_eq!(percentile(&times, 50), Duration::from_millis(100));
         assert_eq!(percentile(&times, 99), Duration::from_millis(198));

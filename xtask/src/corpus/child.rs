@@ -1,9 +1,9 @@
-//! Rows about a child that misbehaves: our own client drives it, and says what it saw.
+//! Rows about a faulty child: our own client drives it, and reports its observations.
 //!
 //! The client is the example `child_probe` of mgp-transport.
 //! `child_probe KIND [BYTES]` starts such a child, makes one call with id 1, and prints one line:
 //! `{"ok": BOOL, "rss_growth": N, "why": "…", "replies": [MESSAGE…]}`.
-//! `replies`, if it is there, are those its caller received, not those the child wrote.
+//! `replies`, if present, are those its caller received, not those the child wrote.
 
 use super::{
     Report,
@@ -21,7 +21,7 @@ use std::{process::Command, time::Duration};
 /// The time limit of the client for one row.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Builds the client, if it is there.
+/// Builds the client, if it exists.
 pub(super) fn prober() -> Outcome<Option<String>> {
     if !root().join("mgp-transport/examples/child_probe.rs").is_file() {
         return Ok(None);
@@ -32,7 +32,7 @@ pub(super) fn prober() -> Outcome<Option<String>> {
     Ok(Some(target()?.join("release/examples/child_probe").to_string_lossy().into_owned()))
 }
 
-/// Runs a row through the client and judges what it saw.
+/// Runs a row through the client and judges the report.
 pub(super) fn run(row: &Row, prober: Option<&str>) -> Report {
     let mut report = Report::default();
     match attempt(row, prober, &mut report) {

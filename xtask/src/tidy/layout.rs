@@ -1,4 +1,4 @@
-//! How files are named, how long they are, how they begin, and what a `lib.rs` may hold.
+//! The names, the length and the header of files, and the contents of a `lib.rs`.
 
 use super::{
     Violation,
@@ -11,10 +11,10 @@ const MAX_LINES: usize = 600;
 /// The maximum number of lines of a function, from `fn` to its closing brace.
 const MAX_FUNCTION_LINES: usize = 60;
 
-/// Names that say nothing about what is inside.
+/// Names that do not describe the contents.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc"];
 
-/// No file is too long, tests included.
+/// Refuses files that are too long, tests included.
 pub(super) fn length(source: &Source) -> Option<Violation> {
     let lines = source.text.lines().count();
     (lines > MAX_LINES).then(|| {
@@ -55,31 +55,32 @@ fn body(code: &str, start: usize) -> Option<usize> {
     None
 }
 
-/// No file or folder has a name that says nothing.
+/// Refuses names of files and folders that do not describe the contents.
 pub(super) fn name(source: &Source) -> Option<Violation> {
     let path = source.path.strip_suffix(".rs").unwrap_or(&source.path);
     let name = path.split('/').find(|part| EMPTY_NAMES.contains(part))?;
-    Some(Violation::new(&source.path, format!("`{name}` does not say what is inside")))
+    Some(Violation::new(&source.path, format!("`{name}` does not describe the contents")))
 }
 
-/// Every file begins by saying what it is.
+/// Refuses files without a header comment.
 pub(super) fn header(source: &Source) -> Option<Violation> {
     let first = source.text.lines().next().unwrap_or_default();
-    let said = first.strip_prefix("//! ").is_some_and(|line| !line.trim().is_empty());
-    (!said).then(|| Violation::new(&source.path, "does not begin with `//! what it is`"))
+    let described = first.strip_prefix("//! ").is_some_and(|line| !line.trim().is_empty());
+    (!described)
+        .then(|| Violation::new(&source.path, "does not begin with `//! ` and a description"))
 }
 
-/// A `lib.rs` holds docs, modules, re-exports and macros.
+/// Refuses items in a `lib.rs` that are not docs, modules, re-exports or macros.
 pub(super) fn lib_without_logic(source: &Source) -> Vec<Violation> {
     let is_lib = source.path.ends_with("src/lib.rs");
     if is_lib { items_with_logic(source, 0, source.code.len()) } else { Vec::new() }
 }
 
-/// The items between two places that are neither modules, uses nor macros.
+/// Finds the items between two positions that are neither modules, uses nor macros.
 fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation> {
     let code = &source.code[..end];
     let mut found = Vec::new();
-    // The compiler wants the entries of a macro crate in its root.
+    // The compiler requires the entry points of a macro crate in its root.
     let mut is_entry = false;
     while let Some(start) = code[at..].find(|c: char| !c.is_whitespace()).map(|skip| at + skip) {
         let rest = &code[start..];
@@ -114,7 +115,7 @@ fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation
     found
 }
 
-/// Whether an item is a macro or the call of one, or the `;` after it.
+/// Returns whether an item is a macro or the call of one, or the `;` after it.
 fn is_macro(item: &str) -> bool {
     let name = item.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_:".contains(c));
     name.starts_with(['!', ';'])

@@ -1,4 +1,4 @@
-//! `tidy`: the rules of the house that a program can check.
+//! `tidy`: the rules of the workspace that a program can check.
 //!
 //! A rule is a small function that reports violations; each has a sample in its tests that it must refuse.
 
@@ -42,7 +42,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the rules look at.
+/// The input of the rules.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     rust: Vec<Source>,
@@ -64,10 +64,10 @@ pub(crate) fn tidy(flags: &Flags) -> Outcome {
     }
     let files = tree.rust.len() + tree.prose.len();
     println!("tidy: {files} files, {} violations", violations.len());
-    if violations.is_empty() { Ok(()) } else { Err(Failure::new("the house is not tidy")) }
+    if violations.is_empty() { Ok(()) } else { Err(Failure::new("the rules are broken")) }
 }
 
-/// Every rule, in the order of the house style.
+/// Applies every rule.
 fn check(tree: &Tree) -> Vec<Violation> {
     let architecture = tree.prose("ARCHITECTURE.md");
     let mut found = arrows::allowed(&tree.packages);
@@ -92,7 +92,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The names of the rules of [`house`].
+/// The name of a rule of [`house`].
 type Rule = &'static str;
 
 /// Applies the rules of names and language, which are not yet part of [`check`].

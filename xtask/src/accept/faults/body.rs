@@ -1,4 +1,4 @@
-//! A body of a gigabyte: refused early, and never held.
+//! A body of a gigabyte: refused early, and never stored.
 
 use super::{head, mebibytes};
 use crate::{
@@ -13,21 +13,20 @@ use std::{
 
 const BODY: u64 = 1 << 30;
 const CHUNK: usize = 1 << 16;
-/// How much may be on its way before the refusal is read: a server's own bound and what the sockets hold.
-const SENT: u64 = 64 << 20;
-/// How much the server may grow.
-const GROWTH: u64 = 48 << 20;
-/// How long it may take.
-const LIMIT: Duration = Duration::from_secs(30);
+/// The maximum number of bytes sent before the refusal is read: the server's bound and the socket buffers.
+const MAX_SENT: u64 = 64 << 20;
+/// The maximum growth of the server.
+const MAX_GROWTH: u64 = 48 << 20;
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How the body says where it ends.
+/// The framing of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     Length,
     Chunks,
 }
 
-/// Sends it.
+/// Sends the body.
 pub(super) fn gigabyte(served: &Served, framing: Framing) -> Outcome<String> {
     let before = memory(served.process(), "VmHWM").context("the server's memory")?;
     let framed = match framing {
@@ -47,7 +46,7 @@ pub(super) fn gigabyte(served: &Served, framing: Framing) -> Outcome<String> {
         (chunk.clone(), Duration::ZERO)
     });
     let pieces = std::iter::once((head, Duration::ZERO)).chain(chunks);
-    let answers = exchange(served.port(), pieces, "POST", 1, LIMIT);
+    let answers = exchange(served.port(), pieces, "POST", 1, TIMEOUT);
     let status = answers.first().map_or(Status::Silent, |answer| answer.status);
     let sent = sent.load(Ordering::Relaxed);
     let after = memory(served.process(), "VmHWM").context("the server's memory")?;
@@ -56,5 +55,9 @@ pub(super) fn gigabyte(served: &Served, framing: Framing) -> Outcome<String> {
         format!("{} after {}, grew by {}", status.value(), mebibytes(sent), mebibytes(growth));
     // A close may overtake the refusal while bytes are still on their way.
     let refused = matches!(status, Status::Of(413) | Status::Closed);
-    if refused && sent <= SENT && growth <= GROWTH { Ok(seen) } else { Err(Failure::new(seen)) }
+    if refused && sent <= MAX_SENT && growth <= MAX_GROWTH {
+        Ok(seen)
+    } else {
+        Err(Failure::new(seen))
+    }
 }

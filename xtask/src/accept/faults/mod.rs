@@ -1,4 +1,4 @@
-//! `mcp.faults`: what hostile or careless clients and bad networks do, as stories in one process and to a server of its own.
+//! `mcp.faults`: hostile and careless clients against a server process of their own.
 
 mod body;
 mod sessions;
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::ffi::OsString;
 
-/// One fault: what it is called, and what does it and says what was seen.
+/// One fault: its name, and a function that causes it and returns an observation.
 type Fault = (&'static str, fn(&Served) -> Outcome<String>);
 
 const FAULTS: &[Fault] = &[
@@ -47,17 +47,17 @@ pub(super) fn all() -> Outcome<Verdict> {
     let all = FAULTS.len();
     Ok(Verdict {
         pass: failed == 0,
-        figure: format!("{} of {all} faults borne", all - failed),
+        figure: format!("{} of {all} faults survived", all - failed),
         bound: "all".to_owned(),
     })
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-/// The head of a request to the server on this port; `more` are lines with their ends.
+/// Returns the head of a request to the server on this port; `more` are complete lines.
 fn head(port: u16, method: &str, more: &str) -> String {
     format!(
         "{method} /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\

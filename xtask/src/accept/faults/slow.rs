@@ -1,4 +1,4 @@
-//! Slowloris: many connections that drip a request are cut in time, and others are served meanwhile.
+//! Slowloris: many connections that send a request very slowly are closed in time, and others are served meanwhile.
 
 use super::head;
 use crate::{
@@ -14,23 +14,23 @@ use std::{
     time::Duration,
 };
 
-/// How many drip at a time.
-const DRIPS: usize = 300;
-/// A byte of each, this often.
-const PAUSE: Duration = Duration::from_millis(500);
-/// When the last must be gone.
-const LIMIT: Duration = Duration::from_secs(45);
-/// How long a request of somebody else may take meanwhile.
-const SERVED: Duration = Duration::from_secs(1);
+/// The number of slow connections.
+const CONNECTIONS: usize = 300;
+/// The interval between two bytes of a connection.
+const BYTE_INTERVAL: Duration = Duration::from_millis(500);
+/// The time after which the last must be closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(45);
+/// The maximum time of another client's request meanwhile.
+const MAX_REQUEST_TIME: Duration = Duration::from_secs(1);
 
-/// What drips.
+/// The part of the request that is sent slowly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Head,
     Body,
 }
 
-/// Opens the connections and drips until all are cut.
+/// Opens the connections and sends bytes until all are closed.
 pub(super) fn drip(served: &Served, part: Part) -> Outcome<String> {
     let port = served.port();
     let length = "Content-Length: 100000\r\n";
@@ -39,7 +39,7 @@ pub(super) fn drip(served: &Served, part: Part) -> Outcome<String> {
         Part::Body => (head(port, "POST", length), " ".repeat(1000)),
     };
     let mut open = Vec::new();
-    for _ in 0..DRIPS {
+    for _ in 0..CONNECTIONS {
         let mut stream = connect(port)?;
         stream.write_all(at_once.as_bytes())?;
         stream.set_nonblocking(true)?;
@@ -48,28 +48,28 @@ pub(super) fn drip(served: &Served, part: Part) -> Outcome<String> {
     let start = now();
     let mut slowest = Duration::ZERO;
     for byte in rest.as_bytes() {
-        open.retain_mut(|stream| goes_on(stream, *byte));
+        open.retain_mut(|stream| send_byte(stream, *byte));
         let asked = now();
         if !alive(port) {
             return Err(Failure::new("others are not served meanwhile"));
         }
         slowest = slowest.max(asked.elapsed());
-        if open.is_empty() || start.elapsed() > LIMIT {
+        if open.is_empty() || start.elapsed() > CLOSE_TIMEOUT {
             break;
         }
-        thread::sleep(PAUSE);
+        thread::sleep(BYTE_INTERVAL);
     }
     let millis = slowest.as_millis();
     let seen = format!(
-        "{} of {DRIPS} cut within {}, others served within {millis} ms",
-        DRIPS - open.len(),
+        "{} of {CONNECTIONS} cut within {}, others served within {millis} ms",
+        CONNECTIONS - open.len(),
         seconds(start.elapsed()),
     );
-    if open.is_empty() && slowest <= SERVED { Ok(seen) } else { Err(Failure::new(seen)) }
+    if open.is_empty() && slowest <= MAX_REQUEST_TIME { Ok(seen) } else { Err(Failure::new(seen)) }
 }
 
-/// Drips a byte; false once the server has answered or closed.
-fn goes_on(stream: &mut TcpStream, byte: u8) -> bool {
+/// Sends a byte; returns false once the server has replied or closed.
+fn send_byte(stream: &mut TcpStream, byte: u8) -> bool {
     let waits = |error: &std::io::Error| error.kind() == ErrorKind::WouldBlock;
     let mut answer = [0; 1];
     match stream.read(&mut answer) {
@@ -94,10 +94,10 @@ mod tests {
         let mut stream = connect(listener.local_addr().unwrap().port()).unwrap();
         stream.set_nonblocking(true).unwrap();
         let (other, _) = listener.accept().unwrap();
-        assert!(goes_on(&mut stream, b'x'));
+        assert!(send_byte(&mut stream, b'x'));
         drop(other);
         let end = now() + Duration::from_secs(10);
-        while goes_on(&mut stream, b'x') {
+        while send_byte(&mut stream, b'x') {
             assert!(now() < end);
         }
     }
