@@ -1,10 +1,8 @@
-//! Says what a configuration means: `cargo run -p mgp-discovery --example config_check [FILE]`.
+//! Shows how a configuration is understood: `cargo run -p mgp-discovery --example config_check [FILE]`.
 //!
-//! Without a file it looks where `mgp` looks. It starts nothing, runs no command and shows no value.
-//!
-//! Applies to: both.
+//! Without a file it reads the files that `mgp` reads. It starts no server, runs no command and shows no value.
 
-#![expect(clippy::print_stdout, reason = "a program that says what it found")]
+#![expect(clippy::print_stdout, reason = "a program that prints its findings")]
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,7 +13,7 @@ use mgp_types::store::MemoryStore;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let sources = std::env::args_os().nth(1).map_or_else(Sources::of_process, Sources::given);
-    // Nothing is approved here: an approval belongs to the kernel's own state.
+    // Approvals belong to the kernel's own state, so none are known here.
     let trust = Trust::new(Arc::new(MemoryStore::new()));
     let loaded = match sources.load(&trust).await {
         Ok(loaded) => loaded,
@@ -36,7 +34,7 @@ async fn main() -> ExitCode {
     for server in &loaded.config.servers {
         let reach = match &server.reach {
             Reach::Program { command, args, .. } => format!("{command}, {} arguments", args.len()),
-            Reach::Url { transport, .. } => format!("a place, over {transport}"),
+            Reach::Url { transport, .. } => format!("a URL, over {transport}"),
             _ => "in a way this program does not know".to_owned(),
         };
         let trust = server.mgp.as_ref().map_or("not offered MGP", |mgp| mgp.trust_level.as_str());

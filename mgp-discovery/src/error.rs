@@ -1,6 +1,4 @@
-//! What can go wrong here, and the one place where that becomes a code (MGP §14.3, §15).
-//!
-//! Applies to: both.
+//! The errors of this crate, and their conversion to JSON-RPC codes (MGP §14.3, §15).
 
 use std::io;
 use std::path::PathBuf;
@@ -13,36 +11,36 @@ use crate::config::{Faults, limits};
 use crate::expand::NotExpanded;
 use crate::registration::RegistrationRefused;
 
-/// Why a configuration is not used, or not changed.
+/// The reason why a configuration is not used, or not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something is wrong in a file.
+    /// A file has errors.
     #[error(transparent)]
     Faults(#[from] Faults),
-    /// A file that was named is not there.
+    /// A file that was named does not exist.
     #[error("there is no file `{path}`; create it, or name another one")]
     Missing {
         /// The file.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The system refused an operation on a file.
     #[error("`{path}` cannot be {verb}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         verb: &'static str,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A file belongs to somebody else.
+    /// A file belongs to another user.
     #[error("you may not read `{path}`; run `chmod u+r` on it, or name another one")]
     NotYours {
         /// The file.
         path: PathBuf,
     },
-    /// There is something else in the place of a file.
+    /// The path is not a plain file.
     #[error("`{path}` is not a plain file; name one that is")]
     NotPlain {
         /// The file.
@@ -60,47 +58,47 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// Everybody may write a file that says which programs are started.
+    /// A file that names programs to start is writable by every user.
     #[error(
-        "everybody may write `{path}`, and so start programs in your name; run `chmod o-w` on it"
+        "`{path}` is writable by every user, who could start programs in your name; run `chmod o-w` on it"
     )]
     Exposed {
         /// The file.
         path: PathBuf,
     },
-    /// Something in a file of another host is wrong.
+    /// A file of another host is not valid.
     #[error("`{path}` cannot be read: {reason}")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         reason: String,
     },
-    /// What cannot be recorded is not decided.
-    #[error("nothing was decided, for it could not be recorded: {0}")]
+    /// A decision could not be recorded, and was not made.
+    #[error("no decision was made because it could not be recorded: {0}")]
     Unaudited(#[from] Unaudited),
-    /// A file changed between looking and writing.
-    #[error("`{path}` was changed meanwhile; look again")]
+    /// A file changed between reading and writing.
+    #[error("`{path}` was changed meanwhile; try again")]
     Changed {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody who is no operator tried to approve.
-    #[error("only an operator approves a project's configuration; run `mgp trust`")]
+    /// A caller who is not an operator tried to approve a file.
+    #[error("only an operator may approve a project's configuration; run `mgp trust`")]
     NotOperator,
-    /// Somebody who is no operator tried to decide about registrations.
-    #[error("only an operator decides about registrations; ask one")]
+    /// A caller who is not an operator tried to decide on a registration.
+    #[error("only an operator may decide on registrations; ask one")]
     NotRegistrar,
-    /// Nothing was registered, started or removed.
+    /// A server was not registered, started or removed.
     #[error(transparent)]
     Registration(#[from] RegistrationRefused),
-    /// There is no room for another approval.
-    #[error("{0} files are approved already; take some approvals back first")]
+    /// The maximum number of approvals is reached.
+    #[error("{0} files are approved already; revoke some approvals first")]
     TooManyApprovals(usize),
-    /// Something of a server could not be filled in.
+    /// A value of a server could not be expanded.
     #[error(transparent)]
     NotExpanded(#[from] Box<NotExpanded>),
-    /// State could not be kept.
+    /// State could not be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A file could not be written.
@@ -120,10 +118,10 @@ impl From<Error> for RpcError {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
             Error::NotExpanded(_) => (ErrorCode::SERVER_NOT_READY, error.to_string()),
-            // Paths and lines of the operator's files are no caller's business.
+            // Paths and lines of the operator's files are not the caller's business.
             _ => (
                 ErrorCode::SERVER_NOT_READY,
-                "the configuration cannot be used; whoever runs the kernel must look at it"
+                "the configuration cannot be used; the operator of the kernel must check it"
                     .to_owned(),
             ),
         };
@@ -131,7 +129,7 @@ impl From<Error> for RpcError {
     }
 }
 
-/// What a registration that is refused says to its caller.
+/// Returns the error of a refused registration for its caller.
 fn registration(refused: &RegistrationRefused) -> RpcError {
     use RegistrationRefused as Refused;
 
@@ -156,7 +154,7 @@ fn registration(refused: &RegistrationRefused) -> RpcError {
             hints.retry_after_ms = Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
             hints
         }
-        // Somebody must do something first.
+        // An operator or the caller must act first.
         Refused::TooMany { .. }
         | Refused::Changed(_)
         | Refused::NotThere { .. }

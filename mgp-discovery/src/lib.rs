@@ -1,14 +1,12 @@
 //! Configuration, registry and registration of Model General Protocol servers (MGP §15).
 //!
-//! - `mgp.toml` is read into a [`Config`]; [`KEYS`] is the table of all that may be written there.
-//! - [`Sources`] knows which files count, [`Trust`] whether the one of a project does.
-//! - [`Expander`] fills in `${…}`, and keeps what comes out of it from being shown.
-//! - [`Change`] is what differs between two configurations, [`Reload`] tells when a file changed.
+//! - `mgp.toml` is read into a [`Config`]; [`KEYS`] is the table of all its keys.
+//! - [`Sources`] finds the files that are read; [`Trust`] decides whether the file of a project is used.
+//! - [`Expander`] replaces `${…}`, and keeps the resulting secrets out of messages.
+//! - [`Change`] is the difference between two configurations; [`Reload`] reports when a file changed.
 //! - [`import`] reads the files of other hosts.
-//! - [`list_router`] tells callers which servers they may use.
-//! - [`Registrations`] are the servers that are registered while others run, once an operator approved what they run.
-//!
-//! Applies to: both.
+//! - [`list_router`] lists the servers a caller may use.
+//! - [`Registrations`] holds the servers registered at run time, after an operator approved what they run.
 
 mod change;
 mod config;

@@ -1,21 +1,22 @@
-//! `ci`: everything a change must pass, in the order that finds mistakes soonest.
+//! `ci`: everything a change must pass, ordered so that errors are found early.
 
 use crate::{
-    accept, conformance,
+    accept, api, conformance,
     flags::Flags,
+    publish,
     run::{Failure, Outcome, Program, Rigour, has, now, root, seconds},
     schema, spec, tidy,
 };
 use std::time::Duration;
 
-/// One step: its name, the program it cannot do without, and what it does.
+/// One step: its name, the program it requires, and its function.
 struct Step {
     name: &'static str,
     needs: Option<&'static str>,
     run: fn(Rigour) -> Outcome,
 }
 
-/// The steps. One that is added here is part of every change from then on.
+/// The steps, in the order in which they run.
 const STEPS: &[Step] = &[
     Step { name: "fmt", needs: Some("cargo-fmt"), run: |_| fmt() },
     Step { name: "tidy", needs: None, run: |_| tidy::tidy(&Flags::default()) },
@@ -25,6 +26,10 @@ const STEPS: &[Step] = &[
     Step { name: "features", needs: None, run: |_| features() },
     Step { name: "doc", needs: None, run: |_| doc() },
     Step { name: "schema", needs: None, run: |_| fresh_schema() },
+    Step { name: "api", needs: None, run: |_| api::api(&Flags::default()) },
+    Step { name: "package", needs: None, run: |_| publish::package() },
+    Step { name: "deny", needs: None, run: publish::deny },
+    Step { name: "msrv", needs: None, run: publish::msrv },
     Step { name: "spec", needs: None, run: |_| goldens() },
     Step { name: "accept", needs: None, run: |_| accept::quick() },
     Step { name: "conformance", needs: None, run: official },
@@ -70,16 +75,16 @@ fn clippy() -> Outcome {
     Program::cargo(&all).args(&["--", "-D", "warnings"]).run()
 }
 
-/// The runner that is there; both end with their counts.
+/// Runs all tests; both runners print their counts at the end.
 fn test() -> Outcome {
     let runner: &[&str] = if has("cargo-nextest") {
         &["nextest", "run"]
     } else {
-        // Tests start examples, and only a run without a choice of targets would build them.
+        // Tests start examples; only a run without a choice of targets builds them.
         Program::cargo(&["build", "--workspace", "--examples"]).run()?;
         &["test", "--lib", "--bins", "--tests"]
     };
-    // A golden is rewritten by a person, never here.
+    // Goldens are rewritten by hand, never here.
     let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]);
     all.without("UPDATE_GOLDEN").run()
 }
@@ -88,7 +93,7 @@ fn doctest() -> Outcome {
     Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]).run()
 }
 
-/// Each crate must build with what it offers and nothing else: in the tests all features are on.
+/// The feature sets that each crate must build with; the tests enable all features.
 const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-types", &["", "service", "service,seal", "service,schema", "sqlite"]),
     ("mgp-transport", &["", "http", "tls"]),
@@ -109,7 +114,7 @@ fn features() -> Outcome {
             }
         }
     }
-    // The vocabulary's tests of its own schemas are behind a feature nobody else turns on.
+    // The tests of the schemas in `mgp-types` are behind a feature that no other crate enables.
     Program::cargo(&["test", "--all-features", "--package", "mgp-types"])
         .without("UPDATE_GOLDEN")
         .run()
@@ -126,7 +131,7 @@ fn fresh_schema() -> Outcome {
     schema::schema(&check)
 }
 
-/// The official suite of MCP, against our server and our client.
+/// Runs the official suite of MCP against our server and our client.
 fn official(rigour: Rigour) -> Outcome {
     conformance::conformance(&match rigour {
         Rigour::Strict => Flags::of(&["--strict"]),
@@ -134,7 +139,7 @@ fn official(rigour: Rigour) -> Outcome {
     })
 }
 
-/// Our own goldens; the examples of the specification are read by `accept`.
+/// Reads our own goldens; `accept` reads the examples of the specification.
 fn goldens() -> Outcome {
     spec::folder_of_examples(&root().join("mgp-types/tests/golden")).map(|_| ())
 }

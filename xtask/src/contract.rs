@@ -1,4 +1,4 @@
-//! What xtask takes from the Rust types of the messages: which type reads an example, and the files made from them.
+//! The Rust types of the messages: the type that reads an example, and the files generated from them.
 
 use crate::run::{Context, Outcome};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ pub(crate) fn check_example(file: &str, text: &str) -> Outcome<String> {
     mgp_types::spec::check_example(file, text).map(str::to_owned).context(file)
 }
 
-/// Every file that is made from the types: its path and its text.
+/// Returns every generated file: its path and its text.
 pub(crate) fn generated() -> Outcome<Vec<(PathBuf, String)>> {
     let mut files = vec![
         ("docs/methods.md".into(), mgp_types::schema::methods_markdown()),

@@ -1,17 +1,16 @@
-//! Numbers that look random and are the same in each run.
+//! Reproducible random numbers.
 
-/// A generator that a seed decides.
+/// A random number generator with a seed.
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// Starts at a seed; any will do.
     pub(crate) fn new(seed: u64) -> Self {
         // Zero would stay zero, and small seeds would begin alike.
         Self((seed ^ 0x9e37_79b9_7f4a_7c15).max(1))
     }
 
-    /// A number below `bound`; 0 where there is none.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         // xorshift64*.
         self.0 ^= self.0 >> 12;
@@ -21,7 +20,7 @@ impl Dice {
         usize::try_from(number).unwrap_or(0) % bound.max(1)
     }
 
-    /// Puts items into an order of its own.
+    /// Shuffles items.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

@@ -1,4 +1,5 @@
-//! HTTP without a library, for what is not HTTP: bytes go up on a thread of their own while the answers are read, and every wait has an end.
+//! HTTP over plain sockets, because the tests send invalid HTTP: a thread writes while the replies are read, and
+//! every wait has a time limit.
 
 use crate::run::now;
 use serde_json::Value;
@@ -9,29 +10,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an open stream of events is watched for an answer.
-const EVENTS: Duration = Duration::from_secs(5);
-/// How long a stream that has answered may stay open.
-const LINGER: Duration = Duration::from_secs(1);
-/// No answer is read beyond this.
-const LONGEST: usize = 64 << 20;
+/// The time an open event stream is watched for a reply.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time a stream may stay open after its reply.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The maximum size of a reply.
+const MAX_REPLY_BYTES: usize = 64 << 20;
 
-/// A piece of what is sent, and the pause after it.
+/// A piece of the bytes to send, and the pause after it.
 pub(crate) type Piece = (Vec<u8>, Duration);
 
-/// How an exchange ended.
+/// The end of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// With this status.
+    /// A reply with this status.
     Of(u16),
-    /// The connection was closed without an answer.
+    /// The connection was closed without a reply.
     Closed,
-    /// Nothing came in time.
+    /// No reply arrived in time.
     Silent,
 }
 
 impl Status {
-    /// As the corpus writes it.
+    /// Returns the status in the form of the corpus.
     pub(crate) fn value(self) -> Value {
         match self {
             Self::Of(status) => status.into(),
@@ -41,7 +42,7 @@ impl Status {
     }
 }
 
-/// One answer.
+/// One reply.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
@@ -54,31 +55,30 @@ impl Answer {
         Self { status, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// A header, by its name in lower case.
+    /// Returns a header, by its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The JSON-RPC message in the body, be it JSON or the last of its kind in a stream of events.
+    /// Returns the JSON-RPC message in the body: the JSON itself, or the last reply in an event stream.
     pub(crate) fn message(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok().or_else(|| last_reply(&self.body))
     }
 
-    /// The JSON-RPC code, if the answer is an error.
+    /// Returns the JSON-RPC error code, if the reply is an error.
     pub(crate) fn code(&self) -> Option<i64> {
         self.message()?["error"]["code"].as_i64()
     }
 }
 
-/// Opens a connection to the server.
 pub(crate) fn connect(port: u16) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// Sends the pieces on a connection of its own and reads `count` answers.
+/// Sends the pieces on a new connection and reads `count` replies.
 pub(crate) fn exchange(
     port: u16,
     pieces: impl Iterator<Item = Piece> + Send,
@@ -99,13 +99,13 @@ pub(crate) fn exchange(
                 break;
             }
         }
-        // Whatever is still being written has no reader; it may be gone already.
+        // Stops the writer, whose bytes are no longer read.
         let _ = stream.shutdown(Shutdown::Both);
     });
     answers
 }
 
-/// Writes until all is written or the other side is gone.
+/// Writes until all is written or the connection is closed.
 fn send(mut stream: &TcpStream, pieces: impl Iterator<Item = Piece>) {
     for (bytes, pause) in pieces {
         if stream.write_all(&bytes).is_err() {
@@ -115,24 +115,24 @@ fn send(mut stream: &TcpStream, pieces: impl Iterator<Item = Piece>) {
     }
 }
 
-/// Reads answers from a connection.
+/// Reads replies from a connection.
 pub(crate) struct Reader<'a> {
     stream: &'a TcpStream,
     end: Instant,
     held: Vec<u8>,
-    /// How the stream ended, once it has.
+    /// The end of the stream, once it was reached.
     over: Option<Status>,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads until `end` at most.
+    /// Creates a reader with a time limit.
     pub(crate) fn new(stream: &'a TcpStream, end: Instant) -> Self {
         Self { stream, end, held: Vec::new(), over: None }
     }
 
-    /// Reads more; false at the end of the stream or of the time.
+    /// Reads more bytes; returns false at the end of the stream or after the time limit.
     fn more(&mut self) -> bool {
-        if self.over.is_some() || self.held.len() > LONGEST {
+        if self.over.is_some() || self.held.len() > MAX_REPLY_BYTES {
             return false;
         }
         let left = self.end.saturating_duration_since(now());
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// The next answer; interim ones are passed over.
+    /// Reads the next reply; interim ones are skipped.
     pub(crate) fn answer(&mut self, method: &str) -> Answer {
         loop {
             let Some(length) = self.head() else {
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How long the head is, once it is there.
+    /// Returns the length of the head, once it was read.
     fn head(&mut self) -> Option<usize> {
         loop {
             if let Some(place) = find(&self.held, b"\r\n\r\n") {
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
         let length = answer.header("content-length").and_then(|length| length.parse().ok());
         let end = self.end;
         if events {
-            self.end = end.min(now() + EVENTS);
+            self.end = end.min(now() + EVENT_TIMEOUT);
         }
         let mut answered = false;
         loop {
@@ -216,9 +216,9 @@ impl<'a> Reader<'a> {
                 return body;
             }
             if events && !answered && last_reply(&body).is_some() {
-                // The stream should end now; one that does not is not waited for.
+                // A stream that stays open after its reply is not waited for.
                 answered = true;
-                self.end = self.end.min(now() + LINGER);
+                self.end = self.end.min(now() + LINGER_TIMEOUT);
             }
             if !self.more() {
                 return body;
@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Status line and headers.
+/// Parses status line and headers.
 fn read_head(head: &str) -> Option<Answer> {
     let mut lines = head.lines();
     let first = lines.next()?.strip_prefix("HTTP/1.")?;
@@ -237,7 +237,7 @@ fn read_head(head: &str) -> Option<Answer> {
     Some(Answer { status: Status::Of(status), headers: headers.collect(), body: Vec::new() })
 }
 
-/// The content of a chunked body as far as it is there, and how long it was once it is whole.
+/// Returns the content of a chunked body as far as it was read, and the length of the whole body once complete.
 fn unchunked(mut bytes: &[u8]) -> (Vec<u8>, Option<usize>) {
     let (mut body, all) = (Vec::new(), bytes.len());
     while let Some(line) = find(bytes, b"\r\n") {
@@ -260,7 +260,7 @@ fn unchunked(mut bytes: &[u8]) -> (Vec<u8>, Option<usize>) {
     (body, None)
 }
 
-/// The last reply in a stream of events.
+/// Returns the last reply in an event stream.
 fn last_reply(body: &[u8]) -> Option<Value> {
     let text = String::from_utf8_lossy(body);
     let data = text.lines().rev().filter_map(|line| line.strip_prefix("data:"));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_is_told_from_an_answer() {
+    fn a_closed_connection_is_not_a_reply() {
         assert_eq!(answers("", 1)[0].status, Status::Closed);
         assert_eq!(answers("noise\r\n\r\n", 1)[0].status, Status::Closed);
     }

@@ -1,12 +1,11 @@
-//! The command line: a table of commands, and the flags each of them knows.
+//! The command line: a table of commands, with the flags of each.
 
 use crate::run::{Context, Failure, Outcome};
 use std::{collections::BTreeMap, fmt::Write};
 
-/// One command of `cargo xtask`.
 #[derive(Debug)]
 pub(crate) struct Command {
-    /// What one types.
+    /// The name on the command line.
     pub(crate) name: &'static str,
     /// The arguments, as shown in the help.
     pub(crate) usage: &'static str,
@@ -16,11 +15,11 @@ pub(crate) struct Command {
     pub(crate) switches: &'static [&'static str],
     /// Flags with a value.
     pub(crate) options: &'static [&'static str],
-    /// Does it.
+    /// Runs the command.
     pub(crate) run: fn(&Flags) -> Outcome,
 }
 
-/// What was typed after the name of the command.
+/// The parsed command line of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     words: Vec<String>,
@@ -29,7 +28,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Splits the arguments of `command`, refusing flags it does not know.
+    /// Parses the arguments of `command`, refusing unknown flags.
     pub(crate) fn parse(
         command: &Command,
         mut arguments: impl Iterator<Item = String>,
@@ -57,34 +56,34 @@ impl Flags {
         Ok(flags)
     }
 
-    /// Switches that one command gives another.
+    /// Creates flags for a call of one command by another.
     pub(crate) fn of(switches: &[&str]) -> Self {
         let given = switches.iter().map(|switch| ((*switch).to_owned(), String::new()));
         Self { given: given.collect(), ..Self::default() }
     }
 
-    /// The plain arguments.
+    /// Returns the positional arguments.
     pub(crate) fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// What stands after `--`.
+    /// Returns the arguments after `--`.
     pub(crate) fn rest(&self) -> &[String] {
         &self.rest
     }
 
-    /// Whether a switch was given.
+    /// Returns whether a switch was given.
     pub(crate) fn has(&self, switch: &str) -> bool {
         self.given.contains_key(switch)
     }
 
-    /// The value of an option.
+    /// Returns the value of an option.
     pub(crate) fn value(&self, option: &str) -> Option<&str> {
         self.given.get(option).map(String::as_str)
     }
 }
 
-/// The help text of all commands.
+/// Returns the help text of all commands.
 pub(crate) fn help(commands: &[Command]) -> String {
     let mut text = "cargo xtask COMMAND\n\n".to_owned();
     for command in commands {
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn words_switches_options_and_the_rest_are_told_apart() {
+    fn words_switches_options_and_the_rest_are_separated() {
         let flags = parse(&["bread", "--hot", "--for", "3", "--", "--cold"]).unwrap();
         assert_eq!(flags.words(), ["bread"]);
         assert!(flags.has("--hot"));

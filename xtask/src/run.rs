@@ -1,6 +1,6 @@
-//! Runs other programs: says what it runs, times it, and fails with what failed.
+//! Runs other programs: prints the command, times it, and fails with its name and status.
 //!
-//! Also the few facts every command needs: where the workspace is and where it builds.
+//! Also the folders of the workspace and of its builds.
 
 use std::{
     ffi::OsStr,
@@ -10,15 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a command of ours returns.
+/// The result of a command.
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Why a command failed, in one or more lines for a person.
+/// The reason of a failure, in one or more lines.
 #[derive(Debug)]
 pub(crate) struct Failure(String);
 
 impl Failure {
-    /// Wraps a message.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
@@ -36,7 +35,7 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Adds what was being done to an error.
+/// Adds context to an error.
 pub(crate) trait Context<T> {
     /// Puts `what` in front of the error.
     fn context(self, what: impl fmt::Display) -> Outcome<T>;
@@ -54,12 +53,12 @@ impl<T> Context<T> for Option<T> {
     }
 }
 
-/// Whether a check that cannot be made counts as a failure.
+/// The treatment of checks that cannot run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rigour {
     /// A missing tool is a failure.
     Strict,
-    /// A missing tool is said loudly and passed over.
+    /// A missing tool is reported and skipped.
     Lenient,
 }
 
@@ -69,7 +68,7 @@ impl Rigour {
         if strict { Self::Strict } else { Self::Lenient }
     }
 
-    /// Says loudly that `what` was not run, and fails when strict.
+    /// Reports that a check was not run; fails if strict.
     pub(crate) fn skip(self, what: &str, why: &str) -> Outcome {
         println!("!! SKIPPED {what}: {why}");
         match self {
@@ -87,7 +86,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Prepares a program, to be run in the workspace root.
+    /// Creates a program that runs in the workspace root.
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref();
         let mut command = Command::new(program);
@@ -95,7 +94,7 @@ impl Program {
         Self { command, shown: program.to_string_lossy().into_owned() }
     }
 
-    /// Prepares the cargo that runs us.
+    /// Creates a program for the cargo that runs us.
     pub(crate) fn cargo(arguments: &[&str]) -> Self {
         let mut program = Self::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         "cargo".clone_into(&mut program.shown);
@@ -104,7 +103,6 @@ impl Program {
         program.args(arguments)
     }
 
-    /// Adds arguments.
     pub(crate) fn args<S: AsRef<OsStr>>(mut self, arguments: &[S]) -> Self {
         for argument in arguments {
             self.shown.push(' ');
@@ -114,32 +112,30 @@ impl Program {
         self
     }
 
-    /// Sets an environment variable.
+    /// Sets an environment variable and shows it.
     pub(crate) fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.shown = format!("{key}={} {}", value.as_ref().to_string_lossy(), self.shown);
         self.command.env(key, value);
         self
     }
 
-    /// Sets an environment variable that is not worth showing.
+    /// Sets an environment variable without showing it.
     pub(crate) fn quietly(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(key, value);
         self
     }
 
-    /// Removes an environment variable.
     pub(crate) fn without(mut self, key: &str) -> Self {
         self.command.env_remove(key);
         self
     }
 
-    /// Sets the working directory.
     pub(crate) fn dir(mut self, path: &Path) -> Self {
         self.command.current_dir(path);
         self
     }
 
-    /// Says on standard error what it runs, and runs it with our own input and output.
+    /// Prints the command to standard error, and runs it with our own input and output.
     pub(crate) fn run(mut self) -> Outcome {
         eprintln!("$ {}", self.shown);
         let start = now();
@@ -151,7 +147,7 @@ impl Program {
         Ok(())
     }
 
-    /// Runs it and returns what it printed; its standard error is ours.
+    /// Runs the program and returns its output; its standard error is ours.
     pub(crate) fn output(mut self) -> Outcome<String> {
         let output = self.command.stderr(Stdio::inherit()).output().context(&self.shown)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -161,7 +157,7 @@ impl Program {
         Err(Failure(format!("`{}` failed: {}\n{text}", self.shown, output.status)))
     }
 
-    /// Says what it runs, runs it, shows what it printed and returns it with its success.
+    /// Prints the command, runs it, shows its output, and returns it with its success.
     pub(crate) fn tee(mut self) -> Outcome<(bool, String)> {
         eprintln!("$ {}", self.shown);
         let output = self.command.stderr(Stdio::inherit()).output().context(&self.shown)?;
@@ -171,43 +167,51 @@ impl Program {
     }
 }
 
-/// Whether a program of this name is on the search path.
+/// Returns whether a program of this name is on the search path.
 pub(crate) fn has(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// The root of the workspace.
+/// Returns the root of the workspace.
 pub(crate) fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     manifest.parent().map_or(manifest.clone(), Path::to_path_buf)
 }
 
-/// What cargo says about the workspace members.
+/// Returns the metadata of the workspace members.
 pub(crate) fn metadata() -> Outcome<serde_json::Value> {
     let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
     Ok(serde_json::from_str(&Program::cargo(&arguments).output()?)?)
 }
 
-/// Where cargo builds.
+/// Returns the folder of builds.
 pub(crate) fn target() -> Outcome<PathBuf> {
     let metadata = metadata()?;
     Ok(metadata["target_directory"].as_str().context("cargo metadata: target_directory")?.into())
 }
 
-/// The time of day does not matter here; how long something took does.
+/// Builds an example of a package as users would, and returns its path.
+pub(crate) fn release_example(package: &str, example: &str, more: &[&str]) -> Outcome<PathBuf> {
+    let build = ["build", "--quiet", "--release", "-p", package, "--example", example];
+    Program::cargo(&build).args(more).run()?;
+    let path = target()?.join("release/examples").join(example);
+    path.exists().then_some(path).context(example)
+}
+
+/// Returns an instant for measuring.
 #[expect(clippy::disallowed_methods, reason = "nothing here runs under a paused tokio clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// A duration for people.
+/// Formats a duration.
 pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub(crate) fn now_seconds() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.ok().and_then(|since| i64::try_from(since.as_secs()).ok()).unwrap_or(0)

@@ -1,4 +1,5 @@
-//! `schema`: writes what is generated from the types (`docs/schema/`, `docs/methods.md`), or checks that it is fresh.
+//! `schema`: writes the files generated from the types (`docs/schema/`, `docs/methods.md`), or checks that they are
+//! current.
 
 use crate::{
     contract,
@@ -11,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes the generated files, or with `--check` fails if one is stale, missing or left over.
+/// Writes the generated files, or with `--check` fails if one is outdated, missing or superfluous.
 pub(crate) fn schema(flags: &Flags) -> Outcome {
     let files: BTreeMap<PathBuf, String> = contract::generated()?.into_iter().collect();
     let stale = stale(&root(), &files)?;
@@ -41,7 +42,7 @@ pub(crate) fn schema(flags: &Flags) -> Outcome {
     Ok(())
 }
 
-/// The files whose text differs, and schemas that nothing generates any more.
+/// Returns the files whose text differs, and schemas that are no longer generated.
 fn stale(root: &Path, files: &BTreeMap<PathBuf, String>) -> Outcome<Vec<PathBuf>> {
     let changed = |path: &Path, text: &str| {
         fs::read_to_string(root.join(path)).map_or(true, |there| there != text)

@@ -1,4 +1,4 @@
-//! A server on a free port of loopback, for as long as it is wanted.
+//! A server process on a free port of loopback.
 
 use crate::run::{Context, Failure, Outcome, now};
 use std::{
@@ -11,23 +11,23 @@ use std::{
     time::Duration,
 };
 
-/// How long a server may take to listen on a busy machine.
-const START: Duration = Duration::from_mins(1);
+/// The time a server may take to listen on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A running server; it ends with this, and whatever it started with it.
+/// A running server; dropping it kills it with the processes it started.
 #[derive(Debug)]
 pub(crate) struct Served {
     child: Child,
     port: u16,
 }
 
-/// A port that is free at this moment; nobody else is told of it.
+/// Returns a port that is free at this moment.
 pub(crate) fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 impl Served {
-    /// Starts a command on a port and waits until it listens; what it says goes to `log`.
+    /// Starts a command on a port and waits until it listens; its output goes to `log`.
     pub(crate) fn start(
         command: impl FnOnce(u16) -> Outcome<Command>,
         log: &Path,
@@ -44,7 +44,7 @@ impl Served {
             .spawn()
             .context(&program)?;
         let mut served = Self { child, port };
-        let end = now() + START;
+        let end = now() + START_TIMEOUT;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Some(status) = served.child.try_wait()? {
                 let log = log.display();
@@ -58,7 +58,7 @@ impl Served {
         Ok(served)
     }
 
-    /// Starts words in which `PORT` stands for the port.
+    /// Starts a command in whose arguments `PORT` is replaced by the port.
     pub(crate) fn words(words: &[OsString], log: &Path) -> Outcome<Self> {
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         let command = |port: u16| {
@@ -70,17 +70,15 @@ impl Served {
         Self::start(command, log)
     }
 
-    /// Where it listens.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// The process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has ended by itself.
+    /// Returns whether the process has ended by itself.
     pub(crate) fn ended(&mut self) -> Outcome<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
@@ -88,14 +86,14 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It may have left already; what it started may not.
+        // The server may have ended already, but not the processes it started.
         kill_group(self.child.id());
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A line of `/proc/PID/status` that counts kilobytes, in bytes.
+/// Returns a line of `/proc/PID/status` that counts kilobytes, in bytes.
 pub(crate) fn memory(process: u32, line: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;
@@ -103,17 +101,17 @@ pub(crate) fn memory(process: u32, line: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// Lets a program lead a process group.
+/// Makes a program the leader of a process group.
 #[cfg(unix)]
 pub(crate) fn own_group(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
 }
 
-/// Lets a program lead a process group.
+/// Makes a program the leader of a process group.
 #[cfg(not(unix))]
 pub(crate) fn own_group(_: &mut Command) {}
 
-/// Kills what is left of a process group; one that is gone already is fine.
+/// Kills the remaining processes of a group, if any.
 pub(crate) fn kill_group(leader: u32) {
     let _ = Command::new("kill")
         .args(["-KILL", "--", &format!("-{leader}")])
@@ -127,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_does_not_listen_is_not_waited_for() {
+    fn a_server_that_exits_is_not_waited_for() {
         let log = std::env::temp_dir().join(format!("xtask-serving-{}", std::process::id()));
         let words = ["sh", "-c", "exit 3"].map(OsString::from);
         let failure = Served::words(&words, &log).unwrap_err();

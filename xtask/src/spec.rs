@@ -10,13 +10,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Prints `FILE TYPE ok` for each example; fails if one cannot be read, or comes out different.
+/// Prints `FILE TYPE ok` for each example; fails if one cannot be read, or is written differently.
 pub(crate) fn spec(flags: &Flags) -> Outcome {
     let [folder] = flags.words() else { return Err(Failure::new("give one folder")) };
     folder_of_examples(Path::new(folder)).map(|_| ())
 }
 
-/// Checks each example of a folder, prints a line for each, and returns how many there are.
+/// Checks each example of a folder, prints a line for each, and returns their number.
 pub(crate) fn folder_of_examples(folder: &Path) -> Outcome<usize> {
     let files = examples(folder)?;
     let mut failed = 0;
@@ -36,7 +36,7 @@ pub(crate) fn folder_of_examples(folder: &Path) -> Outcome<usize> {
     Ok(files.len())
 }
 
-/// The JSON files of a folder, by name: file name and text.
+/// Returns the JSON files of a folder, sorted: file name and text.
 pub(crate) fn examples(folder: &Path) -> Outcome<Vec<(String, String)>> {
     let entries = fs::read_dir(folder).context(folder.display())?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -1,6 +1,4 @@
-//! The difference of two configurations (MGP §15.2).
-//!
-//! Applies to: both.
+//! The difference between two configurations (MGP §15.2).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,7 +6,7 @@ use mgp_types::service::ServerId;
 
 use crate::config::{Agent, Config, Kernel, Server, ServerMgp, ToolCreation};
 
-/// What turns one configuration into another; whoever applies it touches nothing else.
+/// The changes that turn one configuration into another; nothing else needs to be touched to apply it.
 ///
 /// ```
 /// use mgp_discovery::{Change, Config, Effect};
@@ -26,40 +24,40 @@ use crate::config::{Agent, Config, Kernel, Server, ServerMgp, ToolCreation};
 pub struct Change {
     /// Servers that are new.
     pub added: Vec<Server>,
-    /// Servers that are gone.
+    /// Servers that were removed.
     pub removed: Vec<ServerId>,
-    /// Servers that are not as they were.
+    /// Servers whose entries changed.
     pub changed: Vec<Changed>,
-    /// What holds for all, where it changed.
+    /// The settings for all servers, if they changed.
     pub kernel: Option<Kernel>,
-    /// Agents that are new or changed, and those that are gone.
+    /// Agents that are new or changed, and `None` for those that were removed.
     pub agents: BTreeMap<String, Option<Agent>>,
-    /// Tools that are made while agents run, where that changed.
+    /// The settings of created tools, if they changed.
     pub tool_creation: Option<ToolCreation>,
 }
 
-/// A server that is not as it was.
+/// A server whose entry changed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Changed {
-    /// As it is now.
+    /// The new entry.
     pub server: Server,
-    /// What that takes.
+    /// The measure that applies it.
     pub effect: Effect,
 }
 
-/// What a change of a server takes.
+/// The measure that applies a change of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Effect {
-    /// Other rules hold from the next call on; it runs on.
+    /// New rules apply from the next call on; the server keeps running.
     Govern,
-    /// It is drained and started anew, for it is another program, place or handshake.
+    /// The server is drained and restarted, because its program, URL or handshake changed.
     Restart,
 }
 
 impl Change {
-    /// What turns `old` into `new`.
+    /// Returns the changes that turn `old` into `new`.
     #[must_use]
     pub fn between(old: &Config, new: &Config) -> Self {
         let before: HashMap<&str, &Server> =
@@ -91,7 +89,7 @@ impl Change {
         change
     }
 
-    /// Whether there is nothing to do.
+    /// Returns whether there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -99,7 +97,7 @@ impl Change {
 }
 
 fn effect(old: &Server, new: &Server) -> Effect {
-    // Another file or owner means another folder, and other rules for what is filled in.
+    // Another file or owner implies another folder, and other rules of expansion.
     let same_place = old.reach == new.reach && old.file == new.file && old.origin == new.origin;
     let same_offer = match (&old.mgp, &new.mgp) {
         (None, None) => true,
@@ -110,7 +108,7 @@ fn effect(old: &Server, new: &Server) -> Effect {
     if same_place && same_handshake { Effect::Govern } else { Effect::Restart }
 }
 
-/// What was said when the connection was made, and cannot be said again.
+/// Returns the values of the handshake, which cannot change while the connection lives.
 fn negotiated(mgp: &ServerMgp) -> impl PartialEq + '_ {
     (&mgp.extensions, &mgp.permissions_required, mgp.isolation)
 }

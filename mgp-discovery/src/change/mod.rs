@@ -1,6 +1,4 @@
-//! What changed in a configuration, and when to look (MGP §15.2).
-//!
-//! Applies to: both.
+//! Changes of a configuration, and hot reload (MGP §15.2).
 
 mod diff;
 mod reload;

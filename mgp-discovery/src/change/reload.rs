@@ -1,6 +1,4 @@
-//! Hot reload: looks every second whether a file or an approval changed (MGP §15.2).
-//!
-//! Applies to: both.
+//! Hot reload: checks every second whether a file or an approval changed (MGP §15.2).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,89 +13,89 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::source::{Loaded, Sources, Trust};
 
-/// How often is looked.
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Follows the files of a configuration.
+/// Watches the files of a configuration.
 ///
-/// What is half written is waited for: a file must look the same twice.
-/// Values of variables, and files that `${file:…}` names, are read when a server is started, and not followed.
+/// A half-written file is not read: a file must have the same stamp twice.
+/// Values of variables, and files named by `${file:…}`, are read when a server starts, and are not watched.
 #[derive(Debug)]
-#[must_use = "it looks while `next` is awaited"]
+#[must_use = "files are polled only while `next` is awaited"]
 pub struct Reload {
     sources: Sources,
     trust: Trust,
     current: Config,
-    /// How everything looked when it was last read here.
-    read: Option<Look>,
-    /// How the files looked a moment ago.
+    /// The stamps and the revision when the files were last read here.
+    read: Option<State>,
+    /// The stamps of the files at the last poll.
     last: Vec<Stamp>,
-    /// What was wrong when they were last read, so that it is said once.
-    told: Vec<String>,
+    /// The problems reported last, so that each is reported once.
+    reported: Vec<String>,
     revision: watch::Receiver<u64>,
     ticks: Interval,
 }
 
-/// How the files look, and the approvals.
-type Look = (Vec<Stamp>, u64);
+/// The stamps of the files, and the revision of the approvals.
+type State = (Vec<Stamp>, u64);
 
-/// What became of the files.
+/// The outcome of a change of the files.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reloaded {
-    /// They were written anew, or say something else by an approval. The change is against what they said when they were
-    /// read before, and empty where they say the same.
+    /// The files were written again, or an approval changed their effect. The change is relative to the configuration
+    /// read before, and empty if both are equal.
     Changed(Box<Change>, Box<Loaded>),
-    /// They cannot be used, and the configuration before stays in force.
+    /// The files cannot be used, and the previous configuration stays in effect.
     Kept(Error),
 }
 
 impl Reload {
-    /// Follows the files from a configuration on that was loaded from them.
+    /// Watches the files that a configuration was loaded from.
     pub fn new(sources: Sources, trust: Trust, loaded: &Loaded) -> Self {
-        let mut ticks = interval(EVERY);
+        let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Nothing was looked at yet, so that what changed since it was loaded is found.
-        let (read, last, told) = (None, Vec::new(), doubts(loaded));
+        // No stamps are known yet, so that changes since the configuration was loaded are found.
+        let (read, last, reported) = (None, Vec::new(), doubts(loaded));
         let (current, revision) = (loaded.config.clone(), trust.revision());
-        Self { sources, trust, current, read, last, told, revision, ticks }
+        Self { sources, trust, current, read, last, reported, revision, ticks }
     }
 
-    /// Waits until the files are written anew, say something else by an approval, or cannot be used any more.
+    /// Waits until the files are written again, an approval changes their effect, or they become unusable.
     ///
     /// # Cancel safety
-    /// Nothing is lost when the future is dropped: a change it did not tell is told by the next one.
+    /// Nothing is lost when the future is dropped: the next call reports the change.
     pub async fn next(&mut self) -> Reloaded {
         loop {
             self.ticks.tick().await;
-            let look = self.look().await;
-            let settled = look.0 == self.last;
-            self.last.clone_from(&look.0);
-            if !settled || self.read.as_ref() == Some(&look) {
+            let state = self.state().await;
+            let settled = state.0 == self.last;
+            self.last.clone_from(&state.0);
+            if !settled || self.read.as_ref() == Some(&state) {
                 continue;
             }
             match self.sources.load(&self.trust).await {
                 Ok(mut loaded) => {
-                    // Whoever read them at somebody's word since then knows something else than this does.
-                    let is_written = self.read.as_ref().is_some_and(|read| read.0 != look.0);
-                    self.read = Some(look);
-                    let said = doubts(&loaded);
+                    // The caller may have read the files since then, and know another state than this watcher.
+                    let is_written = self.read.as_ref().is_some_and(|read| read.0 != state.0);
+                    self.read = Some(state);
+                    let found = doubts(&loaded);
                     self.keep_broken(&mut loaded);
                     let change = Change::between(&self.current, &loaded.config);
-                    if is_written || !change.is_empty() || self.told != said {
+                    if is_written || !change.is_empty() || self.reported != found {
                         self.current = loaded.config.clone();
-                        self.told = said;
+                        self.reported = found;
                         return Reloaded::Changed(Box::new(change), Box::new(loaded));
                     }
                 }
                 Err(error) => {
-                    // What is wrong in a file stays so until it is written again; all else may pass, and is looked at anew.
+                    // An error in a file persists until the file is written again; all others may be temporary and
+                    // are tried again.
                     let is_read = matches!(error, Error::Faults(_));
-                    self.read = Some(if is_read { look } else { Look::default() });
-                    let said = vec![error.to_string()];
-                    if self.told != said {
-                        tracing::warn!(%error, "the configuration before stays in force");
-                        self.told = said;
+                    self.read = Some(if is_read { state } else { State::default() });
+                    let found = vec![error.to_string()];
+                    if self.reported != found {
+                        tracing::warn!(%error, "reload failed; keeping the previous configuration");
+                        self.reported = found;
                         return Reloaded::Kept(error);
                     }
                 }
@@ -105,7 +103,7 @@ impl Reload {
         }
     }
 
-    /// A typing error in the entry of a server that runs does not end it: its entry before stays in force.
+    /// Keeps the previous entry of a running server whose new entry has an error.
     fn keep_broken(&self, loaded: &mut Loaded) {
         let Loaded { config, broken, .. } = loaded;
         for id in
@@ -115,16 +113,16 @@ impl Reload {
         }
     }
 
-    async fn look(&mut self) -> Look {
+    async fn state(&mut self) -> State {
         let files: Vec<PathBuf> = self.sources.files().map(PathBuf::from).collect();
         let revision = *self.revision.borrow_and_update();
-        // A file of a network that is gone must not hold up the runtime.
+        // A file on a lost network must not block the runtime.
         let stamps = spawn_blocking(move || files.iter().map(|file| stamp(file)).collect());
         (stamps.await.unwrap_or_default(), revision)
     }
 }
 
-/// What is wrong or doubtful in files that can be used.
+/// Returns the findings of files that can be used.
 fn doubts(loaded: &Loaded) -> Vec<String> {
     let findings = loaded.findings.iter().map(ToString::to_string);
     findings.chain(loaded.unapproved.iter().map(ToString::to_string)).collect()

@@ -1,15 +1,13 @@
-//! Whether a file is still the one it was (MGP §15.2).
-//!
-//! Applies to: both.
+//! A stamp that changes with a file (MGP §15.2).
 
 use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Which file it is, and when it was written; none where there is none.
+/// Device, inode, size and times of a file; `None` if it does not exist.
 pub(super) type Stamp = Option<(u64, u64, u64, Option<SystemTime>, i64)>;
 
-/// The stamp of a file: editors write into it, or put another one in its place.
+/// Returns the stamp of a file: editors write into it, or replace it.
 pub(super) fn stamp(path: &Path) -> Stamp {
     let metadata = fs::metadata(path).ok()?;
     let (device, inode, changed) = identity(&metadata);

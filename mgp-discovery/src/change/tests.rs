@@ -1,11 +1,10 @@
 //! Tests of differences and of hot reload.
-//!
-//! Applies to: both.
 
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_testkit::temp_dir;
 use mgp_types::Payload;
 use mgp_types::service::Principal;
 use mgp_types::store::{self, MemoryStore, Store as _};
@@ -29,7 +28,7 @@ fn effect(old: &str, new: &str) -> Effect {
 }
 
 #[test]
-fn only_what_was_said_at_the_start_takes_a_restart() {
+fn only_values_of_the_start_and_the_handshake_need_a_restart() {
     let base = "command = 'a'\n";
     let with = |rest: &str| effect(base, &format!("{base}{rest}\n"));
     for rest in ["args = ['x']", "cwd = 'x'", "env = { A = 'b' }", "era = 'legacy'", "mgp = false"]
@@ -80,8 +79,9 @@ async fn next(reload: &mut Reload) -> Option<Reloaded> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_are_followed_and_a_broken_one_changes_nothing() {
-    let file = std::env::temp_dir().join(format!("mgp-reload-{}.toml", std::process::id()));
+async fn files_are_watched_and_a_faulty_one_changes_nothing() {
+    let folder = temp_dir();
+    let file = folder.path().join("servers.toml");
     let write = |text: &str| fs::write(&file, text).unwrap();
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let store = Arc::new(MemoryStore::new());
@@ -92,13 +92,13 @@ async fn files_are_followed_and_a_broken_one_changes_nothing() {
     assert!(next(&mut reload).await.is_none(), "nothing changed");
 
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'bb'\ncommand = 'b'\n");
-    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("it changed") };
+    let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("a change") };
     assert_eq!((change.added.len(), change.changed.len(), change.removed.len()), (1, 0, 0));
 
     write("[[servers\n");
-    let Some(Reloaded::Kept(error)) = next(&mut reload).await else { panic!("it is broken") };
+    let Some(Reloaded::Kept(error)) = next(&mut reload).await else { panic!("an error") };
     assert!(error.to_string().contains(".toml:1:"), "{error}");
-    assert!(next(&mut reload).await.is_none(), "it was told once");
+    assert!(next(&mut reload).await.is_none(), "an error is reported once");
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'bb'\ncommand = 'b'\n");
     let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("mended") };
     assert!(change.is_empty(), "it says what it said before");
@@ -111,7 +111,7 @@ async fn files_are_followed_and_a_broken_one_changes_nothing() {
     // A server whose entry is broken runs on as it was.
     write("[[servers]]\nid = 'a'\ncommand = 3\n");
     let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
-        panic!("it changed")
+        panic!("a change")
     };
     assert_eq!(change.removed, ["bb".into()]);
     assert_eq!(loaded.broken, ["a"]);
@@ -120,23 +120,22 @@ async fn files_are_followed_and_a_broken_one_changes_nothing() {
     let away = file.with_extension("away");
     fs::rename(&file, &away).unwrap();
     assert!(matches!(next(&mut reload).await, Some(Reloaded::Kept(_))));
-    assert!(next(&mut reload).await.is_none(), "it was told once");
+    assert!(next(&mut reload).await.is_none(), "an error is reported once");
     fs::rename(&away, &file).unwrap();
     let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("it is back") };
     assert!(change.is_empty(), "and says what it said");
-    fs::remove_file(&file).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approval_is_followed_and_so_is_its_end() {
-    let folder = std::env::temp_dir().join(format!("mgp-reload-trust-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+async fn an_approval_is_applied_and_so_is_its_end() {
+    let guard = temp_dir();
+    let folder = guard.path();
     fs::write(folder.join("mgp.toml"), "[[servers]]\nid = 'a'\ncommand = 'a'\n").unwrap();
     let trust = Trust::new(Arc::new(MemoryStore::new()));
-    let sources = Sources::new(&folder, folder.join("home"));
+    let sources = Sources::new(folder, folder.join("home"));
     let loaded = sources.load(&trust).await.unwrap();
     let mut reload = Reload::new(sources.clone(), trust.clone(), &loaded);
-    assert!(next(&mut reload).await.is_none(), "nobody approved it");
+    assert!(next(&mut reload).await.is_none(), "not approved");
 
     let review = sources.review().unwrap().unwrap();
     let operator = Principal::local().operator();
@@ -144,13 +143,12 @@ async fn an_approval_is_followed_and_so_is_its_end() {
     let Some(Reloaded::Changed(change, _)) = next(&mut reload).await else { panic!("approved") };
     assert_eq!(change.added.len(), 1);
 
-    // What was approved once is not what stands there now.
+    // The current content is not the approved one.
     fs::write(folder.join("mgp.toml"), "[[servers]]\nid = 'a'\ncommand = 'evil'\n").unwrap();
     let Some(Reloaded::Changed(change, loaded)) = next(&mut reload).await else {
         panic!("changed")
     };
     assert_eq!((change.removed.len(), loaded.unapproved.is_some()), (1, true));
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 proptest! {

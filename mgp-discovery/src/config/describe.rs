@@ -1,6 +1,4 @@
 //! The page and the JSON Schema of `mgp.toml`, made from the table of keys (MGP §15.2).
-//!
-//! Applies to: both.
 
 use std::fmt::Write as _;
 
@@ -9,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::keys::{KEYS, keys_of};
 use super::{Kind, limits};
 
-/// The text of `docs/config.md`.
+/// Returns the text of `docs/config.md`.
 #[must_use]
 pub fn config_markdown() -> String {
     let mut out = String::from(HEAD);
@@ -64,7 +62,7 @@ In `command`, `args`, `url`, `headers`, `cwd` and `env` is filled in:
 | `$$` | a dollar sign |
 ";
 
-/// The JSON Schema of `mgp.toml`, as editors use it.
+/// Returns the JSON Schema of `mgp.toml` for editors.
 #[must_use]
 pub fn config_schema() -> Value {
     let mut schema = table("");
@@ -133,7 +131,7 @@ fn value(kind: Kind, path: &str) -> Value {
     }
 }
 
-/// A default as JSON; all but words are written the same in both.
+/// Returns a default as JSON; all kinds but text and words are written alike in both.
 fn default(kind: Kind, written: &str) -> Option<Value> {
     match kind {
         _ if written.is_empty() => None,

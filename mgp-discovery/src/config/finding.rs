@@ -1,19 +1,17 @@
-//! What is wrong or doubtful in a configuration, and where (MGP §15.2).
-//!
-//! Applies to: both.
+//! Errors and warnings of a configuration, with their positions (MGP §15.2).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::limits;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
-    /// It works, but likely not as it was meant.
+    /// The configuration works, but likely not as intended.
     Warning,
-    /// It does not work.
+    /// The configuration does not work.
     Error,
 }
 
@@ -26,7 +24,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Something wrong or doubtful, with the place and the remedy.
+/// An error or warning, with its position and the remedy.
 ///
 /// ```
 /// use mgp_discovery::Config;
@@ -41,7 +39,7 @@ impl fmt::Display for Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// The file.
     pub file: PathBuf,
@@ -49,11 +47,12 @@ pub struct Finding {
     pub line: usize,
     /// The character in the line, from 1.
     pub column: usize,
-    /// The server that it stops, by its id or by its place in the file; none where it concerns the whole file.
+    /// The server that the finding disables, by its id or its position in the file; `None` if it concerns the whole
+    /// file.
     pub server: Option<String>,
-    /// What it is.
+    /// The message.
     pub what: String,
-    /// What to do, where that is known.
+    /// The remedy, where one is known.
     pub remedy: Option<String>,
 }
 
@@ -68,7 +67,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The findings for which a file cannot be used.
+/// The findings that make a file unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Faults(Vec<Finding>);
 
@@ -77,7 +76,7 @@ impl Faults {
         Self(findings)
     }
 
-    /// All of them, warnings included.
+    /// Returns all findings, warnings included.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.0
@@ -102,11 +101,10 @@ pub(super) struct Report<'a> {
     file: &'a Path,
     text: &'a str,
     pub(super) findings: Vec<Finding>,
-    /// The server that is being read.
     pub(super) server: Option<String>,
-    /// Whether something of the whole file is wrong.
+    /// `true` if an error concerns the whole file.
     pub(super) fatal: bool,
-    /// Whether something of the server that is being read is wrong.
+    /// `true` if an error concerns the server that is being read.
     pub(super) broken: bool,
 }
 
@@ -132,9 +130,9 @@ impl<'a> Report<'a> {
     }
 
     fn add(&mut self, severity: Severity, at: usize, what: String, remedy: Option<String>) {
-        // A file of nothing but mistakes must not become a longer report than itself.
-        let told = self.findings.iter().filter(|finding| finding.severity == severity).count();
-        if told >= limits::FINDINGS {
+        // The report on a faulty file must not become longer than the file.
+        let count = self.findings.iter().filter(|finding| finding.severity == severity).count();
+        if count >= limits::FINDINGS {
             return;
         }
         let (line, column) = place(self.text, at);
@@ -143,7 +141,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Line and character of a byte, from 1.
+/// Returns line and character of a byte, from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
     let line = 1 + before.split(|byte| *byte == b'\n').count().saturating_sub(1);

@@ -1,6 +1,4 @@
-//! The table of all keys of `mgp.toml`; reading, the page and the schema are made from it (MGP §15.2).
-//!
-//! Applies to: both.
+//! The table of all keys of `mgp.toml`; the reader, the page and the schema use it (MGP §15.2).
 
 use super::Kind;
 
@@ -8,15 +6,15 @@ use super::Kind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Key {
-    /// The table it stands in; empty at the top. `*` is a name of your own.
+    /// The table of the key; empty for the top level. `*` is a name chosen by the user.
     pub table: &'static str,
-    /// Its name.
+    /// The name of the key.
     pub name: &'static str,
-    /// What may stand behind it.
+    /// The kind of its value.
     pub kind: Kind,
-    /// What holds where it is not written; empty where that is nothing.
+    /// The default, as written in TOML; empty if there is none.
     pub default: &'static str,
-    /// What it does, in a sentence.
+    /// A sentence that describes the key.
     pub about: &'static str,
 }
 
@@ -133,7 +131,7 @@ pub const KEYS: &[Key] = keys! {
 };
 
 impl Key {
-    /// The key with its table: `servers.mgp.confirm`.
+    /// Returns the key with its table: `servers.mgp.confirm`.
     #[must_use]
     pub fn path(&self) -> String {
         if self.table.is_empty() {
@@ -143,12 +141,10 @@ impl Key {
     }
 }
 
-/// The keys of a table.
 pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static Key> {
     KEYS.iter().filter(move |key| key.table == table)
 }
 
-/// A key of a table.
 pub(super) fn key(table: &str, name: &str) -> Option<&'static Key> {
     keys_of(table).find(|key| key.name == name)
 }

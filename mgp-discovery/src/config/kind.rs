@@ -1,6 +1,4 @@
-//! What kind of value a key takes, and the check of a value against it (MGP §15.2).
-//!
-//! Applies to: both.
+//! The kinds of values of a key, and the check of a value against its kind (MGP §15.2).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +6,7 @@ use toml_edit::{Item, Value};
 
 use super::{limits, nearest};
 
-/// What may stand behind a key.
+/// The kind of value a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -24,7 +22,7 @@ pub enum Kind {
     Switch,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A list of words; others than these are possible, and looked at for typing errors.
+    /// A list of words; unknown words are allowed, and compared with these to find typing errors.
     Words(&'static [&'static str]),
     /// A table of one of these words each.
     WordMap(&'static [&'static str]),
@@ -34,12 +32,12 @@ pub enum Kind {
     TableOrFalse,
     /// A list of tables.
     Tables,
-    /// A table of tables, by names of your own.
+    /// A table of tables, by names chosen by the user.
     TableMap,
 }
 
 impl Kind {
-    /// What it is called where something else was written.
+    /// Returns the name of the kind for messages.
     pub(super) fn name(self) -> String {
         match self {
             Self::Text => "a text".into(),
@@ -58,7 +56,7 @@ impl Kind {
     }
 }
 
-/// A value that is of its kind.
+/// A value that matches its kind.
 pub(super) enum Checked {
     Text(String),
     Texts(Vec<String>),
@@ -67,7 +65,7 @@ pub(super) enum Checked {
     Switch(bool),
 }
 
-/// What is wrong with a value, what to do about it, and where in the value.
+/// A defect of a value, with the remedy and the position in the value.
 pub(super) struct Wrong {
     pub(super) what: String,
     pub(super) remedy: Option<String>,
@@ -85,7 +83,7 @@ impl Wrong {
     }
 }
 
-/// The value of an item, if it is of a kind.
+/// Returns the value of an item if it matches a kind.
 pub(super) fn check(item: &Item, kind: Kind) -> Result<Checked, Wrong> {
     let wrong_type =
         || Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name()));
@@ -144,7 +142,7 @@ fn text(text: &str) -> Result<String, Wrong> {
     if text.len() > limits::TEXT_BYTES {
         return Err(Wrong::new(format!("is longer than {} bytes", limits::TEXT_BYTES)));
     }
-    // No program, variable or header can hold it.
+    // No program, variable or header can contain it.
     if text.contains('\0') {
         return Err(Wrong::new("has a NUL in it"));
     }
@@ -152,7 +150,7 @@ fn text(text: &str) -> Result<String, Wrong> {
 }
 
 fn known<'a>(word: &str, words: &[&'a str]) -> Result<&'a str, Wrong> {
-    // A policy is written with either mark (§5.5 and the words of later revisions).
+    // A policy may be written with `_` or `-` (§5.5 and the words of later revisions).
     let dashed = word.replace('_', "-");
     if let Some(found) = words.iter().find(|known| **known == word || **known == dashed) {
         return Ok(found);
@@ -165,7 +163,7 @@ fn known<'a>(word: &str, words: &[&'a str]) -> Result<&'a str, Wrong> {
     Err(Wrong { remedy: Some(remedy), ..Wrong::new(what) })
 }
 
-/// A word that is shown: what is long or odd may be a secret in the wrong place.
+/// Returns a word for a message; a long or unusual one may be a secret in the wrong place and is hidden.
 pub(super) fn shown(word: &str) -> &str {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if word.len() <= 32 && word.chars().all(plain) { word } else { "…" }

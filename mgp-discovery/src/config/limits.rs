@@ -1,22 +1,21 @@
-//! How much a configuration may hold; what is beyond is refused by name (MGP §15.2).
-//!
-//! Applies to: both.
+//! The limits of a configuration; values beyond them are refused by name (MGP §15.2).
 
-/// The longest file.
+/// The maximum size of a file.
 pub const FILE_BYTES: u64 = 1 << 20;
-/// The most servers of one file.
+/// The maximum number of servers in a file.
 pub const SERVERS: usize = 1000;
-/// The most agents of one file.
+/// The maximum number of agents in a file.
 pub const AGENTS: usize = 256;
-/// The most entries of a list or of a table of texts.
+/// The maximum number of entries of a list or of a table of texts.
 pub const ENTRIES: usize = 256;
-/// The longest text.
+/// The maximum size of a text.
 pub const TEXT_BYTES: usize = 32 * 1024;
-/// The longest id of a server or name of an agent.
+/// The maximum size of the id of a server or the name of an agent.
 pub const ID_BYTES: usize = 128;
-/// The most warnings, and the most errors, that are told of one file; what is beyond still stops its server or file.
+/// The maximum number of warnings, and of errors, reported for a file; further errors still disable their server or
+/// file.
 pub const FINDINGS: usize = 200;
-/// How deep `${A:-${B:-…}}` may go.
+/// The maximum nesting of `${A:-${B:-…}}`.
 pub const DEPTH: usize = 8;
-/// The longest value that `${…}` may become.
+/// The maximum size of an expanded value.
 pub const VALUE_BYTES: usize = 64 * 1024;

@@ -1,6 +1,4 @@
-//! `mgp.toml`: its keys, and what it means (MGP §15.2).
-//!
-//! Applies to: both.
+//! The keys of `mgp.toml` and their meaning (MGP §15.2).
 
 mod describe;
 mod finding;

@@ -1,6 +1,4 @@
-//! What a configuration says, once it was read (MGP §15.2).
-//!
-//! Applies to: both.
+//! The configuration as it was read (MGP §15.2).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +14,7 @@ use mgp_types::service::ServerId;
 
 use crate::source::Origin;
 
-/// A configuration: what one file says, or several merged.
+/// A configuration: the content of one file, or of several merged.
 ///
 /// ```
 /// use mgp_discovery::Config;
@@ -38,41 +36,41 @@ use crate::source::Origin;
 pub struct Config {
     /// The servers, in the order of the file.
     pub servers: Vec<Server>,
-    /// What holds for all.
+    /// The settings for all servers.
     pub kernel: Kernel,
-    /// What holds for single agents.
+    /// The settings of single agents.
     pub agents: BTreeMap<String, Agent>,
-    /// Tools that are made while agents run.
+    /// The settings of tools that are created while agents run.
     pub tool_creation: ToolCreation,
 }
 
 impl Config {
-    /// The server of an id.
+    /// Returns the server with an id.
     #[must_use]
     pub fn server(&self, id: &str) -> Option<&Server> {
         self.servers.iter().find(|server| server.id.as_str() == id)
     }
 }
 
-/// One `[[servers]]`; its texts are as they were written, `${…}` included.
+/// One `[[servers]]`; its texts are unexpanded, `${…}` included.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Server {
-    /// Its identity everywhere.
+    /// The identity of the server everywhere.
     pub id: ServerId,
-    /// A program, or a place.
+    /// The program or URL.
     pub reach: Reach,
-    /// The era of MCP that is spoken with it; the newest it knows where there is none.
+    /// The era of MCP that is spoken with the server; `None` for the newest it knows.
     pub era: Option<Era>,
-    /// How it is governed; none where MGP is never offered, and governance is by defaults.
+    /// The governance of the server; `None` if MGP is never offered and the defaults apply.
     pub mgp: Option<ServerMgp>,
-    /// The file it is from, for messages, `cwd` and `${file:…}`.
+    /// The file that declares it, for messages, `cwd` and `${file:…}`.
     pub file: PathBuf,
-    /// Whose file that is; what was only parsed counts as a project's.
+    /// The owner of that file; a configuration that was only parsed counts as a project's.
     pub origin: Origin,
 }
 
-/// How a server is reached.
+/// The program or URL of a server.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Reach {
@@ -82,26 +80,26 @@ pub enum Reach {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Its folder.
+        /// Its working directory.
         cwd: Option<String>,
-        /// Its environment, beside what it inherits.
+        /// Its environment, in addition to the inherited one.
         env: BTreeMap<String, String>,
     },
     /// Over HTTP.
     Url {
-        /// Where.
+        /// The URL.
         url: String,
         /// Headers of every request.
         headers: BTreeMap<String, String>,
         /// Streamable HTTP, or the older event stream.
         transport: Transport,
     },
-    /// In this process: whoever runs it knows how; no file can say so.
+    /// A server in this process, which the embedding program provides; no file can declare it.
     Within,
 }
 
 impl Server {
-    /// A server of this process, governed like any other.
+    /// Creates a server of this process, governed like any other.
     #[must_use]
     pub fn within(id: impl Into<ServerId>, mgp: ServerMgp) -> Self {
         let (reach, file) = (Reach::Within, PathBuf::new());
@@ -110,7 +108,7 @@ impl Server {
     }
 }
 
-/// What stands in configurations may be secret, so only names are shown.
+/// Shows names only: values of configurations may be secret.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, reach, era, mgp, file, origin } = self;
@@ -125,7 +123,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What stands in configurations may be secret, so only names are shown.
+/// Shows names only: values of configurations may be secret.
 impl fmt::Debug for Reach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -150,27 +148,27 @@ impl fmt::Debug for Reach {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ServerMgp {
-    /// The extensions to offer; all where there are none.
+    /// The extensions to offer; empty for all.
     pub extensions: Vec<String>,
     /// The permissions it needs.
     pub permissions_required: Vec<Permission>,
-    /// How far it is trusted.
+    /// The trust level.
     pub trust_level: TrustLevel,
-    /// What holds for agents without an entry.
+    /// The policy for agents without an access entry.
     pub default_policy: DefaultPolicy,
-    /// How its permissions are decided; none where the kernel's policy holds.
+    /// The policy that decides its permissions; `None` for the kernel's policy.
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions granted here.
     pub permissions: Vec<Permission>,
-    /// When it is started again.
+    /// The restart policy.
     pub restart: Restart,
     /// The validator of single tools.
     pub validators: BTreeMap<String, Validator>,
     /// The risk of single tools.
     pub risk: BTreeMap<String, RiskLevel>,
-    /// From which risk on a call is confirmed.
+    /// The lowest risk from which a call is confirmed.
     pub confirm: Confirm,
-    /// Whether agents share an instance.
+    /// The sharing of instances between agents.
     pub isolation: Isolation,
     /// Words its tools can be found by.
     pub tags: Vec<String>,
@@ -195,19 +193,19 @@ impl Default for ServerMgp {
     }
 }
 
-/// When a server is started again (§11.5).
+/// The restart policy of a server (§11.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restart {
-    /// When.
+    /// The condition of a restart.
     pub policy: RestartPolicy,
-    /// How often within the window.
+    /// The maximum number of restarts within the window.
     pub max: u32,
     /// The window.
     pub window: Duration,
-    /// The first wait.
+    /// The first wait before a restart.
     pub backoff_base: Duration,
-    /// The longest wait.
+    /// The maximum wait before a restart.
     pub backoff_max: Duration,
 }
 
@@ -223,23 +221,23 @@ impl Default for Restart {
     }
 }
 
-/// From which risk on a call is confirmed (§4.4).
+/// The lowest risk from which a call is confirmed (§4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Confirm {
-    /// Moderate calls are confirmed too.
+    /// Moderate and dangerous calls are confirmed.
     Moderate,
-    /// Only dangerous ones are.
+    /// Only dangerous calls are confirmed.
     Dangerous,
 }
 
-/// Whether agents share an instance of a server.
+/// The sharing of a server's instances between agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// They do.
+    /// All agents share one instance.
     Shared,
-    /// Each has its own.
+    /// Each agent has its own instance.
     PerAgent,
 }
 
@@ -247,13 +245,13 @@ pub enum Isolation {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Kernel {
-    /// How permissions are decided.
+    /// The policy that decides permissions.
     pub permission_policy: ApprovalPolicy,
-    /// What `auto_approve` still asks for.
+    /// The permissions that `auto_approve` still asks for.
     pub auto_approve_except: Vec<Permission>,
-    /// Whether the tool to ask for tools is listed to all.
+    /// If set, the tool that requests tools is listed to all callers.
     pub tools_request: bool,
-    /// What definitions may cost.
+    /// The budget of tool definitions.
     pub tool_context_budget: Budget,
     /// The audit log.
     pub audit: Audit,
@@ -275,13 +273,13 @@ impl Default for Kernel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Budget {
-    /// In all.
+    /// The total budget.
     pub max_tokens: u64,
-    /// Kept for pinned tools.
+    /// The part reserved for pinned tools.
     pub pinned_reserve: u64,
-    /// Kept for found tools.
+    /// The part reserved for found tools.
     pub discovery_reserve: u64,
-    /// The most that cached tools may cost.
+    /// The maximum cost of cached tools.
     pub cache_limit: u64,
 }
 
@@ -295,13 +293,13 @@ impl Default for Budget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// The folder; none for `audit` in the state directory.
+    /// The folder; `None` for `audit` in the state directory.
     pub dir: Option<String>,
-    /// When the system brings the log to the disk.
+    /// The point at which the log is flushed to the disk.
     pub fsync: Fsync,
-    /// How many files are kept; none for all.
+    /// The number of files that are kept; `None` for all.
     pub keep: Option<u32>,
-    /// How much of the arguments is recorded.
+    /// The part of the arguments that is recorded.
     pub arguments: RecordedArguments,
 }
 
@@ -316,19 +314,19 @@ impl Default for Audit {
     }
 }
 
-/// When the system brings the audit log to the disk.
+/// The point at which the audit log is flushed to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fsync {
     /// Before anything is acknowledged.
     Always,
-    /// With each checkpoint.
+    /// At each checkpoint.
     OnCheckpoint,
-    /// Whenever it likes.
+    /// Whenever the system decides.
     Never,
 }
 
-/// How much of the arguments of calls is recorded.
+/// The part of a call's arguments that is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordedArguments {
@@ -350,7 +348,7 @@ pub struct Agent {
     pub groups: Vec<String>,
     /// The tokens that definitions may cost it.
     pub budget: Option<u64>,
-    /// Whether a person sits there.
+    /// If set, a person uses the agent and can confirm calls.
     pub interactive: bool,
 }
 
@@ -358,6 +356,6 @@ pub struct Agent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolCreation {
-    /// Whether agents may have tools made.
+    /// If set, agents may have tools created.
     pub enabled: bool,
 }

@@ -1,11 +1,9 @@
-//! The known word a wrong one is nearest to (MGP §15.2).
-//!
-//! Applies to: both.
+//! The known word that is nearest to a misspelt one (MGP §15.2).
 
-/// Longer words are nobody's typing error, and comparing them costs their length squared.
-const LONGEST: usize = 64;
+/// Longer words are not typing errors, and comparing them costs the square of their length.
+const MAX_BYTES: usize = 64;
 
-/// The known word that most likely was meant; none where nothing is near.
+/// Returns the known word that was most likely meant; `None` if none is near.
 ///
 /// ```
 /// use mgp_discovery::nearest;
@@ -14,7 +12,7 @@ const LONGEST: usize = 64;
 /// assert_eq!(nearest("clock", ["files", "mail"]), None);
 /// ```
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.len() > LONGEST {
+    if word.len() > MAX_BYTES {
         return None;
     }
     let word = plain(word);
@@ -26,12 +24,12 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (distance <= longest.div_ceil(3)).then_some(found)
 }
 
-/// A word without what people write in different ways.
+/// Removes case and separators, which users write in different ways.
 fn plain(word: &str) -> Vec<char> {
     word.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// How many letters must be typed, left out, replaced or swapped with their neighbour.
+/// Returns the number of letters that are added, removed, replaced or swapped with their neighbour.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();
@@ -59,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn typing_errors_find_their_word_and_strangers_do_not() {
+    fn typing_errors_find_their_word_and_other_words_do_not() {
         check("comand", Some("command"));
         check("commadn", Some("command"));
         check("trustLevel", Some("trust_level"));

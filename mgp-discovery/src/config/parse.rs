@@ -1,8 +1,7 @@
-//! From the text of `mgp.toml` to a configuration (MGP §15.2).
+//! Reads the text of `mgp.toml` into a configuration (MGP §15.2).
 //!
-//! A mistake in a server stops that server; a mistake anywhere else stops the file, so that no rule is loosened by a typing error.
-//!
-//! Applies to: both.
+//! An error in a server disables that server; an error anywhere else disables the file, so that no typing error
+//! loosens a rule.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -21,17 +20,17 @@ use super::{
 };
 use crate::source::Origin;
 
-/// What a file says, and what was noticed while reading it.
+/// The content of a file, with the findings of reading it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Parsed {
     /// The configuration, without the servers that are broken.
     pub config: Config,
-    /// Warnings, and the errors that stop single servers.
+    /// Warnings, and the errors that disable single servers.
     pub findings: Vec<Finding>,
-    /// The servers that are stopped by an error: their ids, or their places in the file.
+    /// The servers disabled by an error: their ids, or their positions in the file.
     pub broken: Vec<String>,
-    /// The ids among those, which nobody else may take meanwhile.
+    /// All ids of the file, also of disabled servers; no other file may declare a server with one of them.
     pub(crate) kept_ids: HashSet<String>,
 }
 
@@ -39,7 +38,7 @@ impl Config {
     /// Reads the text of a file; the path is for messages and for what is relative to it.
     ///
     /// # Errors
-    /// [`Faults`] when it is no TOML, or something that concerns the whole file is wrong.
+    /// [`Faults`] if the text is not TOML, or an error concerns the whole file.
     pub fn parse(file: impl Into<PathBuf>, text: &str) -> Result<Parsed, Faults> {
         let file = file.into();
         let mut report = Report::new(&file, text);
@@ -122,7 +121,7 @@ fn servers(top: &mut Reader<'_, '_, '_>, parsed: &mut Parsed) {
     top.report.server = None;
 }
 
-/// `[[servers]]`, or the same as a list of inline tables.
+/// Returns the tables of `[[servers]]`, or of a list of inline tables.
 fn tables(item: &Item) -> Option<Vec<&dyn TableLike>> {
     if let Some(tables) = item.as_array_of_tables() {
         return Some(tables.iter().map(|table| table as &dyn TableLike).collect());
@@ -133,7 +132,7 @@ fn tables(item: &Item) -> Option<Vec<&dyn TableLike>> {
     Some(tables.map(|table| table as &dyn TableLike).collect())
 }
 
-/// Whether a text can be the id of a server or the name of an agent.
+/// Returns whether a text can be the id of a server or the name of an agent.
 pub(crate) fn valid_id(id: &str) -> bool {
     let mut bytes = id.bytes();
     id.len() <= limits::ID_BYTES
@@ -180,7 +179,7 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
     match (written(reader, "command"), written(reader, "url")) {
         (true, true) => {
             let remedy = "a server is either started or reached: leave one out".to_owned();
-            reader.error("url", "stands beside `command`", Some(remedy));
+            reader.error("url", "conflicts with `command`", Some(remedy));
             None
         }
         (false, false) => {
@@ -192,7 +191,7 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
         (true, false) => {
             if let Some(Transport::Http | Transport::Sse) = transport {
                 let remedy = "write `url` instead of `command`, or leave it out".to_owned();
-                reader.error("transport", "is not that of a program", Some(remedy));
+                reader.error("transport", "is not valid with `command`", Some(remedy));
             }
             idle(reader, &["headers"], "url");
             if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains('=')) {
@@ -208,7 +207,7 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
         (false, true) => {
             if let Some(Transport::Stdio) = transport {
                 let remedy = "write `command` instead of `url`, or leave it out".to_owned();
-                reader.error("transport", "is not that of a place", Some(remedy));
+                reader.error("transport", "is not valid with `url`", Some(remedy));
             }
             idle(reader, &["args", "cwd", "env"], "command");
             let token =
@@ -224,7 +223,7 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
             let url = url?;
             if !["http://", "https://", "${"].iter().any(|begin| url.starts_with(begin)) {
                 let remedy = "begin with `https://` or `http://`".to_owned();
-                reader.error("url", "is no place of the web", Some(remedy));
+                reader.error("url", "is not a URL", Some(remedy));
             }
             let transport = transport.unwrap_or(Transport::Http);
             Some(Reach::Url { url, headers, transport })
@@ -232,7 +231,7 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
     }
 }
 
-/// Says which keys do nothing, because they belong to the other kind of server.
+/// Warns about keys without effect, because they belong to the other kind of server.
 fn idle(reader: &mut Reader<'_, '_, '_>, names: &[&str], of: &str) {
     for name in names.iter().filter(|name| reader.item(name).is_some()).collect::<Vec<_>>() {
         let at = reader.at(name);
@@ -285,7 +284,7 @@ fn restart(reader: &mut Reader<'_, '_, '_>) -> Restart {
             .map_or(default.policy, |word| RestartPolicy::from(word.as_str())),
         max: reader.number("max_restarts").map_or(default.max, cut),
         window: reader.number("restart_window_secs").map_or(default.window, Duration::from_secs),
-        // Where only one is written, the default of the other gives way.
+        // If only one of them is written, the default of the other adapts.
         backoff_base: base.unwrap_or(default.backoff_base.min(most.unwrap_or(Duration::MAX))),
         backoff_max: most.unwrap_or(default.backoff_max.max(base.unwrap_or_default())),
     }
@@ -348,7 +347,8 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
     for (name, item) in table.iter() {
         let at = item.span().map_or_else(|| top.at("agents"), |span| span.start);
         let Some(agent) = item.as_table_like().filter(|_| valid_id(name)) else {
-            let what = format!("`agents` has `{}`, which is no agent", super::kind::shown(name));
+            let what =
+                format!("`agents` has `{}`, which is not an agent", super::kind::shown(name));
             let remedy = "write `[agents.NAME]`, with letters, digits, `.`, `_` and `-`".to_owned();
             top.report.error(at, what, Some(remedy));
             continue;

@@ -1,6 +1,4 @@
-//! Reads the values of one table by the table of keys (MGP §15.2).
-//!
-//! Applies to: both.
+//! Reads the values of one table, checked against the table of keys (MGP §15.2).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +9,7 @@ use super::keys::{key, keys_of};
 use super::kind::{Checked, check, shown};
 use super::{Kind, nearest};
 
-/// A table that is being read; what is wrong goes to the report, and reads as if it were not there.
+/// A table that is being read; invalid values are reported, and read as absent.
 pub(super) struct Reader<'r, 'f, 't> {
     pub(super) report: &'r mut Report<'f>,
     table: &'t dyn TableLike,
@@ -19,7 +17,7 @@ pub(super) struct Reader<'r, 'f, 't> {
 }
 
 impl<'r, 'f, 't> Reader<'r, 'f, 't> {
-    /// Begins with a table, and says which of its keys nobody knows.
+    /// Starts with a table, and warns about its unknown keys.
     pub(super) fn new(
         report: &'r mut Report<'f>,
         path: &'static str,
@@ -42,7 +40,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         self.table.get(name).filter(|item| !item.is_none())
     }
 
-    /// Where a key is, or else where nothing is.
+    /// Returns the position of a key, or 0 if it is absent.
     pub(super) fn at(&self, name: &str) -> usize {
         self.table.get(name).map_or(0, |item| at(self.table, name, item))
     }
@@ -75,7 +73,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Words may be anybody's own, but one beside a known one is a typing error.
+    /// Warns about an unknown word that is similar to a known one; other unknown words are allowed.
     fn likely_meant(&mut self, name: &str, texts: &[String], words: &[&str]) {
         for text in texts.iter().filter(|text| !words.contains(&text.as_str())) {
             if let Some(near) = nearest(text, words.iter().copied()) {
@@ -121,12 +119,12 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Words as a type of the vocabulary.
+    /// Returns words as a type of the vocabulary.
     pub(super) fn words<T: for<'a> From<&'a str>>(&mut self, name: &str) -> Vec<T> {
         self.texts(name).iter().map(|word| T::from(word.as_str())).collect()
     }
 
-    /// A table below this one.
+    /// Returns a table below this one.
     pub(super) fn below(&mut self, name: &str, path: &'static str) -> Option<Reader<'_, 'f, 't>> {
         let item = self.item(name)?;
         if let Some(table) = item.as_table_like() {
@@ -138,7 +136,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
     }
 }
 
-/// Where a key is written.
+/// Returns the position at which a key is written.
 fn at(table: &dyn TableLike, name: &str, item: &Item) -> usize {
     let key = table.get_key_value(name).and_then(|(key, _)| key.span());
     key.or_else(|| item.span()).map_or(0, |span| span.start)

@@ -1,6 +1,4 @@
 //! Tests of reading `mgp.toml`.
-//!
-//! Applies to: both.
 
 use mgp_types::mgp::{Permission, RestartPolicy, TrustLevel};
 use proptest::prelude::*;
@@ -11,8 +9,8 @@ fn parsed(text: &str) -> Parsed {
     Config::parse("mgp.toml", text).unwrap()
 }
 
-/// What a text says about its whole file, or about its servers.
-fn said(text: &str) -> Vec<String> {
+/// Returns the findings of a text.
+fn findings(text: &str) -> Vec<String> {
     let findings = match Config::parse("mgp.toml", text) {
         Ok(parsed) => parsed.findings,
         Err(faults) => faults.findings().to_vec(),
@@ -22,12 +20,12 @@ fn said(text: &str) -> Vec<String> {
 
 #[track_caller]
 fn check(text: &str, expected: &str) {
-    let said = said(text);
-    assert!(said.iter().any(|line| line == expected), "{said:#?}");
+    let found = findings(text);
+    assert!(found.iter().any(|line| line == expected), "{found:#?}");
 }
 
 #[test]
-fn the_example_of_the_specification_reads_as_it_says() {
+fn the_example_of_the_specification_is_read() {
     let text = r#"
 [[servers]]
 id = "mind.cerebras"
@@ -60,7 +58,7 @@ CEREBRAS_API_KEY = "${CEREBRAS_API_KEY}"
     );
 }
 
-/// A file for each key in which nothing else is special.
+/// Returns a file in which only this key differs from the default.
 fn sample(key: &Key) -> String {
     let value = match key.path().as_str() {
         "servers" => return "[[servers]]\nid = 'b'\ncommand = 'b'\n".into(),
@@ -182,7 +180,7 @@ fn each_mistake_names_its_place_and_its_remedy() {
 }
 
 #[test]
-fn a_broken_server_stops_only_itself_and_a_broken_rule_stops_the_file() {
+fn a_faulty_server_disables_itself_and_a_faulty_rule_disables_the_file() {
     let text =
         "[[servers]]\nid = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\n[[servers]]\ncommand = 'c'\n";
     let Parsed { config, broken, findings, .. } = parsed(text);
@@ -211,7 +209,7 @@ fn values_in_the_wrong_place_are_not_repeated() {
     let text = format!(
         "[[servers]]\nid = '{secret}!'\ncommand = 'a'\n[servers.mgp]\ntrust_level = '{secret}'\n[servers.env]\n'{secret}=' = 'x'\n"
     );
-    assert!(!said(&text).concat().contains("0123456789"), "{:?}", said(&text));
+    assert!(!findings(&text).concat().contains("0123456789"), "{:?}", findings(&text));
     let text = format!(
         "[[servers]]\nid = 'a'\ncommand = 'a'\nargs = ['{secret}']\nenv = {{ T = '{secret}' }}\n"
     );

@@ -1,8 +1,6 @@
-//! What a command of the user's prints, for `${cmd:…}` (MGP §15.2).
+//! Runs a command of the user for `${cmd:…}` (MGP §15.2).
 //!
-//! Everything here blocks.
-//!
-//! Applies to: both.
+//! All functions here block.
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
@@ -12,11 +10,11 @@ use std::time::Duration;
 
 use crate::config::limits;
 
-/// How long a command that said everything may take to end.
-const ENDING: Duration = Duration::from_secs(1);
+/// The time that a command may take to end after it closed its output.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Runs a command with the system's shell; what it prints is never part of an error.
+/// Runs a command with the system's shell; its output is never part of an error.
 pub(super) fn run(command: &str, patience: Duration) -> Result<String, String> {
     let mut child = shell(command)
         .stdin(Stdio::null())
@@ -29,14 +27,14 @@ pub(super) fn run(command: &str, patience: Duration) -> Result<String, String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = out.take(limits::VALUE_BYTES as u64 + 1).read_to_end(&mut bytes);
-        // Nobody listens any more where it took too long.
+        // After the time limit the receiver is gone.
         let _ = sender.send(read.map(|_| bytes));
     });
-    let said = receiver.recv_timeout(patience);
-    let ended = said.is_ok().then(|| ended(&mut child)).flatten();
-    // Also where it ended: what it left behind must not outlive it.
+    let output = receiver.recv_timeout(patience);
+    let ended = output.is_ok().then(|| ended(&mut child)).flatten();
+    // Also after a normal end: no process it started may outlive it.
     kill(&mut child);
-    let bytes = match said {
+    let bytes = match output {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(error)) => return Err(format!("its output cannot be read: {error}")),
         Err(_) => return Err(format!("it did not end within {patience:?}")),
@@ -46,7 +44,7 @@ pub(super) fn run(command: &str, patience: Duration) -> Result<String, String> {
     }
     match ended {
         Some(status) if status.success() => {
-            String::from_utf8(bytes).map_err(|_| "it printed no UTF-8 text".to_owned())
+            String::from_utf8(bytes).map_err(|_| "its output is not UTF-8 text".to_owned())
         }
         Some(status) => Err(format!("it failed with {status}")),
         None => Err("it closed its output and did not end".to_owned()),
@@ -54,7 +52,7 @@ pub(super) fn run(command: &str, patience: Duration) -> Result<String, String> {
 }
 
 fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
-    for _ in 0..ENDING.as_millis() / PAUSE.as_millis() {
+    for _ in 0..END_TIMEOUT.as_millis() / PAUSE.as_millis() {
         match child.try_wait() {
             Ok(None) => thread::sleep(PAUSE),
             Ok(status) => return status,
@@ -68,7 +66,7 @@ fn ended(child: &mut Child) -> Option<std::process::ExitStatus> {
 fn shell(command: &str) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut shell = Command::new("sh");
-    // A group of its own, so that all of it can be ended.
+    // A process group of its own, so that all of it can be killed.
     shell.arg("-c").arg(command).process_group(0);
     shell
 }
@@ -83,7 +81,7 @@ fn shell(command: &str) -> Command {
 fn kill(child: &mut Child) {
     #[cfg(unix)]
     if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        // Nobody is left where everything ended by itself.
+        // Fails if every process has ended already.
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let _ = child.kill();

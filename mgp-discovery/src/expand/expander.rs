@@ -1,11 +1,8 @@
 //! Fills in what a server's entry takes from outside (MGP §15.2).
 //!
 //! Everything here blocks: files are read and commands run.
-//!
-//! Applies to: both.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +17,7 @@ use super::{BadTemplate, Expanded, Piece, Template, command};
 use crate::config::{Reach, Server, limits};
 use crate::source::Origin;
 
-/// Fills in `${…}`.
+/// Expands `${…}`.
 ///
 /// ```
 /// use mgp_discovery::{Config, Expander};
@@ -43,17 +40,17 @@ pub struct Expander {
 /// The value of a variable, by its name.
 type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// A server whose texts are filled in.
+/// A server with expanded texts.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExpandedServer {
     /// The server.
     pub id: ServerId,
-    /// How it is reached.
+    /// Its program or URL.
     pub reach: ExpandedReach,
 }
 
-/// How a server is reached, with everything filled in.
+/// The program or URL of a server, expanded.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ExpandedReach {
@@ -63,14 +60,14 @@ pub enum ExpandedReach {
         command: Expanded,
         /// Its arguments.
         args: Vec<Expanded>,
-        /// Its folder; a relative one was put behind the folder of the file.
+        /// Its working directory; a relative one is joined to the folder of the file.
         cwd: Option<PathBuf>,
-        /// Its environment, beside what it inherits.
+        /// Its environment, in addition to the inherited one.
         env: BTreeMap<String, Expanded>,
     },
     /// Over HTTP.
     Url {
-        /// Where.
+        /// The URL.
         url: Expanded,
         /// Headers of every request.
         headers: BTreeMap<String, Expanded>,
@@ -81,7 +78,7 @@ pub enum ExpandedReach {
     Within,
 }
 
-/// What could not be filled in, by place; no value is part of it.
+/// The texts that could not be expanded, by their keys; contains no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("server `{server}` is not started: {}", .reasons.join(", "))]
 pub struct NotExpanded {
@@ -90,13 +87,13 @@ pub struct NotExpanded {
 }
 
 impl NotExpanded {
-    /// The server that is stopped by it.
+    /// Returns the server that is not started because of it.
     #[must_use]
     pub fn server(&self) -> &ServerId {
         &self.server
     }
 
-    /// A sentence for each place, with the remedy.
+    /// Returns a sentence for each text, with the remedy.
     #[must_use]
     pub fn reasons(&self) -> &[String] {
         &self.reasons
@@ -106,7 +103,7 @@ impl NotExpanded {
 // === impl ExpandedServer ===
 
 impl ExpandedServer {
-    /// What may not be shown: what came from outside of the file, and what looks like a secret.
+    /// Returns the texts that must not be shown: values from outside the file, and values that look like secrets.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let (texts, map): (Vec<&Expanded>, _) = match &self.reach {
             ExpandedReach::Program { command, args, env, .. } => {
@@ -123,12 +120,12 @@ impl ExpandedServer {
 // === impl Expander ===
 
 impl Expander {
-    /// With variables of your own.
+    /// Creates an expander with a lookup of variables.
     pub fn new(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { variables: Arc::new(variables), home: None, patience: Duration::from_secs(10) }
     }
 
-    /// With the environment of this process.
+    /// Creates an expander with the environment of this process.
     #[must_use]
     pub fn of_process() -> Self {
         let expander = Self::new(|name| std::env::var(name).ok());
@@ -138,24 +135,24 @@ impl Expander {
         }
     }
 
-    /// What `~` is.
+    /// Sets the folder that `~` stands for.
     #[must_use]
     pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());
         self
     }
 
-    /// How long a command may take; 10 s.
+    /// Sets the time limit of a command; 10 s by default.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Fills in everything of a server.
+    /// Expands all texts of a server.
     ///
     /// # Errors
-    /// [`NotExpanded`] with each place where that is not possible.
+    /// [`NotExpanded`] with each text that cannot be expanded.
     pub fn server(&self, server: &Server) -> Result<ExpandedServer, Box<NotExpanded>> {
         let folder = server.file.parent().unwrap_or(Path::new(""));
         let mut filling = Filling { expander: self, server, folder, reasons: Vec::new() };
@@ -186,10 +183,10 @@ impl Expander {
         Err(Box::new(NotExpanded { server: server.id.clone(), reasons }))
     }
 
-    /// Fills in one text of a file in a folder.
+    /// Expands one text of a file in a folder.
     ///
     /// # Errors
-    /// What cannot be filled in, and the remedy.
+    /// The reason, with the remedy.
     pub fn fill(
         &self,
         template: &Template,
@@ -228,10 +225,10 @@ impl Expander {
                     );
                 }
                 Piece::Command(command) => {
-                    let said = command::run(command, self.patience).map_err(|reason| {
-                        format!("the command of `${{cmd:…}}` gave nothing: {reason}")
+                    let output = command::run(command, self.patience).map_err(|reason| {
+                        format!("the command of `${{cmd:…}}` failed: {reason}")
                     })?;
-                    out.push_secret(without_end(&said));
+                    out.push_secret(without_end(&output));
                 }
             }
             if out.as_str().len() > limits::VALUE_BYTES {
@@ -239,7 +236,7 @@ impl Expander {
             }
         }
         if out.as_str().contains('\0') {
-            return Err("there is a NUL in what is filled in".to_owned());
+            return Err("the expanded text contains a NUL".to_owned());
         }
         Ok(out)
     }
@@ -256,7 +253,7 @@ impl Expander {
         let place = folder.join(self.with_home(path));
         let refused = |error: std::io::Error| format!("the file `{path}` cannot be read: {error}");
         if origin == Origin::Project {
-            // By where it really is: a link would lead anywhere.
+            // Compares real paths: a link could lead anywhere.
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             let (root, real) = (folder.canonicalize(), place.canonicalize());
             if !real.map_err(refused)?.starts_with(root.map_err(refused)?) {
@@ -265,7 +262,7 @@ impl Expander {
                 ));
             }
         }
-        // Looked at before it is opened: opening a pipe would wait for its other end.
+        // Checked before it is opened: opening a pipe would wait for its other end.
         if !fs::metadata(&place).map_err(refused)?.is_file() {
             return Err(format!("`{path}` is not a plain file"));
         }
@@ -281,13 +278,9 @@ impl Expander {
     }
 }
 
-impl fmt::Debug for Expander {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Expander").field("home", &self.home).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Expander { home });
 
-/// A server that is being filled in.
+/// A server that is being expanded.
 struct Filling<'a> {
     expander: &'a Expander,
     server: &'a Server,
@@ -296,7 +289,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// One text, with what stands in it under which name, as far as it may be secret.
+    /// Expands one text; `parts` are names and values in it that may be secret.
     fn text(&mut self, place: &str, text: &str, parts: &[(&str, &str)]) -> Expanded {
         let filled = Template::parse(text)
             .map_err(|bad: BadTemplate| bad.to_string())
@@ -323,7 +316,7 @@ impl Filling<'_> {
     }
 }
 
-/// A text without the line break at its end, which editors and `echo` write.
+/// Removes the line break at the end of a text, which editors and `echo` write.
 fn without_end(text: &str) -> &str {
     let text = text.strip_suffix('\n').unwrap_or(text);
     text.strip_suffix('\r').unwrap_or(text)

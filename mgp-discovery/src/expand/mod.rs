@@ -1,6 +1,4 @@
-//! `${…}` in configurations, and secrets that stand in them (MGP §15.2).
-//!
-//! Applies to: both.
+//! Expansion of `${…}` in configurations, and secrets in clear text (MGP §15.2).
 
 mod command;
 mod expander;

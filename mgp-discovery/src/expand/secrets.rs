@@ -1,6 +1,4 @@
-//! Finds secrets that stand in a configuration as they are (MGP §15.2).
-//!
-//! Applies to: both.
+//! Finds secrets that a configuration contains in clear text (MGP §15.2).
 
 use std::fmt;
 
@@ -9,17 +7,17 @@ use mgp_types::service::ServerId;
 use super::Template;
 use crate::config::{Reach, Server};
 
-/// A secret that everybody who sees the file knows; its text is not part of this.
+/// A secret that every reader of the file can see; its text is not part of this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClearSecret {
     /// The server.
     pub server: ServerId,
-    /// Where it stands: `env.GITHUB_TOKEN`.
+    /// The key that holds it: `env.GITHUB_TOKEN`.
     pub place: String,
-    /// Why it is taken for one.
+    /// The reason why it is taken for a secret.
     pub why: &'static str,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -30,7 +28,7 @@ impl fmt::Display for ClearSecret {
     }
 }
 
-/// The secrets that stand in a server's entry as they are.
+/// Returns the secrets that a server's entry contains in clear text.
 ///
 /// ```
 /// use mgp_discovery::{Config, clear_secrets};
@@ -71,7 +69,7 @@ pub fn clear_secrets(server: &Server) -> Vec<ClearSecret> {
     found
 }
 
-/// What stands in each argument, and what it is called: `--key=x`, or `--key x`.
+/// Returns name and value of each argument: `--key=x`, or `--key x`.
 pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     let flag = |arg: &&String| arg.starts_with('-');
     let before =
@@ -83,7 +81,7 @@ pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Passwords and parameters of a URL.
+/// Returns passwords and parameters of a URL.
 pub(super) fn in_url(url: &str) -> Vec<(&str, &str)> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -93,7 +91,7 @@ pub(super) fn in_url(url: &str) -> Vec<(&str, &str)> {
     login.map(|(_, password)| ("password", password)).into_iter().chain(pairs).collect()
 }
 
-/// A name for the variable that takes the secret's place.
+/// Returns a name for the variable that replaces the secret.
 fn variable(server: &ServerId, name: &str) -> String {
     let name = name.trim_start_matches('-');
     let name = if name.is_empty() { format!("{server}_SECRET") } else { name.to_owned() };
@@ -104,7 +102,7 @@ fn variable(server: &ServerId, name: &str) -> String {
     if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }
 }
 
-/// How the tokens of well-known issuers begin.
+/// The beginnings of the tokens of well-known issuers.
 const PREFIXES: &[&str] = &[
     "-----BEGIN",
     "AIza",
@@ -128,7 +126,7 @@ const PREFIXES: &[&str] = &[
     "xoxp-",
 ];
 
-/// Words of names that have secrets behind them.
+/// Words of names whose values are secret.
 const NAMES: &[&str] = &[
     "apikey",
     "auth",
@@ -145,31 +143,31 @@ const NAMES: &[&str] = &[
     "token",
 ];
 
-/// Words of names that only say where a secret is, or which one.
+/// Words of names that describe the place or the identity of a secret, not the secret.
 const HARMLESS: &[&str] =
     &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
 
-/// Whether a name says that a secret stands behind it.
+/// Returns whether a name is that of a secret.
 fn names_secret(name: &str) -> bool {
     let words = words(name);
     let any = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
     any(NAMES) && !any(HARMLESS)
 }
 
-/// Why a value is taken for a secret; none where it is not.
+/// Returns the reason why a value is taken for a secret, or `None`.
 pub(crate) fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     let template = Template::parse(value).ok()?;
     if template.is_literal() {
         return shown(name, value);
     }
-    // What is filled in is where it belongs, but for what stands there where nothing is.
+    // Only the default is in the file; the expanded value is not.
     let default = |(variable, default): (&str, &str)| {
         shown(variable, default).or_else(|| shown(name, default))
     };
     template.defaults().find_map(default)
 }
 
-/// The same of a value that everybody sees.
+/// Returns the same for a value without `${…}`.
 fn shown(name: &str, value: &str) -> Option<&'static str> {
     let schemes = ["Bearer ", "bearer ", "Basic ", "basic ", "token "];
     let value =
@@ -190,7 +188,7 @@ fn shown(name: &str, value: &str) -> Option<&'static str> {
     (!place && random(value)).then_some("it looks random")
 }
 
-/// The words of a name: `X-Api-Key`, `--api-key`, `apiKey`, `GITHUB_TOKEN`.
+/// Returns the words of a name: `X-Api-Key`, `--api-key`, `apiKey`, `GITHUB_TOKEN`.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut lower = false;
@@ -206,7 +204,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Whether a text is long, of one piece and without any order, as only machines write.
+/// Returns whether a text is long, of one piece and random, as generated tokens are.
 fn random(value: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte);
     let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(test);
@@ -218,7 +216,7 @@ fn random(value: &str) -> bool {
             || (value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit())))
 }
 
-/// Bits for each byte.
+/// Returns the entropy in bits per byte.
 fn entropy(bytes: &[u8]) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in bytes {

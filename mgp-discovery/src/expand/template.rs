@@ -1,10 +1,8 @@
-//! A text with `${…}` in it, taken apart (MGP §15.2).
-//!
-//! Applies to: both.
+//! A parsed text with `${…}` (MGP §15.2).
 
 use crate::config::limits;
 
-/// A text in which something is filled in.
+/// A text with variables.
 ///
 /// ```
 /// use mgp_discovery::Template;
@@ -14,7 +12,7 @@ use crate::config::limits;
 /// assert!(Template::parse("a price of 5$ or $$5").unwrap().is_literal());
 /// assert_eq!(
 ///     Template::parse("${HOME").unwrap_err().to_string(),
-///     "`${` is never closed; write `$${` for the signs themselves"
+///     "`${` is never closed; write `$${` for the characters themselves"
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,28 +27,28 @@ pub(crate) enum Piece {
     Command(String),
 }
 
-/// Why a text is no template.
+/// The reason why a text is not a template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadTemplate {
     /// A brace is missing.
-    #[error("`${{` is never closed; write `$${{` for the signs themselves")]
+    #[error("`${{` is never closed; write `$${{` for the characters themselves")]
     Open,
-    /// What stands in braces is nothing that is known.
+    /// The text in braces has no known form.
     #[error(
-        "`${{…}}` holds no name of a variable; write `${{NAME}}`, `${{NAME:-default}}`, `${{file:PATH}}` or `${{cmd:COMMAND}}`"
+        "`${{…}}` does not name a variable; write `${{NAME}}`, `${{NAME:-default}}`, `${{file:PATH}}` or `${{cmd:COMMAND}}`"
     )]
     NoName,
-    /// A file or command that is not named.
+    /// A file or command without a name.
     #[error("`${{{0}:…}}` names nothing")]
     Empty(&'static str),
-    /// Defaults in defaults in defaults.
+    /// Defaults are nested too deeply.
     #[error("`${{…}}` is nested deeper than {}", limits::DEPTH)]
     Deep,
 }
 
 impl Template {
-    /// Takes a text apart.
+    /// Parses a text.
     ///
     /// # Errors
     /// [`BadTemplate`].
@@ -58,13 +56,13 @@ impl Template {
         parse(text, 0)
     }
 
-    /// Whether nothing is filled in.
+    /// Returns whether the text has no variables.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
-    /// The names of the variables, those in defaults included.
+    /// Returns the names of the variables, those in defaults included.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let mut names = Vec::new();
         self.visit(&mut |piece| {
@@ -75,7 +73,7 @@ impl Template {
         names.into_iter()
     }
 
-    /// What it needs from outside, as a person reads it: `${TOKEN}`, `${file:key}`.
+    /// Returns the values it needs from outside, as written: `${TOKEN}`, `${file:key}`.
     #[must_use]
     pub fn needs(&self) -> Vec<String> {
         let mut needs = Vec::new();
@@ -88,7 +86,7 @@ impl Template {
         needs
     }
 
-    /// The variables that have a default which is plain text, with it.
+    /// Returns the variables whose defaults are plain text, with those defaults.
     pub(crate) fn defaults(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut defaults = Vec::new();
         self.visit(&mut |piece| {
@@ -134,7 +132,7 @@ fn parse(text: &str, depth: usize) -> Result<Template, BadTemplate> {
             pieces.push(piece(&after[..end], depth)?);
             rest = &after[end + 1..];
         } else {
-            // A lone sign is what it is: passwords and prices have them.
+            // A lone `$` stays: passwords and prices contain it.
             plain.push('$');
         }
     }
@@ -145,7 +143,7 @@ fn parse(text: &str, depth: usize) -> Result<Template, BadTemplate> {
     Ok(Template(pieces))
 }
 
-/// Where the brace that belongs to the one before this text is.
+/// Returns the position of the brace that closes the one before this text.
 pub(crate) fn closing(text: &str) -> Option<usize> {
     let mut open = 0_usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -180,7 +178,7 @@ fn piece(inside: &str, depth: usize) -> Result<Piece, BadTemplate> {
     Ok(Piece::Variable { name: name.to_owned(), default })
 }
 
-/// Whether a text is what shells take for the name of a variable.
+/// Returns whether shells accept a text as the name of a variable.
 fn is_variable(name: &str) -> bool {
     name.bytes().next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -1,11 +1,10 @@
 //! Tests of `${…}`.
-//!
-//! Applies to: both.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use mgp_testkit::temp_dir;
 use proptest::prelude::*;
 
 use super::*;
@@ -44,7 +43,7 @@ fn variables_and_their_defaults_are_those_of_a_shell() {
     check("${NOT}", Err("the variable `NOT` is not set"));
     check("${NOT:-${ALSO}}", Err("the variable `ALSO` is not set"));
     check("${", Err("never closed"));
-    check("${env:SET}", Err("holds no name"));
+    check("${env:SET}", Err("does not name a variable"));
     check("${file:}", Err("`${file:…}` names nothing"));
     check(&format!("{}x{}", "${A:-".repeat(20), "}".repeat(20)), Err("nested deeper than 8"));
 }
@@ -66,7 +65,8 @@ fn commands_are_run_for_the_user_only_and_end() {
 
 #[test]
 fn files_of_a_project_stay_in_it() {
-    let root = std::env::temp_dir().join(format!("mgp-expand-{}", std::process::id()));
+    let guard = temp_dir();
+    let root = guard.path();
     let project = root.join("project");
     fs::create_dir_all(&project).unwrap();
     fs::write(root.join("outside"), "s3cret\n").unwrap();
@@ -93,10 +93,9 @@ fn files_of_a_project_stay_in_it() {
     assert!(fill("${file:long}", Origin::User).unwrap_err().contains("longer than"));
     assert!(fill("${file:.}", Origin::User).unwrap_err().contains("not a plain file"));
     assert!(fill("${file:missing}", Origin::User).unwrap_err().contains("cannot be read"));
-    let home = expander().home(&root);
+    let home = expander().home(root);
     let template = Template::parse("${file:~/outside}").unwrap();
     assert_eq!(home.fill(&template, Origin::User, &project).unwrap().as_str(), "s3cret");
-    fs::remove_dir_all(&root).unwrap();
 }
 
 #[test]
@@ -118,7 +117,7 @@ fn each_place_of_a_server_is_filled_and_no_value_is_shown() {
     let ExpandedReach::Url { url, headers, .. } =
         expander().server(&config.servers[1]).unwrap().reach
     else {
-        panic!("a place")
+        panic!("a URL")
     };
     assert_eq!((url.as_str(), headers["A"].as_str()), ("https://value", "Bearer value"));
 }
@@ -135,7 +134,7 @@ fn all_that_is_missing_is_named_at_once() {
 }
 
 #[test]
-fn secrets_in_clear_text_are_found_where_they_stand() {
+fn secrets_in_clear_text_are_found_by_key() {
     let text = "[[servers]]\nid = 'a'\ncommand = 'a'\nargs = ['--api-key', 'abcdefgh', '--token=abcdefgh', '--verbose', '/srv/data']\nenv = { PASSWORD = 'abcdefgh', HOME = '/root' }\n[[servers]]\nid = 'b'\nurl = 'https://u:abcdefgh@example.org/?token=abcdefgh&x=1'\n";
     let config = Config::parse("mgp.toml", text).unwrap().config;
     let places = |at: usize| {
@@ -152,7 +151,7 @@ fn secrets_in_clear_text_are_found_where_they_stand() {
 
 proptest! {
     #[test]
-    fn taking_apart_never_panics(text in "[${}:a-z-]{0,80}") {
+    fn parsing_never_panics(text in "[${}:a-z-]{0,80}") {
         if let Ok(template) = Template::parse(&text) {
             let _ = (template.needs(), template.is_literal());
         }

@@ -1,11 +1,9 @@
-//! A text that was filled in, and whether it may be shown (MGP §15.2).
-//!
-//! Applies to: both.
+//! An expanded text that hides its secrets (MGP §15.2).
 
 use std::fmt;
 use std::ops::Range;
 
-/// A text after `${…}` was filled in; what came from outside of the file is never shown.
+/// A text after expansion of `${…}`; values from outside the file are never shown by `Debug`.
 ///
 /// ```
 /// use mgp_discovery::{Expander, Origin, Template};
@@ -19,7 +17,7 @@ use std::ops::Range;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Expanded {
     text: String,
-    /// Where in it the secrets stand.
+    /// The ranges of the secrets in the text.
     secrets: Vec<Range<usize>>,
 }
 
@@ -43,25 +41,25 @@ impl Expanded {
         self.text.push_str(&other.text);
     }
 
-    /// Keeps a part of the text from being shown that only looks like a secret.
+    /// Hides a part of the text that only looks like a secret.
     pub(super) fn hide(&mut self, part: &str) {
         let places = self.text.match_indices(part);
         self.secrets.extend(places.map(|(at, part)| at..at + part.len()));
     }
 
-    /// The text itself, for the one who needs it.
+    /// Returns the text itself, secrets included.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether something in it came from a variable, a file or a command, or it looks like a secret.
+    /// Returns whether a part of it came from a variable, a file or a command, or looks like a secret.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         !self.secrets.is_empty()
     }
 
-    /// What came from a variable, a file or a command, and what looks like a secret.
+    /// Returns the parts that came from a variable, a file or a command, or look like secrets.
     ///
     /// ```
     /// use mgp_discovery::{Expander, Origin, Template};

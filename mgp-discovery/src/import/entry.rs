@@ -1,15 +1,12 @@
-//! A server as another host has it (MGP §15.2).
-//!
-//! Applies to: both.
+//! A server's entry in the file of another host (MGP §15.2).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde_json::{Map, Value};
 
 use super::variables::{Meaning, mapped};
 
-/// A server as another host has it, in our words.
+/// A server of another host, in the terms of `mgp.toml`.
 #[derive(Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Entry {
@@ -17,31 +14,27 @@ pub struct Entry {
     pub command: Option<String>,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Its folder.
+    /// Its working directory.
     pub cwd: Option<String>,
     /// Its environment.
     pub env: BTreeMap<String, String>,
-    /// Where it is, instead of a program.
+    /// The URL, instead of a program.
     pub url: Option<String>,
     /// Headers of every request.
     pub headers: BTreeMap<String, String>,
-    /// Written only where it is not what follows from the rest.
+    /// The transport, if it does not follow from the rest.
     pub transport: Option<&'static str>,
-    /// The era of MCP, as the key of that name says it; written only where it is said.
+    /// The era of MCP, if the entry has one.
     pub era: Option<&'static str>,
 }
 
-/// What stands in configurations may be secret, so only names are shown.
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("command", &self.command).finish_non_exhaustive()
-    }
-}
+// Shows the command only: values of configurations may be secret.
+mgp_types::opaque_debug!(Entry { command });
 
-/// Members that say what we know from elsewhere.
+/// Members that have no effect here.
 const IDLE: &[&str] = &["description", "name", "gallery", "version", "disabled", "enabled"];
 
-/// An entry of `mcpServers` or `servers`; why it cannot be taken otherwise.
+/// Converts an entry of `mcpServers` or `servers`; the error is the reason why it cannot be imported.
 pub(super) fn entry(
     value: &Value,
     meaning: &Meaning<'_>,
@@ -122,7 +115,7 @@ fn texts(
         value => value.as_object().ok_or_else(|| format!("`{name}` is not an object"))?,
     };
     let each = members.iter().map(|(key, value)| {
-        // Numbers and switches become what a shell would make of them.
+        // Numbers and booleans become their text, as in a shell.
         let value = match value {
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             value => map(text(name, value)?),

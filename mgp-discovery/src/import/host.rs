@@ -1,6 +1,4 @@
-//! The hosts whose files are read (MGP §15.2).
-//!
-//! Applies to: both.
+//! The hosts whose files can be imported (MGP §15.2).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,19 +34,19 @@ pub enum Host {
 pub struct Import {
     /// The file.
     pub source: PathBuf,
-    /// The servers by their names there, with what could not be taken of each.
+    /// The servers by their names in the file, with notes on omitted parts.
     pub servers: Vec<(String, Entry, Vec<String>)>,
-    /// The servers that cannot be taken, and why.
+    /// The servers that cannot be imported, with the reason.
     pub refused: Vec<Refused>,
 }
 
-/// A server that cannot be taken.
+/// A server that cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// Its name there.
+    /// Its name in the file.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -64,7 +62,7 @@ pub struct Refused {
 /// ```
 ///
 /// # Errors
-/// [`Error::TooLong`]; [`Error::Foreign`] when it is not such a file.
+/// [`Error::TooLong`]; [`Error::Foreign`] if it is not a file of this host.
 pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, Error> {
     if text.len() as u64 > 16 * limits::FILE_BYTES {
         return Err(Error::TooLong { path: file.to_owned() });
@@ -82,7 +80,7 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, Error> {
         _ => Dialect::Shell,
     };
     let own = if host == Host::VsCode { "servers" } else { "mcpServers" };
-    // `.vscode/mcp.json` and `.cursor/mcp.json` stand in a folder of the project.
+    // `.vscode/mcp.json` and `.cursor/mcp.json` lie in a folder of the project.
     let project = file.parent().filter(|folder| {
         folder.file_name().is_some_and(|name| name == ".vscode" || name == ".cursor")
     });

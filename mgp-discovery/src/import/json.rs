@@ -1,6 +1,4 @@
 //! JSON as editors write it: with comments and trailing commas (MGP §15.2).
-//!
-//! Applies to: both.
 
 use serde_json::Value;
 
@@ -8,12 +6,12 @@ use serde_json::Value;
 pub(super) fn parse(text: &str) -> Result<Value, String> {
     let plain = without_commas(&without_comments(text.trim_start_matches('\u{feff}')));
     serde_json::from_str(&plain).map_err(|error| {
-        // The reason alone: values of the file may be secret.
+        // The position only: values of the file may be secret.
         format!("it is not JSON at line {}, column {}", error.line(), error.column())
     })
 }
 
-/// Comments become spaces, so that places stay what they are.
+/// Replaces comments by spaces, so that positions stay the same.
 fn without_comments(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(['"', '/']) {
@@ -38,7 +36,7 @@ fn without_comments(text: &str) -> String {
     out + rest
 }
 
-/// A comma before a closing bracket becomes a space.
+/// Replaces a comma before a closing bracket by a space.
 fn without_commas(text: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(['"', ',']) {
@@ -55,7 +53,7 @@ fn without_commas(text: &str) -> String {
     out + rest
 }
 
-/// How long the string at the beginning of a text is, its quotes included.
+/// Returns the length of the string at the beginning of a text, its quotes included.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {

@@ -1,8 +1,6 @@
 //! Reads the configurations of other hosts, and adds their servers to ours (MGP §15.2).
 //!
-//! [`read`] and [`Plan::new`] change nothing, so that a dry run is what is done later; [`Plan::apply`] writes.
-//!
-//! Applies to: both.
+//! [`read`] and [`Plan::new`] change nothing, so that a dry run is accurate; [`Plan::apply`] writes.
 
 mod entry;
 mod host;

@@ -1,17 +1,15 @@
 //! `server.json` of the official registry (MGP §15.2).
-//!
-//! Applies to: both.
 
 use serde_json::Value;
 
 use super::variables::name_of;
 use super::{Entry, Import, Refused};
 
-/// Takes the first package we can start, else the first place we can reach.
+/// Imports the first package that can be started, else the first remote.
 pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
     // The registry's answers wrap the document.
     let value = value.get("server").filter(|server| server.is_object()).unwrap_or(value);
-    let name = text(value, "name").ok_or("it has no `name`, so it is no `server.json`")?;
+    let name = text(value, "name").ok_or("it has no `name`, so it is not a `server.json`")?;
     let list = |key: &str| value.get(key).and_then(Value::as_array).into_iter().flatten();
     let mut notes = Vec::new();
     let started = list("packages").find_map(|package| program(package, &mut notes));
@@ -19,7 +17,7 @@ pub(super) fn read(value: &Value, import: &mut Import) -> Result<(), String> {
         Some(entry) => import.servers.push((name.to_owned(), entry, notes)),
         None => import.refused.push(Refused {
             name: name.to_owned(),
-            why: "it has no package of npm, pypi or oci, and no place to reach".to_owned(),
+            why: "it has no package of npm, pypi or oci, and no remote".to_owned(),
         }),
     }
     Ok(())
@@ -56,7 +54,7 @@ fn program(package: &Value, notes: &mut Vec<String>) -> Option<Entry> {
         }
         "oci" | "docker" => {
             args.splice(0..0, ["run", "-i", "--rm"].map(str::to_owned));
-            // The container sees only what is handed in by name.
+            // The container sees only variables that are passed by name.
             args.extend(env.keys().flat_map(|name| ["-e".to_owned(), name.clone()]));
             args.push(with(":"));
             "docker"
@@ -104,7 +102,7 @@ fn place(remote: &Value, notes: &mut Vec<String>) -> Option<Entry> {
     Some(Entry { url: Some(url), headers, transport, ..Entry::default() })
 }
 
-/// What a variable or header becomes: its value, or a variable of our own.
+/// Returns the value of a variable or header: a fixed one, or a variable of `mgp.toml`.
 fn wanted(name: &str, value: &Value, notes: &mut Vec<String>) -> String {
     if let Some(fixed) = text(value, "value").filter(|fixed| !fixed.contains('{')) {
         return fixed.replace('$', "$$");

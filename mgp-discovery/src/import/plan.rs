@@ -1,6 +1,4 @@
-//! What an import would do to a configuration, and doing it (MGP §15.2).
-//!
-//! Applies to: both.
+//! The plan of an import, and its execution (MGP §15.2).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,13 +14,13 @@ use crate::error::Error;
 use crate::expand::clear_secrets;
 use crate::source::{Origin, text_of};
 
-/// How long another import is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time another import is waited for.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many back-ups are kept beside a file.
-const BACKUPS: u64 = 10;
+/// The number of backups kept beside a file.
+const MAX_BACKUPS: u64 = 10;
 
-/// What would become of a file; nothing was written yet.
+/// The changes an import would make to a file; nothing is written yet.
 #[derive(Clone, PartialEq)]
 #[must_use = "nothing is written until it is applied"]
 pub struct Plan {
@@ -32,27 +30,27 @@ pub struct Plan {
     lines: Vec<Line>,
 }
 
-/// What became of one server.
+/// The outcome for one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {
-    /// The file it is from.
+    /// The file that contains it.
     pub source: PathBuf,
-    /// Its name there.
+    /// Its name in that file.
     pub name: String,
-    /// Whether it was taken.
+    /// The outcome.
     pub fate: Fate,
-    /// What could not be taken, and what is left to do.
+    /// Notes on omitted parts, and on what the user must do.
     pub notes: Vec<String>,
 }
 
-/// Whether a server was taken.
+/// The outcome for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
-    /// It was, under an id.
+    /// Added, under this id.
     Added(String),
-    /// It was not, for a reason.
+    /// Left out, for this reason.
     Left(String),
 }
 
@@ -69,13 +67,13 @@ impl fmt::Display for Line {
 }
 
 impl Plan {
-    /// Plans to add the servers of other hosts to a file of ours; servers it has stay as they are.
+    /// Plans to add the servers of other hosts to a configuration; its existing servers stay unchanged.
     ///
     /// # Errors
-    /// [`Error`] when our file cannot be read, or is broken as a whole.
+    /// [`Error`] if the file cannot be read, or is faulty as a whole.
     pub fn new(file: impl Into<PathBuf>, imports: &[Import]) -> Result<Self, Error> {
         let file = file.into();
-        // Of a link, what it leads to is written, so that the link stays.
+        // Writes to the target of a link, so that the link stays.
         let file = file.canonicalize().unwrap_or(file);
         let before = text_of(&file, Origin::User)?;
         let text = before.clone().unwrap_or_default();
@@ -94,14 +92,14 @@ impl Plan {
                     Some(id) if taken.contains(&id) => {
                         Fate::Left(format!("there is a server `{id}` already"))
                     }
-                    None => Fate::Left("nothing of its name can be an id".to_owned()),
+                    None => Fate::Left("its name has no character that an id can have".to_owned()),
                     Some(id) => {
                         let mut alone = DocumentMut::new();
                         write::add(&mut alone, &id, entry, &from);
-                        match alone_works(&file, &alone.to_string(), &mut notes) {
+                        match check_entry(&file, &alone.to_string(), &mut notes) {
                             Err(why) => Fate::Left(why),
                             Ok(()) if !write::add(&mut document, &id, entry, &from) => Fate::Left(
-                                "`servers` has a form that nothing can be added to".to_owned(),
+                                "`servers` has a form that servers cannot be added to".to_owned(),
                             ),
                             Ok(()) => {
                                 taken.insert(id.clone());
@@ -124,29 +122,29 @@ impl Plan {
         Ok(Self { file, before, after, lines })
     }
 
-    /// A line for each server.
+    /// Returns a line for each server.
     #[must_use]
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// The text that the file would have. Secrets that stood in clear text stand in it as they did.
+    /// Returns the new text of the file. Secrets in clear text stay in it.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.after
     }
 
-    /// Whether the file stays as it is.
+    /// Returns whether the file stays unchanged.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.lines.iter().all(|line| matches!(line.fate, Fate::Left(_)))
     }
 
-    /// Writes the file, for its owner alone, and what it was into a file beside it, whose path is answered; the last ten
-    /// of those are kept. Blocks.
+    /// Writes the file, for its owner alone, and its previous content into a backup beside it, whose path is
+    /// returned; the last ten backups are kept. Blocks.
     ///
     /// # Errors
-    /// [`Error::Changed`] when the file is no longer what was planned for; [`Error`] when it cannot be written.
+    /// [`Error::Changed`] if the file changed since the plan was made; [`Error`] if it cannot be written.
     pub fn apply(&self) -> Result<Option<PathBuf>, Error> {
         if self.is_idle() {
             return Ok(None);
@@ -156,7 +154,7 @@ impl Plan {
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
         let target = PrivateFile::new(&self.file, limits::FILE_BYTES);
-        let turn = target.turn(PATIENCE)?;
+        let turn = target.turn(LOCK_TIMEOUT)?;
         if text_of(&self.file, Origin::User)? != self.before {
             return Err(Error::Changed { path: self.file.clone() });
         }
@@ -168,7 +166,7 @@ impl Plan {
                 let (path, old) = backups(&self.file).map_err(failed)?;
                 let backup = PrivateFile::new(&path, limits::FILE_BYTES);
                 backup.replace(&turn, before.as_bytes())?;
-                // One that cannot be removed is in nobody's way.
+                // A backup that cannot be removed does no harm.
                 for old in old {
                     let _ = std::fs::remove_file(old);
                 }
@@ -180,27 +178,21 @@ impl Plan {
     }
 }
 
-impl fmt::Debug for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan")
-            .field("file", &self.file)
-            .field("lines", &self.lines)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Plan { file, lines });
 
-/// Whether an entry reads as we wrote it; secrets in it are noted.
-fn alone_works(file: &Path, text: &str, notes: &mut Vec<String>) -> Result<(), String> {
-    let parsed = Config::parse(file, text).map_err(|_| "it cannot be written down".to_owned())?;
+/// Checks that an entry is read as it was written; notes secrets in it.
+fn check_entry(file: &Path, text: &str, notes: &mut Vec<String>) -> Result<(), String> {
+    let parsed =
+        Config::parse(file, text).map_err(|_| "it cannot be expressed in `mgp.toml`".to_owned())?;
     let Some(server) = parsed.config.servers.first() else {
         let why = parsed.findings.first().map(|finding| finding.what.clone());
-        return Err(why.unwrap_or_else(|| "it cannot be written down".to_owned()));
+        return Err(why.unwrap_or_else(|| "it cannot be expressed in `mgp.toml`".to_owned()));
     };
     notes.extend(clear_secrets(server).iter().map(ToString::to_string));
     Ok(())
 }
 
-/// A name as an id: other characters become `-`.
+/// Converts a name to an id: other characters become `-`.
 fn id(name: &str) -> Option<String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let id: String = name.chars().map(|c| if fits(c) { c } else { '-' }).collect();
@@ -209,7 +201,7 @@ fn id(name: &str) -> Option<String> {
     (!id.is_empty()).then_some(id)
 }
 
-/// The next back-up of a file, and those that are too many beside it then.
+/// Returns the path of the next backup of a file, and the backups that are then too many.
 fn backups(file: &Path) -> std::io::Result<(PathBuf, Vec<PathBuf>)> {
     let named = |number: u64| {
         let mut name = file.as_os_str().to_owned();
@@ -224,6 +216,6 @@ fn backups(file: &Path) -> std::io::Result<(PathBuf, Vec<PathBuf>)> {
         known.extend(entry?.file_name().to_str().and_then(number));
     }
     let next = known.iter().max().map_or(1, |last| last.saturating_add(1));
-    known.retain(|number| number.saturating_add(BACKUPS) <= next);
+    known.retain(|number| number.saturating_add(MAX_BACKUPS) <= next);
     Ok((named(next), known.into_iter().map(named).collect()))
 }

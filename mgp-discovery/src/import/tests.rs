@@ -1,10 +1,9 @@
 //! Tests of import.
-//!
-//! Applies to: both.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use mgp_testkit::temp_dir;
 use proptest::prelude::*;
 
 use super::*;
@@ -12,23 +11,6 @@ use crate::config::{Config, Reach};
 
 fn imported(host: Host, file: &str, text: &str) -> Import {
     read(host, Path::new(file), text).unwrap()
-}
-
-/// A folder that is gone with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("mgp-import-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 #[test]
@@ -53,14 +35,14 @@ fn an_editor_file_with_inputs_and_comments_is_read() {
         web.2,
         [
             "the input `api-key` is the variable `API_KEY` here; set it before you start",
-            "the input `site` is the variable `SITE` here, or what was proposed there",
+            "the input `site` is the variable `SITE` here, or the default proposed there",
             "the input `token` is the variable `TOKEN` here; set it before you start"
         ]
     );
 }
 
 #[test]
-fn the_projects_of_a_file_are_read_and_what_is_off_is_left() {
+fn the_projects_of_a_file_are_read_and_disabled_servers_are_left_out() {
     let text = r#"{"mcpServers": {"a": {"command": "a"}, "off": {"command": "x", "disabled": true}},
         "projects": {"/p": {"mcpServers": {"b": {"type": "sse", "url": "https://b"}}}, "/q": {}}}"#;
     let import = imported(Host::ClaudeCode, "/h/.claude.json", text);
@@ -90,7 +72,7 @@ fn a_document_of_the_registry_is_started_by_its_package() {
 }
 
 #[test]
-fn what_is_no_such_file_says_so_without_its_values() {
+fn a_file_of_another_kind_is_refused_without_its_values() {
     for (text, expected) in [
         ("{", "`f` cannot be read: it is not JSON at line 1, column 1"),
         ("{\"a\": \"s3cret\"}", "`f` cannot be read: it has no `mcpServers`"),
@@ -103,8 +85,8 @@ fn what_is_no_such_file_says_so_without_its_values() {
 
 #[test]
 fn a_plan_keeps_comments_and_entries_and_a_backup() {
-    let folder = Folder::new("plan");
-    let file = folder.0.join("deep/servers.toml");
+    let folder = temp_dir();
+    let file = folder.path().join("deep/servers.toml");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let before = "# mine\n[[servers]]\nid = 'a' # keep\ncommand = 'own'\n";
     fs::write(&file, before).unwrap();
@@ -134,14 +116,14 @@ fn a_plan_keeps_comments_and_entries_and_a_backup() {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
     }
-    // What was planned for is no longer there.
-    assert!(plan.apply().unwrap_err().to_string().ends_with("was changed meanwhile; look again"));
+    // The file changed since the plan was made.
+    assert!(plan.apply().unwrap_err().to_string().ends_with("was changed meanwhile; try again"));
 }
 
 #[test]
-fn a_file_that_is_not_there_is_made() {
-    let folder = Folder::new("new");
-    let file = folder.0.join("a/b.toml");
+fn a_missing_file_is_created() {
+    let folder = temp_dir();
+    let file = folder.path().join("a/b.toml");
     let import = imported(Host::Generic, "f", r#"{"mcpServers": {"a": {"command": "a"}}}"#);
     assert_eq!(Plan::new(&file, &[import]).unwrap().apply().unwrap(), None);
     assert!(fs::read_to_string(&file).unwrap().contains("id = \"a\""));
@@ -151,10 +133,10 @@ fn a_file_that_is_not_there_is_made() {
 
 #[test]
 fn ten_backups_are_kept() {
-    let folder = Folder::new("backups");
-    let file = folder.0.join("servers.toml");
+    let folder = temp_dir();
+    let file = folder.path().join("servers.toml");
     for name in ["servers.toml", "servers.toml.bak", "servers.toml.bakery", "other.toml.bak1"] {
-        fs::write(folder.0.join(name), "").unwrap();
+        fs::write(folder.path().join(name), "").unwrap();
     }
     let mut last = None;
     for number in 0..13 {
@@ -162,19 +144,19 @@ fn ten_backups_are_kept() {
         let import = imported(Host::Generic, "f", &text);
         last = Plan::new(&file, &[import]).unwrap().apply().unwrap();
     }
-    assert_eq!(last.unwrap(), folder.0.join("servers.toml.bak13"));
-    let there = |number: u32| folder.0.join(format!("servers.toml.bak{number}")).exists();
+    assert_eq!(last.unwrap(), folder.path().join("servers.toml.bak13"));
+    let there = |number: u32| folder.path().join(format!("servers.toml.bak{number}")).exists();
     assert!((1..=3).all(|number| !there(number)) && (4..=13).all(there));
     for name in ["servers.toml.bak", "servers.toml.bakery", "other.toml.bak1"] {
-        assert!(folder.0.join(name).exists(), "{name} is not ours");
+        assert!(folder.path().join(name).exists(), "{name} is not ours");
     }
 }
 
 #[cfg(unix)]
 #[test]
 fn a_link_to_the_file_stays_a_link() {
-    let folder = Folder::new("link");
-    let (file, link) = (folder.0.join("real.toml"), folder.0.join("link.toml"));
+    let folder = temp_dir();
+    let (file, link) = (folder.path().join("real.toml"), folder.path().join("link.toml"));
     fs::write(&file, "").unwrap();
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let import = imported(Host::Generic, "f", r#"{"mcpServers": {"a": {"command": "a"}}}"#);

@@ -1,6 +1,4 @@
-//! Variables of other hosts, as ours (MGP §15.2).
-//!
-//! Applies to: both.
+//! Converts the variables of other hosts (MGP §15.2).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,10 +8,10 @@ use serde_json::Value;
 use crate::config::limits;
 use crate::expand::{closing, looks_secret};
 
-/// Which variables a host knows.
+/// The syntax of a host's variables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// None: a dollar is a dollar.
+    /// No variables: a dollar is plain text.
     Plain,
     /// `${VAR}`, `${VAR:-default}`.
     Shell,
@@ -21,21 +19,21 @@ pub(super) enum Dialect {
     Editor,
 }
 
-/// What variables in a file mean.
+/// The meaning of variables in a file.
 pub(super) struct Meaning<'a> {
     pub(super) dialect: Dialect,
-    /// The folder of the project the file is of.
+    /// The folder of the project that contains the file.
     pub(super) project: Option<&'a Path>,
-    /// What the editor proposes when it asks, by the names of inputs.
+    /// The defaults the editor proposes, by the names of inputs.
     pub(super) proposed: BTreeMap<&'a str, &'a str>,
 }
 
-/// What an editor proposes for the inputs it asks for; secrets it does not.
+/// Returns the defaults that an editor proposes for its inputs; those of secret inputs are left out.
 pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     let inputs = inputs.as_array().into_iter().flatten();
     let proposed = inputs.filter(|input| input["password"] != true).filter_map(|input| {
         let (id, default) = (input["id"].as_str()?, input["default"].as_str()?);
-        // One with a brace too many would end what is written around it.
+        // A default with an extra brace would end the text around it.
         let is_closed = closing(&format!("{default}}}")) == Some(default.len());
         let is_secret = looks_secret(id, &escaped(default)).is_some();
         (is_closed && !is_secret).then_some((id, default))
@@ -43,9 +41,9 @@ pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     proposed.collect()
 }
 
-/// A text as it is written for us; what cannot be mapped is noted.
+/// Converts a text; variables that cannot be mapped are noted.
 ///
-/// What comes out names variables and nothing else: files and commands are for the user to write.
+/// The result contains variables only: files and commands must be written by the user.
 pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>) -> String {
     if meaning.dialect == Dialect::Plain {
         return escaped(text);
@@ -53,17 +51,17 @@ pub(super) fn mapped(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>)
     nested(text, meaning, notes, 0)
 }
 
-/// A text in a default in a default, so many levels deep.
+/// Converts the text of a default, at some depth.
 fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usize) -> String {
     if depth > limits::DEPTH {
-        notes.push(format!("variables deeper than {} were not taken", limits::DEPTH));
+        notes.push(format!("variables deeper than {} were left out", limits::DEPTH));
         return escaped(text);
     }
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find("${") {
         out.push_str(&escaped(&rest[..at]));
         rest = &rest[at + 2..];
-        // The brace that ours would take, or a default could end early and something else begin.
+        // Finds the brace that our parser would take; otherwise a default could end early.
         let Some(end) = closing(rest) else {
             out.push_str("$${");
             break;
@@ -74,7 +72,7 @@ fn nested(text: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth: usi
     out + &escaped(rest)
 }
 
-/// A text that means nothing but itself.
+/// Escapes a text without variables.
 fn escaped(text: &str) -> String {
     text.replace('$', "$$")
 }
@@ -87,7 +85,7 @@ fn variable(inside: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth:
         let name = name_of(&id.to_ascii_uppercase());
         if let Some(default) = meaning.proposed.get(id) {
             notes.push(format!(
-                "the input `{id}` is the variable `{name}` here, or what was proposed there"
+                "the input `{id}` is the variable `{name}` here, or the default proposed there"
             ));
             return format!("${{{name}:-{}}}", escaped(default));
         }
@@ -120,7 +118,7 @@ fn variable(inside: &str, meaning: &Meaning<'_>, notes: &mut Vec<String>, depth:
     }
 }
 
-/// A text as the name of a variable.
+/// Converts a text to the name of a variable.
 pub(super) fn name_of(text: &str) -> String {
     let name: String =
         text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -175,7 +173,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn only_variables_are_filled_in(text in "[$:{}Aa/-]{0,30}|(\\$|\\{|\\}|:-|A|cmd:|file:|\\$\\{){0,14}") {
+        fn only_variables_are_expanded(text in "[$:{}Aa/-]{0,30}|(\\$|\\{|\\}|:-|A|cmd:|file:|\\$\\{){0,14}") {
             for dialect in [Dialect::Plain, Dialect::Shell, Dialect::Editor] {
                 let text = mapped(&text, &meaning(dialect), &mut Vec::new());
                 let needs = Template::parse(&text).map_or_else(|_| Vec::new(), |text| text.needs());

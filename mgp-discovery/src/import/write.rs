@@ -1,6 +1,4 @@
-//! Adds servers to the text of a configuration, and keeps what a person wrote there (MGP §15.2).
-//!
-//! Applies to: both.
+//! Adds servers to the text of a configuration, and preserves the user's formatting (MGP §15.2).
 
 use std::collections::BTreeMap;
 
@@ -8,9 +6,9 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Val
 
 use super::Entry;
 
-/// Adds a server at the end; false where the file has its servers in a form nothing can be added to.
+/// Adds a server at the end; returns false if the file has its servers in a form that cannot be extended.
 pub(super) fn add(document: &mut DocumentMut, id: &str, entry: &Entry, from: &str) -> bool {
-    // A file of comments alone begins with them, and not with what is added.
+    // In a file of comments alone, the new table follows them.
     let comments = if document.is_empty() {
         document.trailing().as_str().unwrap_or_default().to_owned()
     } else {

@@ -1,41 +1,39 @@
-//! How much may be registered, and for how long it waits (MGP §15.4).
-//!
-//! Applies to: inbound.
+//! The bounds of registrations (MGP §15.4).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The bounds of registrations; what is beyond is refused, and nothing gives way.
+/// The bounds of registrations; a request beyond them is refused, and no other registration is dropped for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistrationConfig {
-    /// Registrations in all, whatever became of them; none where this is 0. 64.
+    /// The maximum number of registrations, in any state; 0 disables registration. 64.
     pub most: usize,
-    /// Registrations of one principal. 16.
+    /// The maximum number of registrations of one principal. 16.
     pub most_each: usize,
-    /// Those that wait for an operator, in all. 32.
+    /// The maximum number of waiting registrations. 32.
     pub waiting: usize,
-    /// Those of one principal that wait. 4.
+    /// The maximum number of waiting registrations of one principal. 4.
     pub waiting_each: usize,
-    /// How long one waits, and how long a "no" is remembered. A day.
+    /// The time after which a waiting registration expires, and a rejection is forgotten. One day.
     pub expires: Duration,
-    /// Calls of one principal in a minute, `register` and `deregister` together. 20.
+    /// The maximum number of calls of one principal in a minute, `register` and `deregister` together. 20.
     pub per_minute: u32,
-    /// Bytes of the program with its arguments and its folder. 16 KiB.
+    /// The maximum size of the program with its arguments and its folder. 16 KiB.
     pub argv_bytes: usize,
-    /// Bytes of the environment. 16 KiB.
+    /// The maximum size of the environment. 16 KiB.
     pub env_bytes: usize,
-    /// Bytes of a script, in a request or in a file. 256 KiB.
+    /// The maximum size of a script, in a request or in a file. 256 KiB.
     pub script_bytes: usize,
-    /// How long a caller waits for a start or an end before it is told that it goes on. 1.5 s.
+    /// The time a caller waits for a start or a removal before the reply reports that it continues. 1.5 s.
     pub answers_within: Duration,
-    /// How long calls may still run once their server is deregistered. 30 s.
+    /// The time that running calls have after their server is deregistered. 30 s.
     pub drain: Duration,
-    /// The folder that relative paths start from; that of the process.
+    /// The folder that relative paths start from; by default that of the process.
     pub folder: PathBuf,
-    /// Where programs are looked for; `PATH` of the process.
+    /// The folders that programs are searched in; by default `PATH` of the process.
     pub path: Vec<PathBuf>,
-    /// A folder of our own for scripts that came in requests; none where they are not taken.
+    /// A private folder for scripts that came in requests; `None` if they are refused.
     pub scripts: Option<PathBuf>,
 }
 

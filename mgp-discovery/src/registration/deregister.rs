@@ -1,6 +1,4 @@
-//! Taking a registration back: the server drains, and is forgotten then (MGP §15.5).
-//!
-//! Applies to: inbound.
+//! Removal of a registration: the server is drained, then removed (MGP §15.5).
 
 use std::sync::Arc;
 
@@ -11,28 +9,30 @@ use mgp_types::service::{Authority, Context, ServerId};
 
 use tokio::sync::watch;
 
-use super::book::{Inner, Kept, Registrations, is_creator};
 use super::event::Event;
 use super::record::{Creator, Record, Stage};
-use super::refused::RegistrationRefused as Refused;
+use super::refusal::RegistrationRefused as Refused;
+use super::registrations::{RegistrationState, Registrations, StoredRegistration, is_creator};
 use super::source;
-use super::work::Live;
+use super::work::Progress;
 use crate::error::Error;
 use crate::registry::shown;
 
-/// The longest reason, in bytes; a longer one is cut.
-const REASON: usize = 512;
+/// The maximum size of a reason; a longer one is clipped.
+const MAX_REASON_BYTES: usize = 512;
 
 impl Registrations {
-    /// Drains a registered server and forgets it with its tools, access, permissions and pins.
+    /// Drains a registered server and removes it with its tools, access, permissions and pins.
     ///
-    /// Only an operator and whoever registered it may; what others may not see answers as unknown to them.
+    /// Only an operator or the principal who registered it may; a server the caller does not see is unknown to the
+    /// caller.
     ///
     /// # Errors
-    /// [`Error::Registration`] with what is in the way; [`Error::Store`].
+    /// [`Error::Registration`] with the obstacle; [`Error::Store`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it is deregistered; what has begun goes on, after a crash too.
+    /// Dropping the future leaves open whether the server is deregistered; a removal that has begun continues, also
+    /// after a crash.
     pub async fn deregister(
         &self,
         cx: &Context,
@@ -44,8 +44,8 @@ impl Registrations {
     }
 }
 
-impl Inner {
-    /// `mgp/discovery/deregister`, by somebody who may.
+impl RegistrationState {
+    /// Handles `mgp/discovery/deregister` of an admitted caller.
     pub(super) async fn deregister(
         self: &Arc<Self>,
         cx: &Context,
@@ -54,23 +54,23 @@ impl Inner {
         let server = ServerId::from(params.id.as_str());
         let reason = params.reason.map(|words| cut(&words).to_owned());
         let turn = self.turn().await;
-        self.look(&turn).await?;
-        let kept = self.owned(cx, &server)?;
-        let live = match &kept.record.stage {
-            Stage::Leaving { .. } => self.go_on(&kept),
-            Stage::Waiting { .. } | Stage::Rejected { .. } if !kept.record.changed => {
-                source::forget(self.config.scripts.clone(), &kept.record.program).await;
+        self.refresh(&turn).await?;
+        let stored = self.owned(cx, &server)?;
+        let live = match &stored.record.stage {
+            Stage::Leaving { .. } => self.resume(&stored),
+            Stage::Waiting { .. } | Stage::Rejected { .. } if !stored.record.changed => {
+                source::forget(self.config.scripts.clone(), &stored.record.program).await;
                 let event = Event::deregistered(&cx.principal, server.clone(), reason.as_deref());
                 let event = event.during(cx.trace.as_deref()).build();
-                self.take_out(&turn, &kept, vec![event]).await?;
-                return Ok(told(&server, &Live::Gone));
+                self.remove_record(&turn, &stored, vec![event]).await?;
+                return Ok(reply(&server, &Progress::Gone));
             }
             _ => {
-                let mut record = Record::clone(&kept.record);
+                let mut record = Record::clone(&stored.record);
                 let (by, at) = (Creator::of(&cx.principal), Timestamp::now());
                 record.stage = Stage::Leaving { by, at, reason };
-                // What tells of it comes with its end.
-                let live = self.decide(turn, Some(kept), record, Vec::new()).await?;
+                // The event is recorded when the removal ends.
+                let live = self.decide(turn, Some(stored), record, Vec::new()).await?;
                 return Ok(self.left(&server, live).await);
             }
         };
@@ -81,22 +81,22 @@ impl Inner {
     async fn left(
         &self,
         server: &ServerId,
-        live: Option<watch::Receiver<Live>>,
+        live: Option<watch::Receiver<Progress>>,
     ) -> DeregisterResult {
         let live = match live {
             Some(live) => self.outcome(live).await,
-            None => Live::Gone,
+            None => Progress::Gone,
         };
-        told(server, &live)
+        reply(server, &live)
     }
 
-    /// A registration that the caller may take back.
-    fn owned(&self, cx: &Context, server: &ServerId) -> Result<Kept, Refused> {
+    /// Returns a registration that the caller may remove.
+    fn owned(&self, cx: &Context, server: &ServerId) -> Result<StoredRegistration, Refused> {
         let is_operator = cx.principal.authority() == Authority::Operator;
         let known = || self.servers.known().into_iter().find(|it| it.summary.id == server.as_str());
         let sees = || known().and_then(|known| shown(cx, &*self.may, known)).is_some();
-        match self.kept(server) {
-            Some(kept) if is_operator || is_creator(&kept.record, &cx.principal) => Ok(kept),
+        match self.stored(server) {
+            Some(stored) if is_operator || is_creator(&stored.record, &cx.principal) => Ok(stored),
             Some(_) if sees() => Err(Refused::NotCreator(server.clone())),
             None if is_operator && (self.servers.configured(server) || known().is_some()) => {
                 Err(Refused::Configured(server.clone()))
@@ -107,12 +107,12 @@ impl Inner {
     }
 }
 
-fn told(server: &ServerId, live: &Live) -> DeregisterResult {
+fn reply(server: &ServerId, live: &Progress) -> DeregisterResult {
     let (status, message) = match live {
-        Live::Gone => (RegistrationStatus::Deregistered, "it is gone"),
+        Progress::Gone => (RegistrationStatus::Deregistered, "it is gone"),
         _ => (
             RegistrationStatus::Other("draining".into()),
-            "it takes no new calls, and is gone once those that run have ended",
+            "it takes no new calls, and is removed once the running calls have ended",
         ),
     };
     let mut result = DeregisterResult::new(server.to_string(), status);
@@ -121,5 +121,5 @@ fn told(server: &ServerId, live: &Live) -> DeregisterResult {
 }
 
 fn cut(words: &str) -> &str {
-    &words[..words.floor_char_boundary(REASON.min(words.len()))]
+    &words[..words.floor_char_boundary(MAX_REASON_BYTES.min(words.len()))]
 }

@@ -1,6 +1,4 @@
-//! The events that tell of registrations (MGP §6, §15.4); `docs/audit.md` is the table of all.
-//!
-//! Applies to: inbound.
+//! The audit events of registrations (MGP §6, §15.4); `docs/audit.md` lists all.
 
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType, Target};
 use mgp_types::service::{Principal, Rule, ServerId};
@@ -9,16 +7,16 @@ use serde::Serialize;
 
 use super::record::{Proposal, Record};
 
-/// The tenant of whoever runs without any: it is not written.
+/// The tenant of callers without one; it is not written.
 const LOCAL: &str = "local";
-/// The longest text of a detail, in bytes.
-const WORDS_BYTES: usize = 1024;
+/// The maximum size of a text in the details.
+const MAX_TEXT_BYTES: usize = 1024;
 
-/// An event that is being put together.
+/// An audit event under construction.
 pub(super) struct Event(AuditEvent);
 
 impl Event {
-    /// A registration was made, waits, was refused or did not start.
+    /// Creates the event of a registration that was made, waits, was refused or did not start.
     pub(super) fn registered(by: &Principal, record: &Record, result: AuditResult) -> Self {
         Self::own("server_registered", by.into(), record.program.server(), result)
             .tenant(by)
@@ -26,14 +24,14 @@ impl Event {
             .words("justification", record.justification.as_deref())
     }
 
-    /// A registration that nobody decided about is over, or did not start.
+    /// Creates the event of a registration that expired undecided, or did not start.
     pub(super) fn ended(record: &Record, result: AuditResult, cause: &str) -> Self {
         Self::own("server_registered", Actor::kernel(), record.program.server(), result)
             .program(&record.program)
             .words("cause", Some(cause))
     }
 
-    /// An operator is asked about what is to be run.
+    /// Creates the event of a request for approval.
     pub(super) fn approval_requested(
         by: Actor,
         record: &Record,
@@ -46,14 +44,14 @@ impl Event {
             .words("expires_at", until.map(Timestamp::as_str))
     }
 
-    /// A registered server was removed.
+    /// Creates the event of a removal.
     pub(super) fn deregistered(by: &Principal, server: ServerId, reason: Option<&str>) -> Self {
         Self::own("server_deregistered", by.into(), server, AuditResult::Success)
             .tenant(by)
             .words("justification", reason)
     }
 
-    /// Somebody called a method and may not.
+    /// Creates the event of a call by a caller without the right.
     pub(super) fn administration_refused(
         by: &Principal,
         server: Option<ServerId>,
@@ -67,7 +65,7 @@ impl Event {
             .words("rule", Rule::of(error).map(Rule::as_str))
     }
 
-    /// The code of a sandboxed server is not safe.
+    /// Creates the event of unsafe code of a sandboxed server.
     pub(super) fn code_rejected(by: &Principal, server: ServerId) -> Self {
         Self::new(EventType::CodeRejected, by.into(), Some(server), AuditResult::Blocked)
             .tenant(by)
@@ -78,7 +76,7 @@ impl Event {
         self.detail("code", &code).words("reason", code.name())
     }
 
-    /// The trace of the call that led to it.
+    /// Sets the trace of the call that caused it.
     pub(super) fn during(mut self, trace: Option<&str>) -> Self {
         self.0.trace_id = trace.map(str::to_owned);
         self
@@ -112,7 +110,7 @@ impl Event {
         self.words("tenant", Some(tenant).filter(|tenant| *tenant != LOCAL))
     }
 
-    /// What is run, without what may be secret in it: arguments and values of the environment.
+    /// Adds the program, without arguments and values of the environment, which may be secret.
     fn program(self, program: &Proposal) -> Self {
         let files = program.files.iter().map(|file| file.sha256.as_str());
         self.words("trust", Some(program.trust.as_str()))
@@ -129,15 +127,15 @@ impl Event {
     }
 
     fn detail<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
-        // Texts and lists of them can always be written.
+        // Texts and lists of texts can always be encoded.
         let _ = self.0.details.get_or_insert_with(Object::new).encode(name, value);
         self
     }
 }
 
 fn cut(text: &str) -> String {
-    if text.len() <= WORDS_BYTES {
+    if text.len() <= MAX_TEXT_BYTES {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(WORDS_BYTES)])
+    format!("{}…", &text[..text.floor_char_boundary(MAX_TEXT_BYTES)])
 }

@@ -1,6 +1,4 @@
-//! What is run of a registration: what was approved, or nothing (MGP §15.4; checklist C33).
-//!
-//! Applies to: inbound.
+//! The launch of a registration: exactly the approved program, or none (MGP §15.4).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,10 +8,10 @@ use std::time::Duration;
 use mgp_types::mgp::{DefaultPolicy, RestartPolicy, ServerMgpConfig};
 use mgp_types::service::ServerId;
 
-use super::book::Inner;
-use super::program::{Now, look};
+use super::program::{FileCheck, compare_files};
 use super::record::{Proposal, Stage};
-use super::refused::RegistrationRefused as Refused;
+use super::refusal::RegistrationRefused as Refused;
+use super::registrations::RegistrationState;
 use super::servers::Approved;
 use super::source;
 use crate::config::{Reach, Restart, Server, ServerMgp};
@@ -21,40 +19,40 @@ use crate::error::Error;
 use crate::expand::{Expanded, ExpandedReach, ExpandedServer};
 use crate::source::Origin;
 
-impl Inner {
-    /// A registration that may run, for whoever runs it.
+impl RegistrationState {
+    /// Returns a registration that may run.
     pub(super) fn approved(self: &Arc<Self>, server: &ServerId) -> Option<Approved> {
-        let kept = self.kept(server)?;
-        let Stage::Approved { .. } = kept.record.stage else { return None };
+        let stored = self.stored(server)?;
+        let Stage::Approved { .. } = stored.record.stage else { return None };
         Some(Approved {
-            server: entry(&kept.record.program),
-            denied: kept.record.denied(),
-            created_by: kept.record.by.to_principal(),
-            book: self.weak(),
+            server: entry(&stored.record.program),
+            denied: stored.record.denied(),
+            created_by: stored.record.by.to_principal(),
+            records: self.weak(),
         })
     }
 
     pub(super) async fn launch(
-        book: &Weak<Self>,
+        records: &Weak<Self>,
         server: &ServerId,
     ) -> Result<ExpandedServer, Error> {
         let not_approved = || Error::from(Refused::NotApproved(server.clone()));
-        let inner = book.upgrade().ok_or_else(not_approved)?;
-        if inner.servers.configured(server) {
+        let state = records.upgrade().ok_or_else(not_approved)?;
+        if state.servers.configured(server) {
             return Err(not_approved());
         }
-        let kept = inner.kept(server).ok_or_else(not_approved)?;
-        let Stage::Approved { .. } = kept.record.stage else { return Err(not_approved()) };
-        let program = kept.record.program.clone();
-        let looked = inner.blocking(server, move |config| {
+        let stored = state.stored(server).ok_or_else(not_approved)?;
+        let Stage::Approved { .. } = stored.record.stage else { return Err(not_approved()) };
+        let program = stored.record.program.clone();
+        let looked = state.blocking(server, move |config| {
             let folder = config.scripts.as_deref();
-            look(&program).and_then(|now| Ok((now, source::put(folder, &program)?)))
+            compare_files(&program).and_then(|now| Ok((now, source::put(folder, &program)?)))
         });
         match looked.await? {
-            Ok((Now::Same, script)) => expanded(&kept.record.program, script),
-            Ok((Now::Changed(now), _)) => {
-                tracing::warn!(%server, "what was approved was changed; an operator is asked again");
-                inner.ask_again(kept, *now).await?;
+            Ok((FileCheck::Same, script)) => expanded(&stored.record.program, script),
+            Ok((FileCheck::Changed(now), _)) => {
+                tracing::warn!(%server, "approved files changed; requesting approval again");
+                state.ask_again(stored, *now).await?;
                 Err(Refused::Changed(server.clone()).into())
             }
             Err(reason) => Err(Refused::NotThere { server: server.clone(), reason }.into()),
@@ -62,12 +60,12 @@ impl Inner {
     }
 }
 
-/// What is run, as a server of the configuration would be.
+/// Returns the program in the form of a configured server.
 fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServer, Error> {
-    let said = |text: &str| {
-        let mut said = Expanded::new();
-        said.push(text);
-        said
+    let plain = |text: &str| {
+        let mut expanded = Expanded::new();
+        expanded.push(text);
+        expanded
     };
     let hidden = |value: &String| {
         let mut hidden = Expanded::new();
@@ -81,15 +79,15 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
     Ok(ExpandedServer {
         id: program.server(),
         reach: ExpandedReach::Program {
-            command: said(&program.command),
-            args: script.iter().chain(&program.args).map(|arg| said(arg)).collect(),
+            command: plain(&program.command),
+            args: script.iter().chain(&program.args).map(|arg| plain(arg)).collect(),
             cwd: Some(Path::new(&program.cwd).to_owned()),
             env,
         },
     })
 }
 
-/// The server as an entry of a configuration would say it, with no more rights than a project's.
+/// Returns the server as an entry of a configuration, with the rights of a project's file.
 fn entry(program: &Proposal) -> Server {
     Server {
         id: program.server(),
@@ -106,7 +104,7 @@ fn entry(program: &Proposal) -> Server {
     }
 }
 
-/// How it is governed: as an entry of the configuration that says the same.
+/// Returns its governance, in the form of an entry of the configuration.
 fn govern(program: &Proposal) -> ServerMgp {
     let ServerMgpConfig {
         extensions,

@@ -1,35 +1,33 @@
 //! Servers that are registered while the kernel runs (MGP §15.4, §15.5).
 //!
-//! A registration is asked for (`ask.rs`, `program.rs`), judged, decided about by an operator (`register.rs`, `review.rs`),
-//! kept (`record.rs`, `book.rs`), and from then on started as it was approved (`launch.rs`) until it is taken back
-//! (`deregister.rs`); `work.rs` does what takes long.
-//!
-//! Applies to: inbound.
+//! A registration is requested (`params.rs`, `program.rs`), judged (`judge.rs`), decided by an operator
+//! (`register.rs`, `review.rs`), stored (`record.rs`, `registrations.rs`), and then started as approved (`launch.rs`) until it
+//! is removed (`deregister.rs`); `work.rs` runs the slow parts.
 
-mod ask;
-mod book;
+mod admission;
 mod config;
 mod deregister;
 mod event;
-mod judging;
+mod judge;
 mod launch;
-mod pace;
+mod params;
 mod program;
+mod rate;
 mod record;
-mod refused;
+mod refusal;
 mod register;
+mod registrations;
 mod review;
 mod router;
 mod servers;
 mod source;
 #[cfg(test)]
 mod tests;
-mod who;
 mod work;
 
-pub(crate) use ask::changes_code;
-pub use book::{Registrations, RegistrationsBuilder};
 pub use config::RegistrationConfig;
-pub use refused::{Holder, RegistrationRefused};
+pub(crate) use params::changes_code;
+pub use refusal::{Holder, RegistrationRefused};
+pub use registrations::{Registrations, RegistrationsBuilder};
 pub use review::Waiting;
 pub use servers::{Approved, Judge, Script, Servers, Verdict};

@@ -1,8 +1,6 @@
-//! Which program a registration runs, and the files that decide what it does (MGP §15.4).
+//! The program of a registration, and the files that decide what it does (MGP §15.4).
 //!
-//! Everything here blocks.
-//!
-//! Applies to: inbound.
+//! All functions here block.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -11,15 +9,15 @@ use std::path::{Path, PathBuf};
 use mgp_types::to_hex;
 use sha2::{Digest as _, Sha256};
 
-use super::ask::{Asked, unfit};
 use super::config::RegistrationConfig;
-use super::record::{Bound, Proposal};
-use super::refused::RegistrationRefused as Refused;
+use super::params::{RegisterRequest, unfit};
+use super::record::{BoundFile, Proposal};
+use super::refusal::RegistrationRefused as Refused;
 
-/// The longest program whose content is read.
-const PROGRAM_BYTES: u64 = 256 << 20;
+/// The maximum size of a program whose content is read.
+const MAX_PROGRAM_BYTES: u64 = 256 << 20;
 
-/// Programs that run the script that is their first argument, and how the name of such a script ends.
+/// Programs that run the script that is their first argument, and the ending of such a script's name.
 const INTERPRETERS: &[(&str, &str)] = &[
     ("bash", "sh"),
     ("bun", "mjs"),
@@ -38,7 +36,7 @@ const INTERPRETERS: &[(&str, &str)] = &[
     ("zsh", "sh"),
 ];
 
-/// Programs that run what their arguments name in some other way: packages, programs, modules.
+/// Programs that run packages, programs or modules named in other arguments.
 const RUNNERS: &[&str] = &[
     "awk",
     "bunx",
@@ -97,82 +95,85 @@ const RUNNERS: &[&str] = &[
     "yarn",
 ];
 
-/// How the names of files with code end.
+/// The endings of the names of files with code.
 const CODE: &[&str] = &[
     "bash", "cjs", "cts", "jar", "js", "lua", "mjs", "mts", "php", "pl", "ps1", "py", "pyz", "rb",
     "sh", "ts", "wasm", "zsh",
 ];
 
-/// What kind of program runs.
+/// The kind of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It does what it was built to do.
+    /// A program whose code does not depend on its arguments.
     Built,
-    /// It is itself a text with `#!` in front.
+    /// A text with `#!` at its beginning.
     Script,
-    /// It runs the script that is its first argument.
+    /// An interpreter of the script that is its first argument.
     Interpreter,
-    /// It runs what its arguments name.
+    /// A program that runs what its arguments name.
     Runner,
 }
 
-/// The code of a registration, as a judge would have to see it.
+/// The code of a registration, in the form a judge sees.
 #[derive(Debug)]
 pub(super) enum Code {
-    /// None: the program does what it was built to do.
+    /// No code: the program itself is all that runs.
     None,
-    /// One text, which is all that the arguments name, and what runs it.
+    /// One text, the only file that the arguments name, and its language.
     Text { language: String, text: String },
-    /// Something that nobody can read here.
+    /// Code that cannot be read here.
     Unreadable,
 }
 
-/// Finds the program and the files of what is asked for.
-pub(super) fn find(asked: Asked, config: &RegistrationConfig) -> Result<Proposal, Refused> {
-    let cwd = config.folder.join(asked.cwd.as_deref().unwrap_or_default());
+/// Finds the program and the files of a request.
+pub(super) fn find(
+    request: RegisterRequest,
+    config: &RegistrationConfig,
+) -> Result<Proposal, Refused> {
+    let cwd = config.folder.join(request.cwd.as_deref().unwrap_or_default());
     if !cwd.is_dir() {
         return unfit(format!("there is no folder `{}`; name one in `cwd`", shown(&cwd)));
     }
-    let command = program(&asked.command, &cwd, config)?;
+    let command = program(&request.command, &cwd, config)?;
     let real = command.canonicalize().map_err(|error| unreadable(&command, &error))?;
     let kind = kind(&command, &real)?;
-    if asked.source.is_some() && !matches!(kind, Kind::Interpreter) {
+    if request.source.is_some() && !matches!(kind, Kind::Interpreter) {
         let known: Vec<&str> = INTERPRETERS.iter().map(|(name, _)| *name).collect();
         return unfit(format!(
             "`source` is run by an interpreter: make `command` one of {}",
             known.join(", ")
         ));
     }
-    let (mut files, mut notes) = (Vec::new(), asked.notes);
+    let (mut files, mut notes) = (Vec::new(), request.notes);
     let metadata = fs::metadata(&real).map_err(|error| unreadable(&real, &error))?;
     if !is_of_system(&metadata) {
         files.push(bind(&command)?);
     }
-    if asked.source.is_none() && matches!(kind, Kind::Interpreter | Kind::Runner) {
-        files.extend(named(&asked.args, &cwd)?);
-        if kind == Kind::Runner || !is_script(asked.args.first(), &cwd) {
+    if request.source.is_none() && matches!(kind, Kind::Interpreter | Kind::Runner) {
+        files.extend(named(&request.args, &cwd)?);
+        if kind == Kind::Runner || !is_script(request.args.first(), &cwd) {
             notes.push(format!(
-                "`{}` runs what its arguments name; what that becomes may change without asking again",
+                "`{}` runs what its arguments name; that code can change without another approval",
                 name_of(&command)
             ));
         }
     }
     Ok(Proposal {
-        id: asked.id,
+        id: request.id,
         command: path_text(&command)?,
         real: path_text(&real)?,
-        args: asked.args,
+        args: request.args,
         cwd: path_text(&cwd)?,
-        env: asked.env,
-        source: asked.source,
+        env: request.env,
+        source: request.source,
         files,
-        mgp: asked.mgp,
-        trust: asked.trust,
+        mgp: request.mgp,
+        trust: request.trust,
         notes,
     })
 }
 
-/// The code that a proposal runs; only the plainest form of it can be judged.
+/// Returns the code that a proposal runs; only its plainest form can be judged.
 pub(super) fn code(proposal: &Proposal, config: &RegistrationConfig) -> Result<Code, Refused> {
     let (command, cwd) = (Path::new(&proposal.command), Path::new(&proposal.cwd));
     let language = name_of(command);
@@ -190,37 +191,37 @@ pub(super) fn code(proposal: &Proposal, config: &RegistrationConfig) -> Result<C
     })
 }
 
-/// Whether the first argument of an interpreter is its script.
+/// Returns whether the first argument of an interpreter is its script.
 fn is_script(first: Option<&String>, cwd: &Path) -> bool {
     first.is_some_and(|first| !first.starts_with('-') && cwd.join(first).is_file())
 }
 
-/// What of a proposal is otherwise by now.
-pub(super) enum Now {
-    /// Nothing.
+/// The comparison of a proposal's files with the current ones.
+pub(super) enum FileCheck {
+    /// The files are unchanged.
     Same,
-    /// Its files; these are they now.
+    /// The files changed; the proposal has the current ones.
     Changed(Box<Proposal>),
 }
 
-/// Looks whether the files of a proposal are still those.
-pub(super) fn look(proposal: &Proposal) -> Result<Now, String> {
-    let said = |refused: Refused| refused.to_string();
+/// Compares the files of a proposal with the current ones.
+pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
+    let text = |refused: Refused| refused.to_string();
     let command = Path::new(&proposal.command);
-    let real = command.canonicalize().map_err(|error| unreadable(command, &error)).map_err(said)?;
+    let real = command.canonicalize().map_err(|error| unreadable(command, &error)).map_err(text)?;
     let mut now = proposal.clone();
-    now.real = path_text(&real).map_err(said)?;
-    // Another program behind the same name is another file to look at, whoever owns it.
+    now.real = path_text(&real).map_err(text)?;
+    // Another program behind the same name is another file to approve, whatever its owner.
     if now.real != proposal.real && !now.files.iter().any(|file| file.path == command) {
-        now.files.push(bind(command).map_err(said)?);
+        now.files.push(bind(command).map_err(text)?);
     }
     for file in &mut now.files {
-        *file = bind(&file.path).map_err(said)?;
+        *file = bind(&file.path).map_err(text)?;
     }
-    if now == *proposal { Ok(Now::Same) } else { Ok(Now::Changed(Box::new(now))) }
+    if now == *proposal { Ok(FileCheck::Same) } else { Ok(FileCheck::Changed(Box::new(now))) }
 }
 
-/// How the file of a `source` is named.
+/// Returns the file name for the script of a `source`.
 pub(super) fn source_name(proposal: &Proposal) -> String {
     let name = name_of(Path::new(&proposal.command));
     let ending =
@@ -228,7 +229,7 @@ pub(super) fn source_name(proposal: &Proposal) -> String {
     format!("{}.{ending}", proposal.id)
 }
 
-/// The program by its whole path: a later change of `PATH` changes nothing.
+/// Returns the program by its absolute path: a later change of `PATH` has no effect.
 fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<PathBuf, Refused> {
     let names = || [command.to_owned(), format!("{command}{}", std::env::consts::EXE_SUFFIX)];
     let is_path = command.contains(['/', std::path::MAIN_SEPARATOR]);
@@ -248,7 +249,7 @@ fn program(command: &str, cwd: &Path, config: &RegistrationConfig) -> Result<Pat
 }
 
 fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
-    // Under either name: links are how `sh`, and every program of busybox, come to theirs.
+    // Checks both names: `sh`, and every program of busybox, are links.
     for name in [name_of(command), name_of(real)] {
         if RUNNERS.contains(&name.as_str()) {
             return Ok(Kind::Runner);
@@ -263,7 +264,7 @@ fn kind(command: &Path, real: &Path) -> Result<Kind, Refused> {
     Ok(if begin == b"#!" { Kind::Script } else { Kind::Built })
 }
 
-/// The name of a program without folder, version and ending: `python` of `/usr/bin/python3.11`.
+/// Returns the name of a program without folder, version and extension: `python` for `/usr/bin/python3.11`.
 fn name_of(program: &Path) -> String {
     let name = program.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let name = name.strip_suffix(".exe").unwrap_or(&name);
@@ -271,9 +272,9 @@ fn name_of(program: &Path) -> String {
     if plain.is_empty() { name.to_owned() } else { plain.to_owned() }
 }
 
-/// The files with code among arguments: the first that is a file, and all whose names say so.
-fn named(args: &[String], cwd: &Path) -> Result<Vec<Bound>, Refused> {
-    let mut files: Vec<Bound> = Vec::new();
+/// Returns the files with code among arguments: the first that is a file, and all with a known ending.
+fn named(args: &[String], cwd: &Path) -> Result<Vec<BoundFile>, Refused> {
+    let mut files: Vec<BoundFile> = Vec::new();
     for arg in args {
         let place = cwd.join(arg);
         let ending = place.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
@@ -286,14 +287,14 @@ fn named(args: &[String], cwd: &Path) -> Result<Vec<Bound>, Refused> {
 }
 
 /// Binds a file by its content.
-fn bind(path: &Path) -> Result<Bound, Refused> {
+fn bind(path: &Path) -> Result<BoundFile, Refused> {
     let failed = |error: io::Error| unreadable(path, &error);
-    // Looked at before it is opened: opening a pipe would wait for its other end.
+    // Checked before it is opened: opening a pipe would wait for its other end.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return unfit(format!("`{}` is not a plain file", shown(path)));
     }
     let (mut file, mut hash) =
-        (File::open(path).map_err(failed)?.take(PROGRAM_BYTES + 1), Sha256::new());
+        (File::open(path).map_err(failed)?.take(MAX_PROGRAM_BYTES + 1), Sha256::new());
     let (mut read, mut buffer) = (0, vec![0; 64 * 1024]);
     loop {
         let bytes = file.read(&mut buffer).map_err(failed)?;
@@ -303,14 +304,14 @@ fn bind(path: &Path) -> Result<Bound, Refused> {
         read += bytes as u64;
         hash.update(&buffer[..bytes]);
     }
-    if read > PROGRAM_BYTES {
-        return unfit(format!("`{}` is longer than {PROGRAM_BYTES} bytes", shown(path)));
+    if read > MAX_PROGRAM_BYTES {
+        return unfit(format!("`{}` is longer than {MAX_PROGRAM_BYTES} bytes", shown(path)));
     }
-    Ok(Bound { path: path.to_owned(), sha256: to_hex(&hash.finalize()) })
+    Ok(BoundFile { path: path.to_owned(), sha256: to_hex(&hash.finalize()) })
 }
 
-/// The text of a script, which must be the one that was bound.
-fn text(path: &Path, files: &[Bound], config: &RegistrationConfig) -> Result<String, Refused> {
+/// Returns the text of a script, which must be the bound one.
+fn text(path: &Path, files: &[BoundFile], config: &RegistrationConfig) -> Result<String, Refused> {
     let mut bytes = Vec::new();
     let failed = |error: io::Error| unreadable(path, &error);
     let file = File::open(path).map_err(failed)?;
@@ -341,7 +342,7 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().escape_debug().to_string()
 }
 
-/// A program that only the system's administrator may change is bound by its place: updates need no approval.
+/// A program that only the system's administrator can change is bound by its path: updates need no approval.
 #[cfg(unix)]
 fn is_of_system(metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;

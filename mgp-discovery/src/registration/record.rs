@@ -1,6 +1,4 @@
-//! A registration as the store keeps it (MGP §15.4).
-//!
-//! Applies to: inbound.
+//! The stored form of a registration (MGP §15.4).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,8 +13,8 @@ use serde::{Deserialize, Serialize};
 /// The space of the store; the key is the server.
 pub(super) const SPACE: &str = "registrations";
 
-/// What sandboxed servers do not get unless an operator grants each of them (checklist C33).
-const KEPT_FROM_SANDBOXED: [Permission; 5] = [
+/// The permissions that sandboxed servers do not get unless an operator grants each of them.
+const DENIED_TO_SANDBOXED: [Permission; 5] = [
     Permission::ShellExecute,
     Permission::CodeExecution,
     Permission::FilesystemWrite,
@@ -27,72 +25,72 @@ const KEPT_FROM_SANDBOXED: [Permission; 5] = [
 /// A registration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// What is run.
+    /// The program.
     pub(super) program: Proposal,
-    /// Who asked for it.
+    /// The principal who requested it.
     pub(super) by: Creator,
-    /// Who that claims to be.
+    /// The name that principal claims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) claimed_by: Option<String>,
-    /// Why, in their words.
+    /// The justification, in the words of that principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) justification: Option<String>,
-    /// When.
+    /// The time of the request.
     pub(super) asked_at: Timestamp,
-    /// Whether other files had been approved before these: it is more than a question then, and has something to remove.
+    /// `true` if other files had been approved before these: a rejection then has a server to remove.
     #[serde(default)]
     pub(super) changed: bool,
-    /// What became of it.
+    /// The state.
     pub(super) stage: Stage,
 }
 
-/// What became of a registration.
+/// The state of a registration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Stage {
-    /// An operator must agree; what ran before waits as long as that takes.
+    /// Waits for an operator, until an optional deadline.
     Waiting { until: Option<Timestamp> },
-    /// An operator said no, which is remembered for a while.
+    /// Rejected by an operator, which is remembered for a while.
     Rejected { by: String, until: Option<Timestamp> },
-    /// It may run.
+    /// Approved; the server may run.
     Approved { by: String, at: Timestamp, granted: Vec<Permission> },
-    /// It is being removed.
+    /// Is being removed.
     Leaving { by: Creator, at: Timestamp, reason: Option<String> },
 }
 
-/// What is run, and how it is governed; a change of any of it is another one.
+/// The program and its governance; a change of any member makes another proposal.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Proposal {
     pub(super) id: String,
-    /// The program, by its whole path.
+    /// The absolute path of the program.
     pub(super) command: String,
-    /// Where that leads, links followed.
+    /// Its real path, links followed.
     pub(super) real: String,
-    /// Its arguments; those of a `source` come behind the path of its file.
+    /// Its arguments; those of a `source` follow the path of its file.
     pub(super) args: Vec<String>,
-    /// Its folder, by its whole path.
+    /// The absolute path of its folder.
     pub(super) cwd: String,
     pub(super) env: BTreeMap<String, String>,
     /// The script that came in the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
     /// The files that decide what runs.
-    pub(super) files: Vec<Bound>,
+    pub(super) files: Vec<BoundFile>,
     pub(super) mgp: ServerMgpConfig,
     pub(super) trust: TrustLevel,
-    /// What an operator should know.
+    /// Notes for the operator.
     #[serde(default)]
     pub(super) notes: Vec<String>,
 }
 
 /// A file, bound by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Bound {
+pub(super) struct BoundFile {
     pub(super) path: PathBuf,
     pub(super) sha256: String,
 }
 
-/// A principal, as far as it is kept; its authority is not.
+/// A stored principal, without its authority.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Creator {
     tenant: String,
@@ -102,10 +100,10 @@ pub(super) struct Creator {
 }
 
 impl Record {
-    /// Whether it is over by itself.
+    /// Returns whether the record has expired.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
         match &self.stage {
-            // A time that nobody can read is no reason to wait for ever.
+            // A registration with an unreadable deadline has expired.
             Stage::Waiting { until } | Stage::Rejected { until, .. } => {
                 until.as_ref().is_some_and(|until| until.is_before(now).unwrap_or(true))
             }
@@ -121,24 +119,24 @@ impl Record {
         matches!(self.stage, Stage::Approved { .. })
     }
 
-    /// What it does not get.
+    /// Returns the permissions it does not get.
     pub(super) fn denied(&self) -> Vec<Permission> {
         let granted = match &self.stage {
             Stage::Approved { granted, .. } => granted.as_slice(),
             _ => &[],
         };
-        let mut denied = kept_from(&self.program.trust);
+        let mut denied = denied_by_default(&self.program.trust);
         denied.retain(|permission| !granted.contains(permission));
         denied
     }
 }
 
-/// What servers of a trust do not get by themselves.
-pub(super) fn kept_from(trust: &TrustLevel) -> Vec<Permission> {
-    if is_sandboxed(trust) { KEPT_FROM_SANDBOXED.to_vec() } else { Vec::new() }
+/// Returns the permissions that servers of a trust level do not get by default.
+pub(super) fn denied_by_default(trust: &TrustLevel) -> Vec<Permission> {
+    if is_sandboxed(trust) { DENIED_TO_SANDBOXED.to_vec() } else { Vec::new() }
 }
 
-/// A word that nobody knows trusts nobody.
+/// Returns whether a trust level means sandboxed; an unknown one does.
 pub(super) fn is_sandboxed(trust: &TrustLevel) -> bool {
     !matches!(trust, TrustLevel::Trusted | TrustLevel::Core | TrustLevel::Standard)
 }
@@ -148,16 +146,16 @@ impl Proposal {
         ServerId::from(self.id.as_str())
     }
 
-    /// What an approval is bound to, values of the environment included.
+    /// Returns the hash that an approval is bound to, values of the environment included.
     pub(super) fn fingerprint(&self) -> Hash {
-        // Notes are ours, and may be worded better one day.
+        // Notes are generated, and their wording may change.
         let bound = Self { notes: Vec::new(), ..self.clone() };
-        // It was read from JSON or checked to be text, so it can be written.
+        // The proposal was read from JSON or checked to be text, so it can be encoded.
         Hash::of(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
     }
 }
 
-/// Values of an environment may be secret.
+/// Hides values of the environment, which may be secret.
 impl fmt::Debug for Proposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Proposal")
@@ -179,7 +177,7 @@ impl Creator {
         }
     }
 
-    /// The principal, without any authority.
+    /// Returns the principal, without any authority.
     pub(super) fn to_principal(&self) -> Principal {
         let principal = Principal::new(self.tenant.as_str(), self.subject.as_str());
         match &self.agent {

@@ -1,6 +1,4 @@
-//! Asking for a registration, and deciding about it (MGP §15.4; checklist C33).
-//!
-//! Applies to: inbound.
+//! Requests for registration, and their decision (MGP §15.4).
 
 use std::sync::Arc;
 
@@ -11,25 +9,27 @@ use mgp_types::mgp::{
 use mgp_types::service::{Authority, Context, Principal, ServerId};
 use mgp_types::{ErrorCode, Hash, RpcError, Timestamp};
 
-use super::ask::Asked;
-use super::book::{Inner, Kept, Registrations, is_creator, operator};
 use super::event::Event;
-use super::program::{Now, find, look};
+use super::params::RegisterRequest;
+use super::program::{FileCheck, compare_files, find};
 use super::record::{Creator, Proposal, Record, Stage};
-use super::refused::{Holder, RegistrationRefused as Refused};
-use super::work::Live;
+use super::refusal::{Holder, RegistrationRefused as Refused};
+use super::registrations::{
+    RegistrationState, Registrations, StoredRegistration, is_creator, operator,
+};
+use super::work::Progress;
 use crate::error::Error;
 
 impl Registrations {
-    /// Registers a server, or asks an operator whether it may be.
+    /// Registers a server, or requests the approval of an operator.
     ///
-    /// What an operator asks for is approved by that; everybody else gets `pending_approval`.
+    /// A request of an operator is approved by itself; other callers get `pending_approval`.
     ///
     /// # Errors
-    /// [`Error::Registration`] with what is in the way; [`Error::Store`].
+    /// [`Error::Registration`] with the obstacle; [`Error::Store`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was registered; a start that has begun goes on.
+    /// Dropping the future leaves open whether it was registered; a start that has begun continues.
     pub async fn register(
         &self,
         cx: &Context,
@@ -40,16 +40,16 @@ impl Registrations {
         self.0.register(cx, params).await
     }
 
-    /// Approves what waits, if it is what was looked at, and starts it.
+    /// Approves a waiting registration, if it is the reviewed one, and starts it.
     ///
-    /// Of what a sandboxed server is denied it gets the permissions that are named here, and no others.
+    /// Of the permissions denied to sandboxed servers, it gets those that are named here.
     ///
     /// # Errors
-    /// [`Error::NotRegistrar`] for everybody but operators; [`Error::Registration`] when that does not wait, when its
-    /// files are others by now, or its code is not accepted; [`Error::Store`].
+    /// [`Error::NotRegistrar`] for callers who are not operators; [`Error::Registration`] if it does not wait, its
+    /// files have changed, or its code is not accepted; [`Error::Store`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was approved; a start that has begun goes on.
+    /// Dropping the future leaves open whether it was approved; a start that has begun continues.
     pub async fn approve(
         &self,
         by: &Principal,
@@ -58,42 +58,42 @@ impl Registrations {
         granted: &[Permission],
     ) -> Result<RegisterResult, Error> {
         operator(by)?;
-        let inner = &self.0;
-        let kept = inner.found(server, fingerprint).await?;
-        if inner.servers.configured(server) {
+        let state = &self.0;
+        let stored = state.found(server, fingerprint).await?;
+        if state.servers.configured(server) {
             return Err(Refused::Taken { there: server.clone(), is: Holder::Other }.into());
         }
-        let program = kept.record.program.clone();
-        match inner.blocking(server, move |_| look(&program)).await? {
-            Ok(Now::Same) => {}
-            Ok(Now::Changed(now)) => {
-                inner.replace(kept, *now).await?;
+        let program = stored.record.program.clone();
+        match state.blocking(server, move |_| compare_files(&program)).await? {
+            Ok(FileCheck::Same) => {}
+            Ok(FileCheck::Changed(now)) => {
+                state.replace(stored, *now).await?;
                 return Err(Refused::NotWaiting(server.clone()).into());
             }
             Err(reason) => {
                 return Err(Refused::NotThere { server: server.clone(), reason }.into());
             }
         }
-        inner.judged(&kept.record.program).await?;
-        if !kept.record.changed {
-            inner.begin_anew(server).await?;
+        state.judged(&stored.record.program).await?;
+        if !stored.record.changed {
+            state.clear_earlier_state(server).await?;
         }
-        let mut record = Record { changed: false, ..Record::clone(&kept.record) };
+        let mut record = Record { changed: false, ..Record::clone(&stored.record) };
         record.stage = Stage::Approved {
             by: by.subject().to_string(),
             at: Timestamp::now(),
             granted: Permission::canonical(granted),
         };
         let event = Event::registered(by, &record, AuditResult::Success);
-        let turn = inner.turn().await;
-        let live = inner.decide(turn, Some(kept), record, vec![event.build()]).await?;
-        inner.started(server, live).await
+        let turn = state.turn().await;
+        let live = state.decide(turn, Some(stored), record, vec![event.build()]).await?;
+        state.started(server, live).await
     }
 
-    /// Rejects what waits, if it is what was looked at; the same is not asked again for a while.
+    /// Rejects a waiting registration, if it is the reviewed one; the same request is refused for a while.
     ///
     /// # Errors
-    /// As [`approve`](Self::approve).
+    /// The errors of [`approve`](Self::approve).
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether it was rejected.
@@ -104,43 +104,44 @@ impl Registrations {
         fingerprint: &Hash,
     ) -> Result<(), Error> {
         operator(by)?;
-        let inner = &self.0;
-        let kept = inner.found(server, fingerprint).await?;
-        let mut record = Record::clone(&kept.record);
-        let until = (!record.changed).then(|| inner.until());
+        let state = &self.0;
+        let stored = state.found(server, fingerprint).await?;
+        let mut record = Record::clone(&stored.record);
+        let until = (!record.changed).then(|| state.until());
         record.stage = Stage::Rejected { by: by.subject().to_string(), until };
         let event = Event::registered(by, &record, AuditResult::Blocked);
         let event = event.code(ErrorCode::PERMISSION_DENIED).build();
-        let turn = inner.turn().await;
-        inner.decide(turn, Some(kept), record, vec![event]).await.map(drop)
+        let turn = state.turn().await;
+        state.decide(turn, Some(stored), record, vec![event]).await.map(drop)
     }
 }
 
-impl Inner {
-    /// `mgp/discovery/register`, by somebody who may.
+impl RegistrationState {
+    /// Handles `mgp/discovery/register` of an admitted caller.
     pub(super) async fn register(
         self: &Arc<Self>,
         cx: &Context,
         params: RegisterParams,
     ) -> Result<RegisterResult, Error> {
         let (by, trace) = (&cx.principal, cx.trace.as_deref());
-        let asked = Asked::read(params, by.authority(), &self.config)?;
-        let server = ServerId::from(asked.id.as_str());
-        // Before files are looked at, and once more when it counts.
+        let request = RegisterRequest::read(params, by.authority(), &self.config)?;
+        let server = ServerId::from(request.id.as_str());
+        // Checked before files are read, and again under the turn.
         self.free(&server)?;
-        if asked.source.is_some() && self.config.scripts.is_none() {
+        if request.source.is_some() && self.config.scripts.is_none() {
             return Err(Refused::Unavailable {
                 server,
-                reason: "scripts in requests are not taken here".to_owned(),
+                reason: "scripts in requests are not accepted here".to_owned(),
                 remedy: "name a file in `args`",
             }
             .into());
         }
-        let (claimed_by, justification) = (asked.claimed_by.clone(), asked.justification.clone());
-        let program = self.blocking(&server, move |config| find(asked, config)).await??;
+        let (claimed_by, justification) =
+            (request.claimed_by.clone(), request.justification.clone());
+        let program = self.blocking(&server, move |config| find(request, config)).await??;
         if let Err(error) = self.judged(&program).await {
             if let Error::Registration(Refused::Rejected { .. }) = error {
-                self.tell(Event::code_rejected(by, server).during(trace)).await;
+                self.record_event(Event::code_rejected(by, server).during(trace)).await;
             }
             return Err(error);
         }
@@ -155,12 +156,12 @@ impl Inner {
             stage: Stage::Waiting { until: Some(until.clone()) },
         };
         let turn = self.turn().await;
-        self.look(&turn).await?;
+        self.refresh(&turn).await?;
         let before = self.free(&server)?;
         if let Some(before) = &before
-            && let Some(told) = said_before(before, &record, by)?
+            && let Some(reply) = earlier_reply(before, &record, by)?
         {
-            return Ok(told);
+            return Ok(reply);
         }
         self.room(&record, before.as_ref())?;
         if by.authority() == Authority::Operator {
@@ -177,29 +178,29 @@ impl Inner {
         let event = event.code(ErrorCode::PERMISSION_DENIED);
         let question = Event::approval_requested(Actor::of(by), &record, Some(&until));
         let events = vec![event.build(), question.during(trace).build()];
-        let told = waits(&record.program, Some(&until));
+        let reply = waits(&record.program, Some(&until));
         self.decide(turn, before, record, events).await?;
-        Ok(told)
+        Ok(reply)
     }
 
-    /// Whether an id is free; what is in its place may be something that is over.
-    fn free(&self, server: &ServerId) -> Result<Option<Kept>, Refused> {
+    /// Returns the record that may be replaced, if an id is free.
+    fn free(&self, server: &ServerId) -> Result<Option<StoredRegistration>, Refused> {
         let taken = |there: &str, is| Err(Refused::Taken { there: there.into(), is });
         if self.servers.configured(server) {
             return taken(server.as_str(), Holder::Other);
         }
-        if let Some(kept) = self.kept(server) {
-            return match &kept.record.stage {
+        if let Some(stored) = self.stored(server) {
+            return match &stored.record.stage {
                 Stage::Approved { .. } => taken(server.as_str(), Holder::Registered),
                 Stage::Leaving { .. } => taken(server.as_str(), Holder::Leaving),
-                // It ran before, so it is more than a question.
-                _ if kept.record.changed => taken(server.as_str(), Holder::Waiting),
-                Stage::Waiting { .. } | Stage::Rejected { .. } => Ok(Some(kept)),
+                // A server ran under it before, so it needs a removal.
+                _ if stored.record.changed => taken(server.as_str(), Holder::Waiting),
+                Stage::Waiting { .. } | Stage::Rejected { .. } => Ok(Some(stored)),
             };
         }
-        // Two servers whose names differ in case only are taken for one another.
+        // Ids that differ only in case are treated as equal.
         let is_same = |id: &str| id.eq_ignore_ascii_case(server.as_str());
-        if let Some((there, _)) = self.book().iter().find(|(id, _)| is_same(id)) {
+        if let Some((there, _)) = self.records().iter().find(|(id, _)| is_same(id)) {
             return taken(there, Holder::Registered);
         }
         let known = self.servers.known();
@@ -209,29 +210,29 @@ impl Inner {
         }
     }
 
-    /// Whether there is room for one more.
-    fn room(&self, record: &Record, before: Option<&Kept>) -> Result<(), Refused> {
+    /// Checks that there is room for one more.
+    fn room(&self, record: &Record, before: Option<&StoredRegistration>) -> Result<(), Refused> {
         let config = &self.config;
         if config.most == 0 {
             return Err(Refused::Unavailable {
                 server: record.program.server(),
                 reason: "servers are not registered here".to_owned(),
-                remedy: "have an operator put it into `mgp.toml`",
+                remedy: "ask an operator to add it to `mgp.toml`",
             });
         }
-        let book = self.book();
-        let others: Vec<&Record> = book
+        let records = self.records();
+        let others: Vec<&Record> = records
             .values()
-            .filter(|kept| before.is_none_or(|before| kept.revision != before.revision))
-            .map(|kept| &*kept.record)
+            .filter(|stored| before.is_none_or(|before| stored.revision != before.revision))
+            .map(|stored| &*stored.record)
             .collect();
         let count = |is: &dyn Fn(&Record) -> bool| others.iter().filter(|other| is(other)).count();
         let is_own = |other: &Record| other.by == record.by;
-        // Operators are bounded by what there may be in all.
+        // Operators are bounded by the total only.
         let is_operator = matches!(record.stage, Stage::Approved { .. });
         let most_each = if is_operator { usize::MAX } else { config.most_each };
         let deregister = "deregister some first";
-        let decide = "an operator must decide about some first";
+        let decide = "an operator must decide on some first";
         for (there, most, what, remedy) in [
             (others.len(), config.most, "servers are registered", deregister),
             (count(&is_own), most_each, "of your servers are registered", deregister),
@@ -250,27 +251,35 @@ impl Inner {
         Ok(())
     }
 
-    /// What waits under a name, if it is what was looked at.
-    async fn found(self: &Arc<Self>, server: &ServerId, fingerprint: &Hash) -> Result<Kept, Error> {
+    /// Returns the waiting registration of a server, if it is the reviewed one.
+    async fn found(
+        self: &Arc<Self>,
+        server: &ServerId,
+        fingerprint: &Hash,
+    ) -> Result<StoredRegistration, Error> {
         let turn = self.turn().await;
-        self.look(&turn).await?;
-        let kept = self.kept(server).filter(|kept| {
-            kept.record.is_waiting() && kept.record.program.fingerprint() == *fingerprint
+        self.refresh(&turn).await?;
+        let stored = self.stored(server).filter(|stored| {
+            stored.record.is_waiting() && stored.record.program.fingerprint() == *fingerprint
         });
-        Ok(kept.ok_or_else(|| Refused::NotWaiting(server.clone()))?)
+        Ok(stored.ok_or_else(|| Refused::NotWaiting(server.clone()))?)
     }
 
-    /// Forgets what a server of that id had before: access and pins were meant for another one.
-    async fn begin_anew(&self, server: &ServerId) -> Result<(), Refused> {
+    /// Removes the state of an earlier server of that id: its access and pins were meant for another one.
+    async fn clear_earlier_state(&self, server: &ServerId) -> Result<(), Refused> {
         self.servers.remove(server).await.map_err(|error| {
-            tracing::error!(%server, %error, "what a server had before is not forgotten");
-            let reason = "what a server of that id had before is not forgotten yet; try again";
+            tracing::error!(%server, %error, "removal failed: state of an earlier server remains");
+            let reason = "the state of an earlier server of that id is not removed yet; try again";
             Refused::NotThere { server: server.clone(), reason: reason.to_owned() }
         })
     }
 
-    /// Puts what the files are now in the place of what waits.
-    async fn replace(self: &Arc<Self>, before: Kept, program: Proposal) -> Result<(), Error> {
+    /// Replaces the files of a waiting registration by the current ones.
+    async fn replace(
+        self: &Arc<Self>,
+        before: StoredRegistration,
+        program: Proposal,
+    ) -> Result<(), Error> {
         let record = Record { program, ..Record::clone(&before.record) };
         let until = match &record.stage {
             Stage::Waiting { until } => until.as_ref(),
@@ -281,28 +290,28 @@ impl Inner {
         self.decide(turn, Some(before), record, vec![event]).await.map(drop)
     }
 
-    /// What whoever waits for a start is told.
+    /// Returns the reply for a caller that waits for a start.
     async fn started(
         &self,
         server: &ServerId,
-        live: Option<tokio::sync::watch::Receiver<Live>>,
+        live: Option<tokio::sync::watch::Receiver<Progress>>,
     ) -> Result<RegisterResult, Error> {
         let live = match live {
             Some(live) => self.outcome(live).await,
-            None => Live::Gone,
+            None => Progress::Gone,
         };
         let (status, message) = match live {
-            Live::Running => (RegistrationStatus::Connected, "it is registered".to_owned()),
-            Live::Starting => (
+            Progress::Running => (RegistrationStatus::Connected, "it is registered".to_owned()),
+            Progress::Starting => (
                 RegistrationStatus::Other("connecting".into()),
-                "it is registered and starts; look again in a while".to_owned(),
+                "it is registered and starting; check again later".to_owned(),
             ),
-            Live::Failed(error) => (RegistrationStatus::Error, told(&error)),
-            Live::Resting => (
+            Progress::Failed(error) => (RegistrationStatus::Error, not_started(&error)),
+            Progress::Resting => (
                 RegistrationStatus::Error,
-                "the configuration took its id; it rests until that gives it back".to_owned(),
+                "the configuration took its id; it is suspended until the id is free".to_owned(),
             ),
-            Live::Leaving | Live::Gone => {
+            Progress::Leaving | Progress::Gone => {
                 (RegistrationStatus::Error, "it was deregistered meanwhile".to_owned())
             }
         };
@@ -312,14 +321,14 @@ impl Inner {
     }
 }
 
-/// What a registration that did not start says to whoever asked for it.
-fn told(error: &RpcError) -> String {
+/// Returns the message of a registration that did not start.
+fn not_started(error: &RpcError) -> String {
     format!("it is registered and did not start: {}", error.message())
 }
 
-/// What whoever asks for the same once more is told; none where it takes the place of what was there.
-fn said_before(
-    before: &Kept,
+/// Returns the reply to a repeated request; `None` if the request replaces the earlier one.
+fn earlier_reply(
+    before: &StoredRegistration,
     record: &Record,
     by: &Principal,
 ) -> Result<Option<RegisterResult>, Refused> {
@@ -327,13 +336,14 @@ fn said_before(
         && before.record.program.fingerprint() == record.program.fingerprint();
     let is_operator = by.authority() == Authority::Operator;
     match &before.record.stage {
-        // They are an operator by now, and so need none.
+        // The caller is an operator by now, and needs no approval.
         _ if is_same && is_operator => Ok(None),
         Stage::Waiting { until } if is_same => Ok(Some(waits(&record.program, until.as_ref()))),
         Stage::Rejected { .. } if is_same => {
             let mut result =
                 RegisterResult::new(record.program.id.as_str(), RegistrationStatus::Rejected);
-            result.message = Some("an operator said no; ask one, or for something else".to_owned());
+            result.message =
+                Some("rejected by an operator; ask one, or request something else".to_owned());
             Ok(Some(result))
         }
         Stage::Rejected { .. } => Ok(None),
@@ -344,7 +354,7 @@ fn said_before(
 fn waits(program: &Proposal, until: Option<&Timestamp>) -> RegisterResult {
     let mut result = RegisterResult::new(program.id.as_str(), RegistrationStatus::PendingApproval);
     let mut message = "an operator must approve it".to_owned();
-    // Words can always be written.
+    // Texts can always be encoded.
     let _ = result.extra.encode("approval_id", &program.fingerprint().to_string());
     if let Some(until) = until {
         message = format!("{message}; it waits until {until}");

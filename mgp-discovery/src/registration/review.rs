@@ -1,6 +1,4 @@
-//! What an operator must see of a registration before approving it (MGP §15.4; checklist C33).
-//!
-//! Applies to: inbound.
+//! The review of a registration before it is approved (MGP §15.4).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,21 +7,21 @@ use mgp_types::mgp::{Permission, TrustLevel};
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::{Hash, Timestamp};
 
-use super::record::{Record, Stage, kept_from};
+use super::record::{Record, Stage, denied_by_default};
 
-/// A registration that waits; approving it approves exactly this.
+/// A waiting registration; approving it approves exactly this.
 ///
-/// [`Display`](fmt::Display) tells it in lines that are safe to show: what could move a cursor is written as an escape.
+/// [`Display`](fmt::Display) shows it in lines that are safe for a terminal: control characters are escaped.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Waiting {
     /// The server.
     pub server: ServerId,
-    /// What the approval is bound to: all that is shown here, and the values of the environment.
+    /// The hash that the approval is bound to: all that is shown here, and the values of the environment.
     pub fingerprint: Hash,
-    /// The program by its whole path, then its arguments, each as it is.
+    /// The absolute path of the program, then its arguments.
     pub argv: Vec<String>,
-    /// The names of its variables; their values are shown to nobody.
+    /// The names of its variables; their values are never shown.
     pub env: Vec<String>,
     /// Its folder.
     pub cwd: PathBuf,
@@ -31,25 +29,25 @@ pub struct Waiting {
     pub files: Vec<(PathBuf, String)>,
     /// The script that came with the request, if one did.
     pub source: Option<String>,
-    /// How far it will be trusted.
+    /// Its trust level.
     pub trust: TrustLevel,
-    /// The permissions it says it needs.
+    /// The permissions it requires.
     pub permissions: Vec<Permission>,
-    /// What of all permissions it does not get unless each is granted with the approval.
+    /// The permissions it does not get unless each is granted with the approval.
     pub denied: Vec<Permission>,
-    /// Who asks.
+    /// The principal who requested it.
     pub created_by: Principal,
-    /// Who that claims to be.
+    /// The name that principal claims.
     pub claimed_by: Option<String>,
-    /// Why, in their words.
+    /// The justification, in the words of that principal.
     pub justification: Option<String>,
-    /// What else to know.
+    /// Further notes.
     pub notes: Vec<String>,
-    /// Whether other files had been approved before these.
+    /// `true` if other files had been approved before these.
     pub changed: bool,
-    /// Since when it waits.
+    /// The time of the request.
     pub since: Timestamp,
-    /// Until when; none where it waits as long as it takes.
+    /// The time of expiry; `None` if it waits until an operator decides.
     pub until: Option<Timestamp>,
 }
 
@@ -68,7 +66,7 @@ impl Waiting {
             source: program.source.clone(),
             trust: program.trust.clone(),
             permissions: program.mgp.permissions_required.to_vec(),
-            denied: kept_from(&program.trust),
+            denied: denied_by_default(&program.trust),
             created_by: record.by.to_principal(),
             claimed_by: record.claimed_by.clone(),
             justification: record.justification.clone(),
@@ -87,18 +85,18 @@ impl fmt::Display for Waiting {
             "{} ({}) asked for by {}",
             self.server,
             self.trust,
-            told(&format!("{:?}", self.created_by))
+            escaped(&format!("{:?}", self.created_by))
         )?;
         write!(f, "  runs       ")?;
         for (at, word) in self.argv.iter().enumerate() {
             write!(f, "{}{}", if at == 0 { "" } else { " " }, word_of(word))?;
         }
-        writeln!(f, "\n  in         {}", told(&self.cwd.to_string_lossy()))?;
+        writeln!(f, "\n  in         {}", escaped(&self.cwd.to_string_lossy()))?;
         if !self.env.is_empty() {
             writeln!(f, "  is given   {}", self.env.join(" "))?;
         }
         for (path, sha256) in &self.files {
-            writeln!(f, "  file       {} sha256 {sha256}", told(&path.to_string_lossy()))?;
+            writeln!(f, "  file       {} sha256 {sha256}", escaped(&path.to_string_lossy()))?;
         }
         if let Some(source) = &self.source {
             let sha256 = Hash::of(source.as_bytes());
@@ -115,34 +113,34 @@ impl fmt::Display for Waiting {
             writeln!(f, "  is denied  {}", names(&self.denied))?;
         }
         if let Some(claimed) = &self.claimed_by {
-            writeln!(f, "  claims to be made by {}", told(claimed))?;
+            writeln!(f, "  claims to be made by {}", escaped(claimed))?;
         }
         if let Some(why) = &self.justification {
-            writeln!(f, "  because    {}", told(why))?;
+            writeln!(f, "  because    {}", escaped(why))?;
         }
         if self.changed {
             writeln!(f, "  note       other files had been approved before these")?;
         }
         for note in &self.notes {
-            writeln!(f, "  note       {}", told(note))?;
+            writeln!(f, "  note       {}", escaped(note))?;
         }
         match &self.until {
             Some(until) => write!(f, "  until      {until}"),
-            None => write!(f, "  until      somebody decides"),
+            None => write!(f, "  until      an operator decides"),
         }
     }
 }
 
 fn names(permissions: &[Permission]) -> String {
-    permissions.iter().map(|name| told(name.as_str())).collect::<Vec<_>>().join(" ")
+    permissions.iter().map(|name| escaped(name.as_str())).collect::<Vec<_>>().join(" ")
 }
 
-/// A text on one line, without what moves a cursor or turns a line around.
-fn told(text: &str) -> String {
+/// Returns a text on one line, with control and bidirectional characters escaped.
+fn escaped(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// A word of a command line, in quotes where it would not be seen as one.
+/// Returns a word of a command line, quoted if it would not be recognised as one word.
 fn word_of(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@,+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("{word:?}") }

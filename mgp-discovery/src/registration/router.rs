@@ -1,18 +1,16 @@
 //! `mgp/discovery/register` and `mgp/discovery/deregister` as endpoints (MGP §15.4, §15.5).
-//!
-//! Applies to: inbound.
 
 use mgp_types::RpcError;
 use mgp_types::method::{DiscoveryDeregister, DiscoveryRegister, Request};
 use mgp_types::service::{Call, Context, Reply, Router, ServerId, Stack};
 use serde::Deserialize;
 
-use super::book::Registrations;
+use super::registrations::Registrations;
 
 impl Registrations {
-    /// Answers both methods, beside [`list_router`](crate::list_router).
+    /// Returns a router for both methods, to be used beside [`list_router`](crate::list_router).
     ///
-    /// Whoever may not call one is told so before anything else of the call is looked at, and it is recorded.
+    /// A caller without the right is refused before the params are checked, and the refusal is recorded.
     /// As tools of a kernel the methods have these names with dots or underscores, and the same rules.
     #[must_use]
     pub fn router(&self) -> Router {
@@ -49,7 +47,7 @@ impl Registrations {
     }
 }
 
-/// The server that params name, for the record.
+/// The server that the params name, for the event.
 #[derive(Deserialize)]
 struct Named {
     id: String,

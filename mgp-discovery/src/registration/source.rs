@@ -1,6 +1,4 @@
-//! The file of a script that came in a request, in a folder of our own (MGP §15.4).
-//!
-//! Applies to: inbound.
+//! The file of a script that came in a request, in a private folder (MGP §15.4).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,26 +10,27 @@ use tokio::task::spawn_blocking;
 use super::program::source_name;
 use super::record::Proposal;
 
-/// How long is waited for another process that writes the same file.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time another process that writes the same file is waited for.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Writes the script of a proposal, unless it is there as it was approved. It blocks.
+/// Writes the script of a proposal, unless the approved content is already there. Blocks.
 pub(super) fn put(folder: Option<&Path>, program: &Proposal) -> Result<Option<PathBuf>, String> {
     let Some(source) = &program.source else { return Ok(None) };
     let Some(folder) = folder else {
         return Err("there is no folder for scripts that came in requests".to_owned());
     };
     let file = file(folder, program);
-    // What is there and cannot be read is replaced.
+    // An unreadable file is replaced.
     if !matches!(file.read(), Ok(Some(there)) if there == source.as_bytes()) {
-        make(folder).map_err(|error| format!("`{}` cannot be made: {error}", folder.display()))?;
-        let turn = file.turn(PATIENCE).map_err(|error| error.to_string())?;
+        make(folder)
+            .map_err(|error| format!("`{}` cannot be created: {error}", folder.display()))?;
+        let turn = file.turn(LOCK_TIMEOUT).map_err(|error| error.to_string())?;
         file.replace(&turn, source.as_bytes()).map_err(|error| error.to_string())?;
     }
     Ok(Some(file.path().to_owned()))
 }
 
-/// Removes the script of a proposal; one that stays is only a file that nothing runs.
+/// Removes the script of a proposal; a file that cannot be removed is never run.
 pub(super) async fn forget(folder: Option<PathBuf>, program: &Proposal) {
     let (Some(folder), Some(_)) = (folder, &program.source) else { return };
     let path = file(&folder, program).path().to_owned();

@@ -1,13 +1,11 @@
-//! Tests of registrations: what they are tested with, and the stories beside this file.
-//!
-//! Applies to: inbound.
+//! Tests of registrations: the common test world; the tests are in the modules beside this file.
 
-mod asking;
 mod bounds;
-mod deciding;
-mod lasting;
-mod leaving;
+mod decisions;
+mod persistence;
 mod program;
+mod removal;
+mod requests;
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::method::{DiscoveryDeregister, DiscoveryRegister, Request as _};
 use mgp_types::mgp::{AuditEvent, ServerState, ServerSummary};
 use mgp_types::service::{
@@ -31,17 +30,17 @@ use crate::error::Error;
 use crate::expand::ExpandedReach;
 use crate::registry::{Fleet, Known};
 
-/// Runs servers in words: what it was told stands in its log.
+/// A fake that records its calls as lines of a log.
 #[derive(Default)]
 pub(super) struct Fake {
     log: Mutex<Vec<String>>,
     running: Mutex<Vec<Approved>>,
     configured: Mutex<HashSet<String>>,
-    /// How many starts fail.
+    /// The number of starts that fail.
     broken: AtomicU32,
-    /// How many removals fail.
+    /// The number of removals that fail.
     stuck: AtomicU32,
-    /// Set where a drain waits until a permit comes.
+    /// If set, a drain waits for a permit.
     held: Mutex<Option<Arc<Semaphore>>>,
 }
 
@@ -50,7 +49,7 @@ impl Fake {
         std::mem::take(&mut *self.log.lock().unwrap())
     }
 
-    fn say(&self, words: String) {
+    fn log_line(&self, words: String) {
         self.log.lock().unwrap().push(words);
     }
 
@@ -63,7 +62,7 @@ impl Fake {
     }
 }
 
-/// The same servers, for whoever wants to own them.
+/// The same servers, for callers that need ownership.
 pub(super) struct Shared(pub(super) Arc<Fake>);
 
 impl Fleet for Shared {
@@ -97,11 +96,11 @@ impl Servers for Shared {
         Box::pin(async move {
             let launch = server.launch().await?;
             if fails(&fake.broken) {
-                return Err(RpcError::new(ErrorCode::SERVER_NOT_READY, "it says nothing"));
+                return Err(RpcError::new(ErrorCode::SERVER_NOT_READY, "no answer"));
             }
             let ExpandedReach::Program { args, .. } = launch.reach else { panic!("a program") };
             let args: Vec<_> = args.iter().map(crate::expand::Expanded::as_str).collect();
-            fake.say(format!("start {} {}", server.id(), args.join(" ")).trim().to_owned());
+            fake.log_line(format!("start {} {}", server.id(), args.join(" ")).trim().to_owned());
             let mut running = fake.running.lock().unwrap();
             running.retain(|it| it.id() != server.id());
             running.push(server);
@@ -112,7 +111,7 @@ impl Servers for Shared {
     fn drain(&self, server: &ServerId, within: Duration) -> BoxFuture<'static, ()> {
         let (fake, server) = (Arc::clone(&self.0), server.clone());
         Box::pin(async move {
-            fake.say(format!("drain {server} {}", within.as_secs()));
+            fake.log_line(format!("drain {server} {}", within.as_secs()));
             let held = fake.held.lock().unwrap().clone();
             if let Some(held) = held {
                 let _ = held.acquire().await;
@@ -124,7 +123,7 @@ impl Servers for Shared {
     fn remove(&self, server: &ServerId) -> BoxFuture<'static, Result<(), RpcError>> {
         let (fake, server) = (Arc::clone(&self.0), server.clone());
         Box::pin(async move {
-            fake.say(format!("remove {server}"));
+            fake.log_line(format!("remove {server}"));
             let is_stuck = fails(&fake.stuck);
             if is_stuck { Err(RpcError::internal("not yet")) } else { Ok(()) }
         })
@@ -133,6 +132,7 @@ impl Servers for Shared {
 
 /// A folder with a program, an interpreter and a script, and registrations that run in it.
 pub(super) struct World {
+    _guard: TempDir,
     pub(super) folder: PathBuf,
     pub(super) store: MemoryStore,
     pub(super) audit: MemoryAudit,
@@ -140,7 +140,6 @@ pub(super) struct World {
     pub(super) registrations: Registrations,
 }
 
-/// The config of a world.
 pub(super) fn config(folder: &Path) -> RegistrationConfig {
     RegistrationConfig {
         folder: folder.to_owned(),
@@ -150,7 +149,7 @@ pub(super) fn config(folder: &Path) -> RegistrationConfig {
     }
 }
 
-/// Makes a file that may run.
+/// Creates an executable file.
 pub(super) fn program(path: &Path, content: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
@@ -161,7 +160,7 @@ pub(super) fn program(path: &Path, content: &str) {
     }
 }
 
-/// Granted to nobody but agents whose names begin with `maker`.
+/// Grants the methods to agents whose names begin with `maker` only.
 fn granted(cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
     let is_maker = cx.principal.as_agent().is_some_and(|agent| agent.as_str().starts_with("maker"));
     let is_method = tool.starts_with("mgp.discovery.") && server.is_none();
@@ -178,21 +177,19 @@ impl World {
         bounds: impl FnOnce(&mut RegistrationConfig),
         more: impl FnOnce(RegistrationsBuilder) -> RegistrationsBuilder,
     ) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mgp-registration-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        program(&folder.join("bin/count"), "\u{7f}ELF, as it were");
+        let guard = temp_dir();
+        let folder = guard.path().to_owned();
+        program(&folder.join("bin/count"), "\u{7f}ELF");
         program(&folder.join("bin/python3.11"), "\u{7f}ELF of another kind");
         fs::write(folder.join("made.py"), "print('made')").unwrap();
         let (store, audit, fake) = (MemoryStore::new(), MemoryAudit::new(), Arc::default());
         let mut config = config(&folder);
         bounds(&mut config);
         let registrations = more(build(&store, &audit, &fake, config)).build();
-        Self { folder, store, audit, fake, registrations }
+        Self { _guard: guard, folder, store, audit, fake, registrations }
     }
 
-    /// The same store and servers after the kernel was killed.
+    /// Opens the same store and servers again, as after a crash of the kernel.
     pub(super) fn killed(&mut self) {
         let fake = Arc::<Fake>::default();
         *fake.configured.lock().unwrap() = self.fake.configured.lock().unwrap().clone();
@@ -223,32 +220,26 @@ impl World {
         self.registrations.waiting(&operator()).await.unwrap()
     }
 
-    /// Has an operator approve all that waits.
+    /// Approves all waiting registrations as an operator.
     pub(super) async fn approve(&self) -> Result<Value, Error> {
         let waiting = self.waiting().await.remove(0);
         let (server, fingerprint) = (&waiting.server, &waiting.fingerprint);
-        let told = self.registrations.approve(&operator(), server, fingerprint, &[]).await?;
-        Ok(serde_json::to_value(told).unwrap())
+        let reply = self.registrations.approve(&operator(), server, fingerprint, &[]).await?;
+        Ok(serde_json::to_value(reply).unwrap())
     }
 
     pub(super) async fn stored(&self) -> usize {
         self.store.load("registrations").await.unwrap().records.len()
     }
 
-    /// The types of the events of our own, and of refusals, since the last time.
-    pub(super) fn told(&self) -> Vec<String> {
+    /// Returns the types of our events and of refusals since the last call.
+    pub(super) fn new_events(&self) -> Vec<String> {
         let word = |event: &AuditEvent| {
             let name = event.event_type.as_str();
             let name = name.strip_prefix("dev.cloto.").unwrap_or(name);
             format!("{name} {} by {}", event.result, event.actor.id)
         };
         self.audit.events().iter().map(word).collect()
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -268,7 +259,6 @@ pub(super) fn operator() -> Principal {
     Principal::new("local", "ada").operator()
 }
 
-/// An agent that may register.
 pub(super) fn maker() -> Principal {
     Principal::local().agent("maker")
 }
@@ -277,7 +267,7 @@ pub(super) fn count(id: &str) -> Value {
     json!({ "id": id, "command": "count", "args": ["--all"] })
 }
 
-/// What an operator registers with a script of their own.
+/// Returns the params of an operator's registration with a script.
 pub(super) fn script(id: &str) -> Value {
     json!({
         "id": id, "command": "python3.11", "args": ["made.py", "x"],
@@ -297,7 +287,7 @@ pub(super) fn refused(answer: Result<Value, RpcError>, code: i32, words: &str) -
     error
 }
 
-/// Lets work that was begun come to where it waits.
+/// Lets work that was begun run until it waits.
 pub(super) async fn settle() {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }

@@ -1,12 +1,9 @@
-//! What is done about a registration: started, removed, made to rest; one thing at a time for each (MGP §15.4, §15.5).
+//! The work on registrations: start, removal, suspension; one at a time for each server (MGP §15.4, §15.5).
 //!
-//! Work belongs to the registrations, not to who asked for it: a caller that leaves changes nothing.
-//!
-//! Applies to: inbound.
+//! Work belongs to the registrations, not to the caller: a caller that leaves changes nothing.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::RpcError;
@@ -16,137 +13,138 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::book::{Book, Inner, Kept};
 use super::event::Event;
 use super::record::{Record, Stage};
+use super::registrations::{Records, RegistrationState, StoredRegistration};
 use super::source;
 use crate::registry::Known;
 
-/// How much longer than told a server may take to drain.
-const GRACE: Duration = Duration::from_secs(10);
-/// The first and the longest wait before something is tried to be removed again.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// The additional time a server may take to drain before it is removed anyway.
+const DRAIN_GRACE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first and the maximum delay before a removal is tried again.
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Work on one server, or what came of it.
+/// Work on one server, or its result.
 pub(super) struct Work {
-    /// The revision of the record that asks for it.
+    /// The revision of the record that requested it.
     revision: u64,
-    live: watch::Receiver<Live>,
+    live: watch::Receiver<Progress>,
     task: JoinHandle<()>,
 }
 
-/// How far work has come.
+/// The progress of work.
 #[derive(Clone, Debug)]
-pub(super) enum Live {
-    /// It is being started.
+pub(super) enum Progress {
+    /// The server is being started.
     Starting,
-    /// It runs, or is known and started with its first call.
+    /// The server runs, or is known and starts with its first call.
     Running,
-    /// It did not start.
+    /// The start failed.
     Failed(RpcError),
-    /// The configuration has its id.
+    /// The configuration has the id.
     Resting,
-    /// It drains, and is removed then.
+    /// The server is being drained and removed.
     Leaving,
-    /// It is gone.
+    /// The server is removed.
     Gone,
 }
 
-impl Live {
+impl Progress {
     fn is_over(&self) -> bool {
         !matches!(self, Self::Starting | Self::Leaving)
     }
 }
 
-/// The work of one server, which tells how far it has come.
-type Doing = watch::Sender<Live>;
+/// The sender of the progress of one server's work.
+type ProgressSender = watch::Sender<Progress>;
 
-impl Inner {
-    fn works(&self) -> MutexGuard<'_, HashMap<ServerId, Work>> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Begins what the stage of a registration asks for, unless that has begun.
-    pub(super) fn go_on(self: &Arc<Self>, kept: &Kept) -> Option<watch::Receiver<Live>> {
-        let server = kept.record.program.server();
-        let first = match &kept.record.stage {
-            Stage::Approved { .. } => Live::Starting,
-            Stage::Leaving { .. } => Live::Leaving,
+impl RegistrationState {
+    /// Begins the work that the state of a registration requests, unless it has begun.
+    pub(super) fn resume(
+        self: &Arc<Self>,
+        stored: &StoredRegistration,
+    ) -> Option<watch::Receiver<Progress>> {
+        let server = stored.record.program.server();
+        let first = match &stored.record.stage {
+            Stage::Approved { .. } => Progress::Starting,
+            Stage::Leaving { .. } => Progress::Leaving,
             Stage::Waiting { .. } | Stage::Rejected { .. } => return None,
         };
-        if let Some(work) = self.works().get(&server).filter(|it| it.revision == kept.revision) {
+        if let Some(work) =
+            self.work.lock().get(&server).filter(|it| it.revision == stored.revision)
+        {
             return Some(work.live.clone());
         }
-        let (inner, is_leaving) = (Arc::clone(self), matches!(first, Live::Leaving));
-        Some(self.begin(kept, first, move |doing| async move {
+        let (state, is_leaving) = (Arc::clone(self), matches!(first, Progress::Leaving));
+        Some(self.begin(stored, first, move |sender| async move {
             if is_leaving {
-                inner.leave(&server, &doing).await;
+                state.leave(&server, &sender).await;
             } else {
-                inner.start(&server, &doing).await;
+                state.start(&server, &sender).await;
             }
         }))
     }
 
-    /// Begins some work in place of what was done before, which is given up first.
+    /// Begins work in place of earlier work, which is aborted first.
     fn begin<F>(
         &self,
-        kept: &Kept,
-        first: Live,
-        work: impl FnOnce(Doing) -> F + Send + 'static,
-    ) -> watch::Receiver<Live>
+        stored: &StoredRegistration,
+        first: Progress,
+        work: impl FnOnce(ProgressSender) -> F + Send + 'static,
+    ) -> watch::Receiver<Progress>
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let (doing, live) = watch::channel(first);
-        let (server, revision) = (kept.record.program.server(), kept.revision);
-        let mut works = self.works();
-        let before = works.remove(&server).map(|before| before.task);
+        let (sender, live) = watch::channel(first);
+        let (server, revision) = (stored.record.program.server(), stored.revision);
+        let mut lock_work = self.work.lock();
+        let before = lock_work.remove(&server).map(|before| before.task);
         let task = tokio::spawn(async move {
             if let Some(before) = before {
                 before.abort();
-                // Whatever it came to, it is over.
+                // The earlier work has ended, with any result.
                 let _ = before.await;
             }
-            work(doing).await;
+            work(sender).await;
         });
-        works.insert(server, Work { revision, live: live.clone(), task });
+        lock_work.insert(server, Work { revision, live: live.clone(), task });
         live
     }
 
-    /// Forgets the work on servers that are no longer registered.
-    pub(super) fn forget_all_but(&self, book: &Book) {
-        self.works().retain(|server, _| book.contains_key(server.as_str()));
+    /// Drops the work on servers that are no longer registered.
+    pub(super) fn forget_all_but(&self, records: &Records) {
+        self.work.lock().retain(|server, _| records.contains_key(server.as_str()));
     }
 
-    async fn start(self: Arc<Self>, server: &ServerId, doing: &Doing) {
+    async fn start(self: Arc<Self>, server: &ServerId, sender: &ProgressSender) {
         if self.servers.configured(server) {
-            doing.send_replace(Live::Resting);
+            sender.send_replace(Progress::Resting);
             return;
         }
         let Some(approved) = self.approved(server) else {
-            doing.send_replace(Live::Gone);
+            sender.send_replace(Progress::Gone);
             return;
         };
         let starting = self.servers.start(approved);
-        // It was handed over; who waits for that hears it.
-        doing.send_replace(Live::Starting);
+        // The server was handed over; notifies the waiting callers.
+        sender.send_replace(Progress::Starting);
         match starting.await {
-            Ok(()) => drop(doing.send_replace(Live::Running)),
+            Ok(()) => drop(sender.send_replace(Progress::Running)),
             Err(error) => {
-                tracing::warn!(%server, %error, "a registered server did not start");
-                doing.send_replace(Live::Failed(error.clone()));
-                if let Some(kept) = self.kept(server) {
-                    let event = Event::ended(&kept.record, AuditResult::Failure, "not_started");
-                    self.tell(event.code(error.code())).await;
+                tracing::warn!(%server, %error, "start failed");
+                sender.send_replace(Progress::Failed(error.clone()));
+                if let Some(stored) = self.stored(server) {
+                    let event = Event::ended(&stored.record, AuditResult::Failure, "not_started");
+                    self.record_event(event.code(error.code())).await;
                 }
             }
         }
     }
 
-    /// Drains and removes a server, then its record: whoever is stopped in between does it again.
-    async fn leave(self: Arc<Self>, server: &ServerId, doing: &Doing) {
-        let (mut wait, longest) = AGAIN;
-        // What the configuration has by now is no longer ours to stop.
+    /// Drains and removes a server, then its record: after a crash the work is repeated.
+    async fn leave(self: Arc<Self>, server: &ServerId, sender: &ProgressSender) {
+        let (mut wait, longest) = RETRY_DELAYS;
+        // A server that the configuration has by now must not be stopped here.
         if !self.servers.configured(server) {
             self.drain(server).await;
         }
@@ -154,20 +152,20 @@ impl Inner {
             match self.remove(server).await {
                 Ok(()) => break,
                 Err(error) => {
-                    tracing::error!(%server, %error, "a server is not removed yet; it is tried again");
+                    tracing::error!(%server, %error, "removal failed; retrying");
                 }
             }
             sleep(wait).await;
             wait = (wait * 2).min(longest);
         }
-        doing.send_replace(Live::Gone);
+        sender.send_replace(Progress::Gone);
     }
 
     async fn drain(&self, server: &ServerId) {
         let within = self.config.drain;
-        let patience = within.saturating_add(GRACE);
+        let patience = within.saturating_add(DRAIN_GRACE_TIMEOUT);
         if timeout(patience, self.servers.drain(server, within)).await.is_err() {
-            tracing::error!(%server, "a server did not drain in its time; it is removed all the same");
+            tracing::error!(%server, "drain timeout; removing the server anyway");
         }
     }
 
@@ -176,70 +174,70 @@ impl Inner {
             self.servers.remove(server).await?;
         }
         let turn = self.turn().await;
-        self.look(&turn).await?;
-        let Some(kept) = self.kept(server) else { return Ok(()) };
-        let Stage::Leaving { by, reason, .. } = &kept.record.stage else { return Ok(()) };
+        self.refresh(&turn).await?;
+        let Some(stored) = self.stored(server) else { return Ok(()) };
+        let Stage::Leaving { by, reason, .. } = &stored.record.stage else { return Ok(()) };
         let folder = self.config.scripts.clone();
-        source::forget(folder, &kept.record.program).await;
+        source::forget(folder, &stored.record.program).await;
         let event = Event::deregistered(&by.to_principal(), server.clone(), reason.as_deref());
-        self.take_out(&turn, &kept, vec![event.build()]).await?;
-        self.forget_all_but(&self.book());
+        self.remove_record(&turn, &stored, vec![event.build()]).await?;
+        self.forget_all_but(&self.records());
         Ok(())
     }
 
-    /// Makes a server rest, because the configuration has its id; the future ends when it has stopped.
-    pub(super) fn give_way(
+    /// Suspends a server, because the configuration has its id; the future ends when it has stopped.
+    pub(super) fn suspend(
         self: &Arc<Self>,
-        kept: &Kept,
+        stored: &StoredRegistration,
     ) -> Option<impl Future<Output = ()> + use<>> {
-        let server = kept.record.program.server();
-        let is_ours = match &kept.record.stage {
+        let server = stored.record.program.server();
+        let is_ours = match &stored.record.stage {
             Stage::Approved { .. } | Stage::Leaving { .. } => true,
-            // What waits again may still run as it was approved before.
-            Stage::Waiting { .. } | Stage::Rejected { .. } => kept.record.changed,
+            // A registration that waits again may still run as it was approved before.
+            Stage::Waiting { .. } | Stage::Rejected { .. } => stored.record.changed,
         };
-        let is_leaving = matches!(kept.record.stage, Stage::Leaving { .. });
+        let is_leaving = matches!(stored.record.stage, Stage::Leaving { .. });
         if !is_ours || (!is_leaving && self.is_resting(&server)) {
             return None;
         }
-        let inner = Arc::clone(self);
-        let first = if is_leaving { Live::Leaving } else { Live::Starting };
-        let mut live = self.begin(kept, first, move |doing| async move {
-            inner.drain(&server).await;
+        let state = Arc::clone(self);
+        let first = if is_leaving { Progress::Leaving } else { Progress::Starting };
+        let mut live = self.begin(stored, first, move |sender| async move {
+            state.drain(&server).await;
             if is_leaving {
-                inner.leave(&server, &doing).await;
+                state.leave(&server, &sender).await;
             } else {
-                doing.send_replace(Live::Resting);
+                sender.send_replace(Progress::Resting);
             }
         });
-        // An error says that the work was given up for other work, which does what is right then.
-        Some(async move { drop(live.wait_for(Live::is_over).await) })
+        // An error means that the work was replaced by other work, which leads to the right state.
+        Some(async move { drop(live.wait_for(Progress::is_over).await) })
     }
 
-    /// Whether a server was made to rest.
+    /// Returns whether a server is suspended.
     fn is_resting(&self, server: &ServerId) -> bool {
-        let works = self.works();
-        works.get(server).is_some_and(|work| matches!(*work.live.borrow(), Live::Resting))
+        let lock_work = self.work.lock();
+        lock_work.get(server).is_some_and(|work| matches!(*work.live.borrow(), Progress::Resting))
     }
 
-    /// Starts what was made to rest.
-    pub(super) fn rest_no_more(self: &Arc<Self>, kept: &Kept) {
-        let server = kept.record.program.server();
+    /// Starts a suspended server.
+    pub(super) fn resume_suspended(self: &Arc<Self>, stored: &StoredRegistration) {
+        let server = stored.record.program.server();
         if self.is_resting(&server) {
-            self.works().remove(&server);
-            self.go_on(kept);
+            self.work.lock().remove(&server);
+            self.resume(stored);
         }
     }
 
-    /// How a server that whoever runs it does not list is told of.
-    pub(super) fn told(&self, record: &Record) -> Known {
+    /// Returns the list entry of a registration that [`Servers`] does not list.
+    pub(super) fn list_entry(&self, record: &Record) -> Known {
         let program = &record.program;
         let server = program.server();
-        let live = self.works().get(&server).map(|work| work.live.borrow().clone());
+        let live = self.work.lock().get(&server).map(|work| work.live.borrow().clone());
         let state = match (&record.stage, live) {
             (Stage::Leaving { .. }, _) => ServerState::Draining,
-            (Stage::Approved { .. }, Some(Live::Starting)) => ServerState::Connecting,
-            (Stage::Approved { .. }, Some(Live::Failed(_))) => ServerState::Error,
+            (Stage::Approved { .. }, Some(Progress::Starting)) => ServerState::Connecting,
+            (Stage::Approved { .. }, Some(Progress::Failed(_))) => ServerState::Error,
             _ => ServerState::Registered,
         };
         let mut summary = ServerSummary::new(program.id.as_str(), state);
@@ -250,14 +248,14 @@ impl Inner {
             Stage::Approved { .. } => "approved",
             Stage::Leaving { .. } => "leaving",
         };
-        // A word can always be written.
+        // A word can always be encoded.
         let _ = summary.extra.encode("registration", word);
         Known::new(summary, program.mgp.permissions_required.iter().cloned())
     }
 
-    /// Waits until work is over, or for as long as a caller is made to wait.
-    pub(super) async fn outcome(&self, mut live: watch::Receiver<Live>) -> Live {
-        let over = timeout(self.config.answers_within, live.wait_for(Live::is_over));
+    /// Waits until work is over, or until the time limit of a caller.
+    pub(super) async fn outcome(&self, mut live: watch::Receiver<Progress>) -> Progress {
+        let over = timeout(self.config.answers_within, live.wait_for(Progress::is_over));
         if let Ok(Ok(over)) = over.await {
             return over.clone();
         }

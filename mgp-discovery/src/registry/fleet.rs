@@ -1,14 +1,12 @@
-//! What the registry must know of the servers, whoever runs them (MGP §15.2).
-//!
-//! Applies to: inbound.
+//! The servers as the registry sees them (MGP §15.2).
 
 use mgp_types::mgp::{Permission, ServerSummary};
 
-/// The servers as whoever runs them knows them.
+/// The servers that the registry lists.
 pub trait Fleet: Send + Sync {
-    /// All servers in their order, those that were configured and never started included.
+    /// Returns all servers in their order, including configured servers that were never started.
     ///
-    /// It reads a snapshot and never waits.
+    /// Reads a snapshot and never waits.
     fn known(&self) -> Vec<Known>;
 }
 
@@ -16,14 +14,14 @@ pub trait Fleet: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Known {
-    /// What a list says of it, with all its tools.
+    /// The summary that lists show, with all its tools.
     pub summary: ServerSummary,
     /// The permissions it needs.
     pub permissions: Vec<Permission>,
 }
 
 impl Known {
-    /// A server that needs some permissions.
+    /// Creates a server that needs some permissions.
     #[must_use]
     pub fn new(summary: ServerSummary, permissions: impl IntoIterator<Item = Permission>) -> Self {
         Self { summary, permissions: permissions.into_iter().collect() }

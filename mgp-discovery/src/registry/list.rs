@@ -1,6 +1,4 @@
 //! `mgp/discovery/list`: the servers that a caller may use (MGP §15.2).
-//!
-//! Applies to: inbound.
 
 use std::sync::Arc;
 
@@ -10,14 +8,14 @@ use mgp_types::service::{Authority, Context, Router, ServerId, Visibility};
 
 use super::{Fleet, Known};
 
-/// The word of a filter that every state matches.
+/// The filter word that matches every state.
 const ALL: &str = "all";
 
-/// Answers `mgp/discovery/list`.
+/// Returns a router for `mgp/discovery/list`.
 ///
-/// An operator sees every server.
-/// Everybody else sees those with a tool they may call, with these tools only; of the others they learn nothing.
-/// Without `status` the list holds every state.
+/// An operator sees every server. Other callers see the servers with a tool they may call, with these tools only, and
+/// cannot tell that others exist.
+/// Without `status` the list contains every state.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,7 +46,7 @@ pub fn list_router(fleet: Arc<dyn Fleet>, visibility: Arc<dyn Visibility>) -> Ro
     Router::new().on::<DiscoveryList, _, _>(move |cx, params| {
         let filter = params.filter.unwrap_or_default();
         let known = fleet.known().into_iter();
-        // Filtered only after it was decided what the caller sees: a filter must not tell of the rest.
+        // Filters only the servers the caller sees: a filter must not reveal others.
         let seen = known.filter_map(|known| shown(&cx, &*visibility, known));
         let servers = seen.filter(|known| matches(known, &filter)).map(|known| known.summary);
         let result = DiscoveryListResult::new(servers.collect::<Vec<ServerSummary>>());
@@ -56,7 +54,7 @@ pub fn list_router(fleet: Arc<dyn Fleet>, visibility: Arc<dyn Visibility>) -> Ro
     })
 }
 
-/// A server as a caller sees it.
+/// Returns a server as a caller sees it.
 pub(crate) fn shown(cx: &Context, visibility: &dyn Visibility, mut known: Known) -> Option<Known> {
     if cx.principal.authority() == Authority::Operator {
         return Some(known);

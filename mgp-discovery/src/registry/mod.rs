@@ -1,6 +1,4 @@
-//! The registry of the servers that are there (MGP §15.2).
-//!
-//! Applies to: inbound.
+//! The registry of known servers (MGP §15.2).
 
 mod fleet;
 mod list;

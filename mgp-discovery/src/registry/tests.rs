@@ -1,6 +1,4 @@
 //! Tests of the registry.
-//!
-//! Applies to: inbound.
 
 use std::sync::Arc;
 
@@ -34,7 +32,6 @@ impl Fleet for Three {
     }
 }
 
-/// The servers and tools a caller sees.
 async fn listed(authority: Authority, params: &str) -> Vec<String> {
     let some = visibility(|_: &Context, server: Option<&ServerId>, tool: &str| {
         match (server.map(ServerId::as_str), tool) {
@@ -60,13 +57,13 @@ async fn a_caller_sees_what_it_may_use_and_an_operator_all() {
 }
 
 #[tokio::test]
-async fn a_filter_wants_all_of_its_words() {
+async fn a_server_must_match_all_words_of_a_filter() {
     for (filter, expected) in [
         (r#"{"status":"connected"}"#, &["files: read"][..]),
         (r#"{"status":"Connected"}"#, &["files: read"]),
         (r#"{"status":"registered"}"#, &["web: fetch"]),
         (r#"{"status":"all"}"#, &["files: read", "web: fetch"]),
-        (r#"{"status":"unheard"}"#, &[]),
+        (r#"{"status":"unknown"}"#, &[]),
         (r#"{"extensions":["audit"]}"#, &["files: read", "web: fetch"]),
         (r#"{"extensions":["audit","streaming"]}"#, &["files: read"]),
         (r#"{"permissions":["network.outbound"]}"#, &["web: fetch"]),

@@ -1,6 +1,4 @@
-//! Finds the files, and merges what they say (MGP §15.2).
-//!
-//! Applies to: both.
+//! Finds the configuration files, and merges them (MGP §15.2).
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +12,7 @@ const PROJECT_FILE: &str = "mgp.toml";
 const USER_FILE: &str = ".config/mgp/servers.toml";
 const VARIABLE: &str = "MGP_CONFIG_PATH";
 
-/// Where configurations are looked for: `./mgp.toml`, then `~/.config/mgp/servers.toml`, or one file in place of both.
+/// The configuration files: `./mgp.toml`, then `~/.config/mgp/servers.toml`, or one file in place of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sources {
@@ -26,45 +24,47 @@ pub struct Sources {
     given: Option<PathBuf>,
 }
 
-/// What all files together say.
+/// The merged configuration of all files.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// What is wrong or doubtful, file by file.
+    /// The findings, file by file.
     pub findings: Vec<Finding>,
-    /// The servers that are stopped by an error in their entry.
+    /// The servers disabled by an error in their entry.
     pub broken: Vec<String>,
-    /// The project's file, where it does nothing.
+    /// The project's file, if it has no effect.
     pub unapproved: Option<Unapproved>,
 }
 
-/// A project's file that nobody approved as it is.
+/// A project's file whose current content is not approved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{file}` is not approved as it is, and does nothing; read it, then run `mgp trust`")]
+#[error(
+    "`{file}` is not approved in its current form, and has no effect; read it, then run `mgp trust`"
+)]
 #[non_exhaustive]
 pub struct Unapproved {
-    /// The file, by where it really is.
+    /// The real path of the file.
     pub file: PathBuf,
 }
 
 impl Sources {
-    /// The files of a working directory and of a home.
+    /// Uses the files of a working directory and of a home directory.
     pub fn new(folder: impl AsRef<Path>, home: impl AsRef<Path>) -> Self {
         let project = Some(folder.as_ref().join(PROJECT_FILE));
         Self { project, user: Some(home.as_ref().join(USER_FILE)), given: None }
     }
 
-    /// One file only, which the user named.
+    /// Uses one file only, which the user named.
     pub fn given(file: impl Into<PathBuf>) -> Self {
         Self { project: None, user: None, given: Some(file.into()) }
     }
 
-    /// The files of this process: by `$MGP_CONFIG_PATH`, its working directory and its user's home.
+    /// Uses the files of this process: by `$MGP_CONFIG_PATH`, its working directory and its user's home directory.
     #[must_use]
     pub fn of_process() -> Self {
-        // An empty variable is how shells unset one.
+        // Shells unset a variable by making it empty.
         if let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) {
             return Self::given(file);
         }
@@ -73,17 +73,17 @@ impl Sources {
         Self { project, user, given: None }
     }
 
-    /// The files, whether they are there or not.
+    /// Returns the paths of the files, whether or not they exist.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         [&self.given, &self.project, &self.user].into_iter().flatten().map(PathBuf::as_path)
     }
 
-    /// Reads the files that count. Blocks for as long as that takes, besides waiting for the store.
+    /// Reads the files that apply. File access blocks; only the store is awaited.
     ///
-    /// A project's file that was not approved is not even read for what it says.
+    /// The content of a project's file that is not approved is not parsed.
     ///
     /// # Errors
-    /// [`Error`] when a file of the user's cannot be used. One of a project that cannot is told in the findings.
+    /// [`Error`] if a file of the user cannot be used. An unusable file of a project is reported in the findings.
     pub async fn load(&self, trust: &Trust) -> Result<Loaded, Error> {
         if let Some(path) = &self.given {
             let text = text_of(path, Origin::Given)?;
@@ -105,10 +105,10 @@ impl Sources {
         Ok(loaded)
     }
 
-    /// What there is to approve; none where there is no project's file, or one file stands in place of all.
+    /// Returns the project's file for review; `None` if there is none, or one file replaces all.
     ///
     /// # Errors
-    /// [`Error`] when a file cannot be read.
+    /// [`Error`] if a file cannot be read.
     pub fn review(&self) -> Result<Option<Review>, Error> {
         let Some(path) = &self.project else { return Ok(None) };
         let Some(text) = text_of(path, Origin::Project)? else { return Ok(None) };
@@ -124,7 +124,7 @@ impl Sources {
         }
     }
 
-    /// The project's file; one that cannot be read says no more than that.
+    /// Returns the project's file; if it cannot be read, only that is reported.
     fn project(&self, findings: &mut Vec<Finding>) -> Option<(PathBuf, String)> {
         let path = self.project.as_ref()?;
         match text_of(path, Origin::Project) {
@@ -137,7 +137,7 @@ impl Sources {
     }
 }
 
-/// Where a file really is: an approval must not follow a link elsewhere.
+/// Returns the real path of a file: an approval must not follow a link elsewhere.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -178,7 +178,7 @@ impl Loaded {
             let id = server.id.as_str();
             if user.kept_ids.contains(id) && !approval.overrides.contains(id) {
                 let what = format!(
-                    "server `{id}` is your own, and the project's was approved before you had it; run `mgp trust` again to let it replace yours"
+                    "server `{id}` is in your own file, and the project's was approved before you added it; run `mgp trust` again to let it replace yours"
                 );
                 self.findings.push(Finding::of_file(file, what));
                 continue;
@@ -187,7 +187,7 @@ impl Loaded {
                 && mgp.trust_level.rank() > TrustLevel::Standard.rank()
             {
                 let what = format!(
-                    "server `{id}` is trusted as `standard`; more is for your own file to say"
+                    "server `{id}` is trusted as `standard`; only your own file may grant more"
                 );
                 self.findings.push(Finding::of_file(file, what));
                 mgp.trust_level = TrustLevel::Standard;
@@ -197,13 +197,13 @@ impl Loaded {
         }
         merged.append(&mut self.config.servers);
         self.config.servers = merged;
-        let said = [
+        let written = [
             ("kernel", kernel != Kernel::default()),
             ("agents", !agents.is_empty()),
             ("tool_creation", tool_creation != ToolCreation::default()),
         ];
-        for (name, _) in said.into_iter().filter(|(_, said)| *said) {
-            let what = format!("`{name}` does nothing here; only your own file may say it");
+        for (name, _) in written.into_iter().filter(|(_, written)| *written) {
+            let what = format!("`{name}` has no effect here; only your own file may set it");
             self.findings.push(Finding::of_file(file, what));
         }
     }

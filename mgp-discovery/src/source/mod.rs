@@ -1,6 +1,4 @@
-//! Which files count, and whether that of a project does (MGP §15.2).
-//!
-//! Applies to: both.
+//! The files that apply, and the approval of projects' files (MGP §15.2).
 
 mod load;
 mod origin;

@@ -1,18 +1,16 @@
-//! Whose file an entry is from (MGP §15.2).
-//!
-//! Applies to: both.
+//! The owner of the file of an entry (MGP §15.2).
 
 use std::fmt;
 
-/// Whose file it is.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {
-    /// That of the working directory: whoever wrote the project wrote it.
+    /// The working directory: written by the authors of the project.
     Project,
     /// The user's own.
     User,
-    /// The one the user named, by `$MGP_CONFIG_PATH` or on the command line.
+    /// A file the user named, by `$MGP_CONFIG_PATH` or on the command line.
     Given,
 }
 

@@ -1,6 +1,4 @@
 //! Reads a configuration file, with bounds (MGP §15.2).
-//!
-//! Applies to: both.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -10,13 +8,13 @@ use super::Origin;
 use crate::config::limits;
 use crate::error::Error;
 
-/// The text of a file; none where there is no such file.
+/// Returns the text of a file; `None` if it does not exist.
 pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Error> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::PermissionDenied => Error::NotYours { path: path.to_owned() },
         _ => Error::Io { path: path.to_owned(), verb: "read", source },
     };
-    // Looked at before it is opened: opening a pipe would wait for its other end.
+    // Checked before it is opened: opening a pipe would wait for its other end.
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
@@ -32,14 +30,14 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Err
         return Err(Error::TooLong { path: path.to_owned() });
     }
     let text = String::from_utf8(bytes).map_err(|_| Error::NotText { path: path.to_owned() })?;
-    // Editors of Windows begin files with this mark.
+    // Editors on Windows begin files with a byte order mark.
     Ok(Some(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,
     }))
 }
 
-/// A project's file is approved by its content, so that it does not matter who may write it.
+/// A project's file is approved by its content, so that its permissions do not matter.
 #[cfg(unix)]
 fn exposed(path: &Path, metadata: &fs::Metadata, origin: Origin) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,6 +1,4 @@
-//! What a person must see of a project's configuration before approving it (MGP §15.2).
-//!
-//! Applies to: both.
+//! The review of a project's configuration before it is approved (MGP §15.2).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,38 +12,38 @@ use crate::config::{Config, Finding, Reach, Server, ServerMgp};
 use crate::expand::{Template, clear_secrets};
 use crate::registration::changes_code;
 
-/// How much of an ordinary value is shown.
-const SHOWN_CHARS: usize = 200;
+/// The maximum length of an ordinary value that is shown.
+const MAX_SHOWN_CHARS: usize = 200;
 
-/// A project's configuration as it was read once; approving it approves exactly this.
+/// A project's configuration as it was read once; approving it approves exactly this content.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Review {
-    /// The file, by where it really is.
+    /// The real path of the file.
     pub file: PathBuf,
     /// The SHA-256 of its content.
     pub sha256: String,
     /// Its servers.
     pub servers: Vec<Reviewed>,
-    /// What is wrong or doubtful in it.
+    /// The findings of reading it.
     pub findings: Vec<Finding>,
 }
 
-/// A server of a project, as a person judges it.
+/// A server of a project, in the form a person reviews.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reviewed {
     /// The server.
     pub id: ServerId,
-    /// The program with its arguments, or the URL, as they are written.
+    /// The program with its arguments, or the URL, as written.
     pub runs: String,
-    /// What it takes from outside: `${GITHUB_TOKEN}`, `${file:key}`.
+    /// The values it takes from outside: `${GITHUB_TOKEN}`, `${file:key}`.
     pub needs: Vec<String>,
     /// Its variables and headers, as [`settings`] shows them.
     pub sets: Vec<String>,
-    /// What it asks for beyond the defaults.
+    /// The rules it loosens compared to the defaults.
     pub loosens: Vec<String>,
-    /// Whether the user's own file has a server of that id, which this one would replace.
+    /// `true` if the user's own file has a server with this id, which this one would replace.
     pub overrides: bool,
 }
 
@@ -68,13 +66,13 @@ impl fmt::Display for Reviewed {
     }
 }
 
-/// The SHA-256 of a text.
+/// Returns the SHA-256 of a text.
 pub(super) fn sha256(text: &str) -> String {
     to_hex(&Sha256::digest(text))
 }
 
 impl Review {
-    /// Reads the text of a project's file; `own` says which ids the user's own file has.
+    /// Parses the text of a project's file; `own` returns whether the user's own file has an id.
     pub(super) fn of(file: &Path, text: &str, own: impl Fn(&str) -> bool) -> Self {
         let (config, findings) = match Config::parse(file, text) {
             Ok(parsed) => (parsed.config, parsed.findings),
@@ -121,9 +119,9 @@ fn reviewed(server: &Server, own: &impl Fn(&str) -> bool) -> Reviewed {
     }
 }
 
-/// The variables and headers of a server, `NAME=value` each, for a person to judge.
+/// Returns the variables and headers of a server, `NAME=value` each, for review.
 ///
-/// What looks like a secret in clear text is left out, and variables that decide which code runs say so.
+/// Values that look like secrets in clear text are hidden, and variables that can change which code runs are marked.
 #[must_use]
 pub fn settings(server: &Server) -> Vec<String> {
     let (kind, pairs) = match &server.reach {
@@ -135,10 +133,10 @@ pub fn settings(server: &Server) -> Vec<String> {
     let shown = pairs.iter().map(|(name, value)| {
         let loads = kind == "env" && changes_code(name);
         let is_secret = secrets.iter().any(|secret| secret.place == format!("{kind}.{name}"));
-        let end = value.char_indices().nth(SHOWN_CHARS).map(|(at, _)| at);
+        let end = value.char_indices().nth(MAX_SHOWN_CHARS).map(|(at, _)| at);
         let name = quoted(name);
         match end {
-            // The name alone decides: such a value has nothing to hide.
+            // Only the name is checked: the value of such a variable must be shown.
             _ if loads => format!("{name}={} (may change which code runs)", quoted(value)),
             _ if is_secret => format!("{name}=…"),
             Some(end) => format!("{name}={}… ({} bytes)", quoted(&value[..end]), value.len()),
@@ -148,7 +146,7 @@ pub fn settings(server: &Server) -> Vec<String> {
     shown.collect()
 }
 
-/// A word in which nothing can hide: spaces are quoted, and what terminals obey is written out.
+/// Returns a word without hidden parts: spaces are quoted, and control characters are escaped.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@${}~,+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,12 +1,10 @@
-//! Tests of which files count.
-//!
-//! Applies to: both.
+//! Tests of which files apply.
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::mgp::{AuditEvent, TrustLevel};
 use mgp_types::service::{AuditSink, Audited, MemoryAudit, Principal, Start, Ticket, Unaudited};
 use mgp_types::store::MemoryStore;
@@ -15,35 +13,31 @@ use super::*;
 use crate::config::Reach;
 use crate::error::Error;
 
-/// A project and a home that are gone with the test.
-struct Place(PathBuf);
+/// A project and a home that are removed with the test.
+struct Place(TempDir);
 
 impl Place {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let root = std::env::temp_dir().join(format!("mgp-source-{}-{number}", std::process::id()));
-        fs::create_dir_all(root.join("home/.config/mgp")).unwrap();
-        fs::create_dir_all(root.join("project")).unwrap();
+        let root = temp_dir();
+        fs::create_dir_all(root.path().join("home/.config/mgp")).unwrap();
+        fs::create_dir_all(root.path().join("project")).unwrap();
         Self(root)
     }
 
+    fn path(&self, inside: &str) -> PathBuf {
+        self.0.path().join(inside)
+    }
+
     fn project(&self, text: &str) {
-        fs::write(self.0.join("project/mgp.toml"), text).unwrap();
+        fs::write(self.path("project/mgp.toml"), text).unwrap();
     }
 
     fn user(&self, text: &str) {
-        fs::write(self.0.join("home/.config/mgp/servers.toml"), text).unwrap();
+        fs::write(self.path("home/.config/mgp/servers.toml"), text).unwrap();
     }
 
     fn sources(&self) -> Sources {
-        Sources::new(self.0.join("project"), self.0.join("home"))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        Sources::new(self.path("project"), self.path("home"))
     }
 }
 
@@ -76,10 +70,12 @@ async fn a_hostile_project_changes_nothing_until_it_is_approved() {
     let loaded = sources.load(&trust).await.unwrap();
     assert_eq!(command(&loaded, "git"), "own-git");
     assert_eq!(loaded.config.servers.len(), 2);
-    let said = loaded.unapproved.unwrap().to_string();
+    let message = loaded.unapproved.unwrap().to_string();
     assert!(
-        said.ends_with("is not approved as it is, and does nothing; read it, then run `mgp trust`"),
-        "{said}"
+        message.ends_with(
+            "is not approved in its current form, and has no effect; read it, then run `mgp trust`"
+        ),
+        "{message}"
     );
 
     let review = sources.review().unwrap().unwrap();
@@ -99,23 +95,23 @@ async fn a_hostile_project_changes_nothing_until_it_is_approved() {
 }
 
 #[tokio::test]
-async fn one_changed_byte_takes_the_approval_away() {
+async fn one_changed_byte_revokes_the_approval() {
     let place = Place::new();
     place.project("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let (trust, sources) = (trust(), place.sources());
     let review = sources.review().unwrap().unwrap();
-    // What was looked at counts, not what is there by then.
+    // The reviewed content counts, not the current one.
     place.project("[[servers]]\nid = 'a'\ncommand = 'b'\n");
     trust.approve(&review, &operator()).await.unwrap();
     assert!(sources.load(&trust).await.unwrap().config.servers.is_empty());
     place.project("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     assert_eq!(sources.load(&trust).await.unwrap().config.servers.len(), 1);
-    trust.revoke(&place.0.join("project/mgp.toml"), &operator()).await.unwrap();
+    trust.revoke(&place.path("project/mgp.toml"), &operator()).await.unwrap();
     assert!(sources.load(&trust).await.unwrap().config.servers.is_empty());
 }
 
 #[tokio::test]
-async fn what_is_decided_is_on_the_record_and_nothing_else() {
+async fn only_decisions_are_recorded() {
     let place = Place::new();
     place.user(USER);
     place.project(HOSTILE);
@@ -124,13 +120,13 @@ async fn what_is_decided_is_on_the_record_and_nothing_else() {
     let trust = plain.clone().recorded(Arc::new(log.clone()));
     let review = sources.review().unwrap().unwrap();
     assert!(trust.approve(&review, &Principal::local()).await.is_err());
-    assert!(log.events().is_empty(), "who may not decides nothing");
+    assert!(log.events().is_empty(), "a caller without the right decides nothing");
     trust.approve(&review, &operator()).await.unwrap();
     trust.revoke(&review.file, &operator()).await.unwrap();
     trust.revoke(&review.file, &operator()).await.unwrap();
     let events = log.events();
-    let told: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
-    assert_eq!(told, ["dev.cloto.project_approved", "dev.cloto.project_revoked"]);
+    let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
+    assert_eq!(types, ["dev.cloto.project_approved", "dev.cloto.project_revoked"]);
     for event in &events {
         let details = serde_json::to_value(&event.details).unwrap();
         assert_eq!(details["file"], review.file.to_str().unwrap());
@@ -139,7 +135,7 @@ async fn what_is_decided_is_on_the_record_and_nothing_else() {
     }
 }
 
-/// A log that takes nothing more.
+/// A log that refuses all events.
 struct FullLog;
 
 impl AuditSink for FullLog {
@@ -153,7 +149,7 @@ impl AuditSink for FullLog {
 }
 
 #[tokio::test]
-async fn what_cannot_be_recorded_is_not_decided() {
+async fn a_decision_that_cannot_be_recorded_is_not_made() {
     let place = Place::new();
     place.project("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let (plain, sources) = (trust(), place.sources());
@@ -190,13 +186,13 @@ async fn a_server_that_the_user_adds_later_is_not_replaced() {
     let loaded = sources.load(&trust).await.unwrap();
     assert_eq!(command(&loaded, "git"), "own-git");
     assert!(loaded.findings[0].what.contains("run `mgp trust` again"));
-    // Also where the user's own entry is broken: it is still theirs.
+    // This also holds if the user's own entry is faulty: it is still theirs.
     place.user("[[servers]]\nid = 'git'\n");
     assert!(sources.load(&trust).await.unwrap().config.servers.is_empty());
 }
 
 #[tokio::test]
-async fn an_approved_project_says_no_more_than_it_may() {
+async fn an_approved_project_changes_no_rule_of_the_user() {
     let place = Place::new();
     place.project("[kernel]\npermission_policy = 'auto_approve'\n[agents.ada]\ninteractive = true\n[tool_creation]\nenabled = true\n[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp]\ntrust_level = 'trusted'\npermissions = ['camera']\ndefault_policy = 'opt-out'\n");
     let (trust, sources) = (trust(), place.sources());
@@ -215,7 +211,7 @@ async fn an_approved_project_says_no_more_than_it_may() {
 }
 
 #[tokio::test]
-async fn what_decides_which_code_runs_is_seen_and_secrets_are_not() {
+async fn variables_that_change_code_are_shown_and_secrets_are_not() {
     let place = Place::new();
     let long = "x".repeat(300);
     place.project(&format!(
@@ -233,15 +229,15 @@ async fn what_decides_which_code_runs_is_seen_and_secrets_are_not() {
         ]
     );
     assert_eq!(servers[1].sets, ["Authorization=…", "X-To=me"]);
-    let told = servers[0].to_string();
-    assert!(told.contains(", sets API_KEY=…, LD_PRELOAD=/tmp/e.so (may"), "{told}");
+    let shown = servers[0].to_string();
+    assert!(shown.contains(", sets API_KEY=…, LD_PRELOAD=/tmp/e.so (may"), "{shown}");
 }
 
 #[tokio::test]
-async fn a_file_that_is_named_stands_in_place_of_all() {
+async fn a_named_file_replaces_all_others() {
     let place = Place::new();
     place.user(USER);
-    let file = place.0.join("other.toml");
+    let file = place.path("other.toml");
     let refused = Sources::given(&file).load(&trust()).await.unwrap_err();
     assert!(refused.to_string().ends_with("create it, or name another one"), "{refused}");
     fs::write(&file, "[[servers]]\nid = 'x'\ncommand = 'x'\n").unwrap();
@@ -259,7 +255,7 @@ async fn a_broken_project_does_not_stop_the_user() {
     trust.approve(&sources.review().unwrap().unwrap(), &operator()).await.unwrap();
     let loaded = sources.load(&trust).await.unwrap();
     assert_eq!((loaded.config.servers.len(), loaded.findings.len()), (2, 1));
-    fs::write(place.0.join("project/mgp.toml"), [0xff]).unwrap();
+    fs::write(place.path("project/mgp.toml"), [0xff]).unwrap();
     assert_eq!(sources.load(&trust).await.unwrap().config.servers.len(), 2);
     place.user("[kernel]\npermission_policy = 3\n");
     assert!(matches!(sources.load(&trust).await, Err(Error::Faults(_))));
@@ -275,11 +271,11 @@ async fn nothing_at_all_is_an_empty_configuration() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_that_everybody_may_write_is_refused() {
+async fn a_world_writable_file_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = Place::new();
     place.user(USER);
-    let path = place.0.join("home/.config/mgp/servers.toml");
+    let path = place.path("home/.config/mgp/servers.toml");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     let refused = place.sources().load(&trust()).await.unwrap_err();
     assert!(matches!(refused, Error::Exposed { .. }), "{refused}");

@@ -1,9 +1,6 @@
-//! Which configurations of projects were approved (MGP §15.2).
-//!
-//! Applies to: both.
+//! The approvals of projects' configurations (MGP §15.2).
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,12 +16,12 @@ use super::review::sha256;
 use crate::error::Error;
 
 const SPACE: &str = "trust";
-/// More projects than anybody has; an approval more is refused.
-const MOST: usize = 4096;
+/// The maximum number of approvals; a further one is refused.
+const MAX_APPROVALS: usize = 4096;
 
 /// The approvals of projects' configurations, in a store.
 ///
-/// One file has one approval: of its exact content, and of the user's servers it was shown to replace.
+/// A file has one approval: of its exact content, and of the user's servers it was shown to replace.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,7 +47,7 @@ const MOST: usize = 4096;
 #[derive(Clone)]
 pub struct Trust {
     store: Arc<dyn Store>,
-    /// Where what is decided is recorded.
+    /// The sink of decisions.
     audit: Option<Arc<dyn AuditSink>>,
 }
 
@@ -58,44 +55,46 @@ pub struct Trust {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Approval {
-    /// The file, by where it really is.
+    /// The real path of the file.
     pub file: PathBuf,
     /// The SHA-256 of the content that was approved.
     pub sha256: String,
-    /// Which of the user's own servers it may replace.
+    /// The user's own servers it may replace.
     pub overrides: BTreeSet<String>,
-    /// Who approved it.
+    /// The operator who approved it.
     pub approved_by: String,
-    /// When.
+    /// The time of the approval.
     pub approved_at: Timestamp,
 }
 
 impl Trust {
-    /// With approvals in a store.
+    /// Creates approvals in a store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, audit: None }
     }
 
-    /// The same approvals, with what is decided about them on a record: what cannot be recorded is not decided.
+    /// Records decisions in an audit sink: a decision that cannot be recorded is not made.
     ///
-    /// Where the record takes events from this very store, a decision and its event are one commit.
+    /// If the sink takes events from this very store, a decision and its event are one commit.
     #[must_use]
     pub fn recorded(mut self, audit: Arc<dyn AuditSink>) -> Self {
         self.audit = Some(audit);
         self
     }
 
-    /// Approves exactly what was looked at.
+    /// Approves exactly the reviewed content.
     ///
     /// # Errors
-    /// [`Error::NotOperator`] for everybody else; [`Error::Store`]; [`Error::TooManyApprovals`]; [`Error::Unaudited`].
+    /// [`Error::NotOperator`] for other callers; [`Error::Store`]; [`Error::TooManyApprovals`]; [`Error::Unaudited`].
     pub async fn approve(&self, review: &Review, by: &Principal) -> Result<Approval, Error> {
         operator(by)?;
         let key = key(&review.file);
         let there = self.store.load(SPACE).await?;
-        if there.records.len() >= MOST && there.records.iter().all(|record| record.key != key) {
-            return Err(Error::TooManyApprovals(MOST));
+        if there.records.len() >= MAX_APPROVALS
+            && there.records.iter().all(|record| record.key != key)
+        {
+            return Err(Error::TooManyApprovals(MAX_APPROVALS));
         }
         let overriding = review.servers.iter().filter(|server| server.overrides);
         let approval = Approval {
@@ -106,28 +105,28 @@ impl Trust {
             approved_at: Timestamp::now(),
         };
         let text = serde_json::to_string(&approval).map_err(|_| Error::NotText {
-            // Only a path that is no text can be refused here.
+            // Only a path that is not UTF-8 can be refused here.
             path: review.file.clone(),
         })?;
         let change = Change::new().put(SPACE, key, Payload::from_trusted(text));
-        self.commit(change, told("project_approved", by, &approval)).await?;
+        self.commit(change, event("project_approved", by, &approval)).await?;
         Ok(approval)
     }
 
-    /// Takes the approval of a file back; it does nothing from the next look on.
+    /// Revokes the approval of a file; it has no effect from the next load on.
     ///
     /// # Errors
-    /// [`Error::NotOperator`] for everybody else; [`Error::Store`]; [`Error::Unaudited`].
+    /// [`Error::NotOperator`] for other callers; [`Error::Store`]; [`Error::Unaudited`].
     pub async fn revoke(&self, file: &Path, by: &Principal) -> Result<(), Error> {
         operator(by)?;
         let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
         let Some(approval) = self.list().await?.into_iter().find(|one| one.file == file) else {
-            // What cannot be read approves nothing, and goes without a word.
+            // An unreadable record approves nothing, and is removed without an event.
             self.store.commit(Change::new().remove(SPACE, key(&file))).await?;
             return Ok(());
         };
         let change = Change::new().remove(SPACE, key(&file));
-        self.commit(change, told("project_revoked", by, &approval)).await
+        self.commit(change, event("project_revoked", by, &approval)).await
     }
 
     async fn commit(&self, mut change: Change, event: AuditEvent) -> Result<(), Error> {
@@ -141,13 +140,13 @@ impl Trust {
         Ok(())
     }
 
-    /// All approvals, by file.
+    /// Returns all approvals, by file.
     ///
     /// # Errors
     /// [`Error::Store`].
     pub async fn list(&self) -> Result<Vec<Approval>, Error> {
         let records = self.store.load(SPACE).await?.records;
-        // What cannot be read approves nothing.
+        // Unreadable records approve nothing.
         let read = |text: Payload| serde_json::from_str(text.as_str()).ok();
         let mut all: Vec<Approval> =
             records.into_iter().filter_map(|record| record.value.and_then(read)).collect();
@@ -155,36 +154,32 @@ impl Trust {
         Ok(all)
     }
 
-    /// The approval of a content, if it has one.
+    /// Returns the approval of a content, if it has one.
     pub(super) async fn of(&self, file: &Path, text: &str) -> Result<Option<Approval>, Error> {
         let sha256 = sha256(text);
         let all = self.list().await?;
         Ok(all.into_iter().find(|approval| approval.file == file && approval.sha256 == sha256))
     }
 
-    /// Moves whenever an approval may have changed.
+    /// Returns a counter that changes whenever an approval may have changed.
     pub(crate) fn revision(&self) -> watch::Receiver<u64> {
         self.store.revision()
     }
 }
 
-impl fmt::Debug for Trust {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Trust")
-    }
-}
+mgp_types::opaque_debug!(Trust);
 
 fn operator(by: &Principal) -> Result<(), Error> {
     if by.authority() == Authority::Operator { Ok(()) } else { Err(Error::NotOperator) }
 }
 
-/// The event that tells of a decision: which file, with which content.
-fn told(what: &str, by: &Principal, approval: &Approval) -> AuditEvent {
+/// Returns the event of a decision: the file and its content.
+fn event(what: &str, by: &Principal, approval: &Approval) -> AuditEvent {
     let event_type = EventType::Other(format!("dev.cloto.{what}").into());
     let by = Actor::from(by);
     let mut event = AuditEvent::new(Timestamp::now(), event_type, by, AuditResult::Success);
     let details = event.details.get_or_insert_with(Object::new);
-    // Texts and lists of them can always be written.
+    // Texts and lists of texts can always be encoded.
     let _ = details.encode("file", &*approval.file.to_string_lossy());
     let _ = details.encode("sha256", &approval.sha256);
     if !approval.overrides.is_empty() {
@@ -193,7 +188,7 @@ fn told(what: &str, by: &Principal, approval: &Approval) -> AuditEvent {
     event
 }
 
-/// Paths are any bytes and any length; keys are neither.
+/// Paths may have any bytes and any length; keys may not.
 fn key(file: &Path) -> String {
     sha256(&file.to_string_lossy())
 }

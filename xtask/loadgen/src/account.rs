@@ -1,6 +1,6 @@
-//! CPU time, memory and context switches of a process tree, read from the kernel.
+//! CPU time, memory and context switches of a process tree, read from the operating system.
 
-/// CPU time (ns) of a whole process (all threads, also exited ones) from its CPU clock.
+/// Returns the CPU time (ns) of a whole process (all threads, also exited ones) from its CPU clock.
 pub(crate) fn cpu_ns(pid: i32) -> u64 {
     let clk = ((!(pid as libc::clockid_t)) << 3) | 2;
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -12,16 +12,16 @@ pub(crate) fn cpu_ns(pid: i32) -> u64 {
     }
 }
 
-/// CPU time in user space (ns) of a whole process, in clock ticks: only long runs say something.
+/// Returns the CPU time in user space (ns) of a whole process, in clock ticks: only long runs are meaningful.
 pub(crate) fn user_ns(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name in brackets may hold anything; user time is the 12th field after it.
+    // The name in brackets may contain anything; user time is the 12th field after it.
     let ticks: Option<u64> =
         stat.rsplit_once(')').and_then(|x| x.1.split_whitespace().nth(11)?.parse().ok());
     ticks.unwrap_or(0) * 10_000_000
 }
 
-/// The processes and everything they started.
+/// Returns the processes and all their descendants.
 pub(crate) fn tree(roots: &[i32]) -> Vec<i32> {
     let mut par: Vec<(i32, i32)> = vec![];
     for e in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -50,7 +50,7 @@ pub(crate) fn tree(roots: &[i32]) -> Vec<i32> {
     out
 }
 
-/// A line of `/proc/PID/status`, in kB.
+/// Returns a line of `/proc/PID/status`, in kB.
 pub(crate) fn status_kb(pid: i32, key: &str) -> u64 {
     std::fs::read_to_string(format!("/proc/{pid}/status"))
         .ok()
@@ -62,7 +62,7 @@ pub(crate) fn status_kb(pid: i32, key: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Context switches of all threads that still run.
+/// Returns the context switches of all running threads.
 pub(crate) fn switches(pid: i32) -> u64 {
     let mut t = 0;
     if let Ok(d) = std::fs::read_dir(format!("/proc/{pid}/task")) {
@@ -83,7 +83,7 @@ pub(crate) fn switches(pid: i32) -> u64 {
     t
 }
 
-/// What a process tree and we ourselves had used when the measured part began.
+/// The figures of a process tree and of this process at the beginning of the measured part.
 pub(crate) struct Account {
     pub(crate) pids: Vec<i32>,
     pub(crate) server_cpu: u64,
@@ -105,7 +105,8 @@ impl Account {
         }
     }
 
-    /// Since the start: CPU time of the servers and of ourselves in nanoseconds, and context switches of the servers.
+    /// Returns, since the start: CPU time of the servers and of this process in nanoseconds, and context switches of
+    /// the servers.
     pub(crate) fn end(&self) -> (u64, u64, u64) {
         (
             self.pids.iter().map(|&p| cpu_ns(p)).sum::<u64>() - self.server_cpu,
@@ -118,17 +119,17 @@ impl Account {
         )
     }
 
-    /// Since the start: CPU time of the servers in user space, in nanoseconds.
+    /// Returns the CPU time of the servers in user space since the start, in nanoseconds.
     pub(crate) fn user(&self) -> u64 {
         self.pids.iter().map(|&p| user_ns(p)).sum::<u64>().saturating_sub(self.server_user)
     }
 
-    /// The most memory the processes ever had.
+    /// Returns the peak memory of the processes.
     pub(crate) fn peak_kb(&self) -> u64 {
         self.pids.iter().map(|&p| status_kb(p, "VmHWM")).sum()
     }
 
-    /// The memory the processes have now.
+    /// Returns the current memory of the processes.
     pub(crate) fn rss_kb(&self) -> u64 {
         self.pids.iter().map(|&p| status_kb(p, "VmRSS")).sum()
     }

@@ -11,6 +11,10 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use std::{
     process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -94,7 +98,8 @@ impl Connection {
     }
 }
 
-/// Reads the whole reply; for SSE calls f at the event with the awaited id; returns (reply JSON bytes, sse?, time of arrival)
+/// Reads the whole reply; for SSE calls f at the event with the awaited id; returns (reply JSON bytes, sse?, time of
+/// arrival).
 pub(crate) async fn read_reply(
     r: hyper::Response<hyper::body::Incoming>,
     id: u64,
@@ -149,7 +154,7 @@ pub(crate) async fn read_reply(
     }
 }
 
-/// Opens a session, or asks a modern server what it is.
+/// Opens a session, or sends `server/discover` to a modern server.
 pub(crate) async fn handshake(c: &mut Connection, g: &Requests) -> Res<()> {
     let m = if g.modern { "server/discover" } else { "initialize" };
     let r = c.post(g.init(0).into(), m, None, g.modern, false).await?;
@@ -225,7 +230,7 @@ pub(crate) async fn spawn_http(
 
 /// Runs the warm-up and the measured part.
 pub(crate) async fn http(o: &Options) -> Res<()> {
-    let g = std::sync::Arc::new(Requests::new(o));
+    let g = Arc::new(Requests::new(o));
     let (n, depth) = (o.number("n", 10_000), o.number("depth", 1));
     let warm = o.number("warmup", (n / 10).min(2000));
     let (child, pids, t0) = spawn_http(o).await?;
@@ -247,94 +252,14 @@ pub(crate) async fn http(o: &Options) -> Res<()> {
         conns.push(c);
     }
     let session = conns[0].session.is_some();
-    let mut acct = Account::start(&pids, o.has("alone"));
-    let mut t = Instant::now();
-    let mut st = Figures::default();
-    for phase in 0..2 {
-        let todo = if phase == 0 { warm } else { n };
-        if todo == 0 {
-            continue;
-        }
-        if phase == 1 {
-            acct = Account::start(&pids, o.has("alone"));
-            t = Instant::now();
-        }
-        let ctr = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-        let mut hs = vec![];
-        for mut c in conns.drain(..) {
-            let (g, ctr) = (g.clone(), ctr.clone());
-            hs.push(tokio::spawn(async move {
-                let mut st = Figures::default();
-                let mut out = Vec::new();
-                let name = if g.method == "tools/call" { Some(g.tool.clone()) } else { None };
-                loop {
-                    let i = ctr.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    if i >= todo {
-                        return (c, st);
-                    }
-                    let id = (i + 1) as u64;
-                    out.clear();
-                    g.write(id, &mut out);
-                    let body = Bytes::copy_from_slice(&out);
-                    let t = Instant::now();
-                    let r = async {
-                        let r = c.post(body, &g.method, name.as_deref(), g.modern, true).await?;
-                        read_reply(r, id).await
-                    }
-                    .await;
-                    match r {
-                        Ok((b, sse, at)) => {
-                            st.latencies
-                                .push(at.duration_since(t).as_nanos().min(u32::MAX as u128) as u32);
-                            if sse {
-                                st.sse += 1;
-                            }
-                            st.bytes += b.len() as u64;
-                            match serde_json::from_slice::<Message>(&b) {
-                                Ok(m) if m.id == Some(id) && m.result.is_some() => {
-                                    let r = m.result.unwrap().get();
-                                    if !g.ok(id, r.as_bytes())
-                                        || (i == 0 && r.contains("\"isError\":true"))
-                                    {
-                                        st.bad += 1;
-                                        st.first_error.get_or_insert(r.to_string());
-                                    }
-                                }
-                                _ => {
-                                    st.errors += 1;
-                                    st.first_error.get_or_insert(
-                                        String::from_utf8_lossy(&b[..b.len().min(300)]).into(),
-                                    );
-                                }
-                            }
-                        }
-                        Err(e) => {
-                            st.errors += 1;
-                            st.first_error.get_or_insert(e.to_string());
-                            if st.errors > 20 {
-                                return (c, st);
-                            }
-                        }
-                    }
-                }
-            }));
-        }
-        for h in hs {
-            let (c, s) = h.await?;
-            conns.push(c);
-            if phase == 1 || s.errors > 0 {
-                st.latencies.extend(s.latencies);
-                st.errors += s.errors;
-                st.bad += s.bad;
-                st.sse += s.sse;
-                st.bytes += s.bytes;
-                if st.first_error.is_none() {
-                    st.first_error = s.first_error;
-                }
-            }
-        }
-    }
+    let warmed = phase(&mut conns, &g, warm).await?;
+    let acct = Account::start(&pids, o.has("alone"));
+    let t = Instant::now();
+    let mut st = phase(&mut conns, &g, n).await?;
     let wall = t.elapsed().as_secs_f64();
+    if warmed.errors > 0 {
+        st.add(warmed);
+    }
     report(o, &g, depth, st, wall, &acct, start_ms, json!({"session_header": session}));
     // A server that waits for open connections must not wait for ours.
     drop(conns);
@@ -342,7 +267,84 @@ pub(crate) async fn http(o: &Options) -> Res<()> {
     Ok(())
 }
 
-/// Ends the server: first politely.
+/// Makes a number of calls over all connections.
+async fn phase(conns: &mut Vec<Connection>, g: &Arc<Requests>, todo: usize) -> Res<Figures> {
+    let mut sum = Figures::default();
+    if todo == 0 {
+        return Ok(sum);
+    }
+    let ctr = Arc::new(AtomicUsize::new(0));
+    let calls = conns.drain(..).map(|c| tokio::spawn(call(c, g.clone(), ctr.clone(), todo)));
+    let calls: Vec<_> = calls.collect();
+    for handle in calls {
+        let (c, figures) = handle.await?;
+        conns.push(c);
+        sum.add(figures);
+    }
+    Ok(sum)
+}
+
+/// Makes calls on one connection until the counter reaches the total, or too many fail.
+async fn call(
+    mut c: Connection,
+    g: Arc<Requests>,
+    ctr: Arc<AtomicUsize>,
+    todo: usize,
+) -> (Connection, Figures) {
+    let mut st = Figures::default();
+    let mut out = Vec::new();
+    let name = if g.method == "tools/call" { Some(g.tool.clone()) } else { None };
+    loop {
+        let i = ctr.fetch_add(1, Ordering::Relaxed);
+        if i >= todo {
+            return (c, st);
+        }
+        let id = (i + 1) as u64;
+        out.clear();
+        g.write(id, &mut out);
+        let body = Bytes::copy_from_slice(&out);
+        let t = Instant::now();
+        let r = async {
+            let r = c.post(body, &g.method, name.as_deref(), g.modern, true).await?;
+            read_reply(r, id).await
+        }
+        .await;
+        match r {
+            Ok((b, sse, at)) => {
+                st.latencies.push(at.duration_since(t).as_nanos().min(u32::MAX as u128) as u32);
+                st.sse += u64::from(sse);
+                st.bytes += b.len() as u64;
+                judge(&mut st, &g, id, &b);
+            }
+            Err(e) => {
+                st.errors += 1;
+                st.first_error.get_or_insert(e.to_string());
+                if st.errors > 20 {
+                    return (c, st);
+                }
+            }
+        }
+    }
+}
+
+/// Counts a reply that is an error, or belongs to another request.
+fn judge(st: &mut Figures, g: &Requests, id: u64, b: &[u8]) {
+    match serde_json::from_slice::<Message>(b) {
+        Ok(Message { id: Some(found), result: Some(r), .. }) if found == id => {
+            let r = r.get();
+            if !g.ok(id, r.as_bytes()) || (id == 1 && r.contains("\"isError\":true")) {
+                st.bad += 1;
+                st.first_error.get_or_insert(r.to_string());
+            }
+        }
+        _ => {
+            st.errors += 1;
+            st.first_error.get_or_insert(String::from_utf8_lossy(&b[..b.len().min(300)]).into());
+        }
+    }
+}
+
+/// Ends the server: first by SIGTERM.
 pub(crate) async fn stop(o: &Options, child: Option<tokio::process::Child>) {
     let grace = Duration::from_secs(o.number("exit-grace", 5) as u64);
     if let Some(mut ch) = child {

@@ -1,6 +1,6 @@
 //! Drives any MCP server over stdio or streamable HTTP and prints one JSON line per run.
 //!
-//! It uses no SDK, so that it can judge all of them alike.
+//! It uses no SDK, so that it can measure all of them alike.
 //! `stdio`: depth is the number of requests in flight.
 //! `http`: depth is the number of keep-alive connections with a session each, one request in flight on each.
 //! The default call is `tools/call` of `echo` with a message that begins with the request's own number;

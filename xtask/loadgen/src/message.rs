@@ -8,7 +8,7 @@ pub(crate) struct Requests {
     pub(crate) prefix: String,
     pub(crate) suffix: String,
     pub(crate) template: Vec<u8>,
-    /// Where the number goes; nowhere if all requests are alike.
+    /// The position of the number; `None` if all requests are alike.
     pub(crate) vary_at: Option<usize>,
     pub(crate) payload: usize,
     pub(crate) check: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Requests {
     pub(crate) protocol: String,
 }
 
-/// What every request of the 2026-07-28 revision carries.
+/// The members that every request of the 2026-07-28 revision carries.
 pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"loadgen","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
 impl Requests {
     /// Prepares the template from the command line.
@@ -95,7 +95,7 @@ impl Requests {
         out.push(b'}');
     }
 
-    /// Whether a reply carries the number of its request and all of the payload.
+    /// Returns whether a reply carries the number of its request and all of the payload.
     pub(crate) fn ok(&self, id: u64, body: &[u8]) -> bool {
         if !self.check || self.vary_at.is_none() {
             return true;
@@ -105,7 +105,7 @@ impl Requests {
             && body.len() >= self.payload
     }
 
-    /// The first request of the revision in use.
+    /// Returns the first request of the revision in use.
     pub(crate) fn init(&self, id: u64) -> Vec<u8> {
         if self.modern {
             format!(
@@ -120,7 +120,7 @@ impl Requests {
 
 /// The end of the handshake.
 pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-/// The envelope of whatever a server writes.
+/// The envelope of a message of a server.
 #[derive(Deserialize)]
 pub(crate) struct Message<'a> {
     pub(crate) id: Option<u64>,

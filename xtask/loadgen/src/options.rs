@@ -1,7 +1,7 @@
 //! The command line: `--key value` pairs and the server command after `--`.
 use std::collections::HashMap;
 
-/// What was typed.
+/// The parsed command line.
 pub(crate) struct Options {
     pub(crate) given: HashMap<String, String>,
     /// The server command.
@@ -11,7 +11,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the command line, or explains it and leaves.
+    /// Reads the command line, or prints the usage and exits.
     pub(crate) fn parse() -> Options {
         let mut it = std::env::args().skip(1);
         let mode = it.next().unwrap_or_else(|| usage());
@@ -39,23 +39,23 @@ impl Options {
         Options { given: m, rest, mode }
     }
 
-    /// The value of `k`, or `d`.
+    /// Returns the value of `k`, or `d`.
     pub(crate) fn text(&self, k: &str, d: &str) -> String {
         self.given.get(k).cloned().unwrap_or(d.into())
     }
 
-    /// The number given for `k`, or `d`.
+    /// Returns the number given for `k`, or `d`.
     pub(crate) fn number(&self, k: &str, d: usize) -> usize {
         self.given.get(k).map(|v| v.parse().expect(k)).unwrap_or(d)
     }
 
-    /// Whether `k` was given.
+    /// Returns whether `k` was given.
     pub(crate) fn has(&self, k: &str) -> bool {
         self.given.contains_key(k)
     }
 }
 
-/// Explains the command line and leaves.
+/// Prints the usage and exits.
 pub(crate) fn usage() -> ! {
     eprintln!("loadgen stdio    [opts] -- SERVER_CMD ARGS...
 loadgen http     --url http://127.0.0.1:P/mcp [opts] [-- SERVER_CMD ARGS...]   (spawns the server if a command is given)

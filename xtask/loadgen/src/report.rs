@@ -2,7 +2,7 @@
 use crate::{account::Account, message::Requests, options::Options};
 use serde_json::{Value, json};
 
-/// What was seen of the replies.
+/// The observed replies.
 #[derive(Default)]
 pub(crate) struct Figures {
     /// Nanoseconds.
@@ -11,12 +11,24 @@ pub(crate) struct Figures {
     /// Replies that belong to another request.
     pub(crate) bad: u64,
     pub(crate) first_error: Option<String>,
-    /// Replies that came as an event stream.
+    /// Replies that arrived as an event stream.
     pub(crate) sse: u64,
     pub(crate) bytes: u64,
 }
 
-/// A percentile of sorted latencies, in microseconds.
+impl Figures {
+    /// Adds the figures of another connection or phase.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.latencies.extend(other.latencies);
+        self.errors += other.errors;
+        self.bad += other.bad;
+        self.sse += other.sse;
+        self.bytes += other.bytes;
+        self.first_error = self.first_error.take().or(other.first_error);
+    }
+}
+
+/// Returns a percentile of sorted latencies, in microseconds.
 pub(crate) fn percentile_us(v: &[u32], p: f64) -> f64 {
     if v.is_empty() {
         return 0.0;
@@ -24,12 +36,11 @@ pub(crate) fn percentile_us(v: &[u32], p: f64) -> f64 {
     v[((v.len() - 1) as f64 * p) as usize] as f64 / 1000.0
 }
 
-/// Three digits are enough.
+/// Rounds to three digits.
 pub(crate) fn rounded(x: f64) -> f64 {
     (x * 1000.0).round() / 1000.0
 }
 
-/// Prints the line of a run.
 pub(crate) fn report(
     o: &Options,
     g: &Requests,

@@ -2,7 +2,7 @@
 use crate::{
     Res,
     account::Account,
-    http::{connect, handshake, read_reply, spawn_http, stop},
+    http::{Connection, connect, handshake, read_reply, spawn_http, stop},
     message::Requests,
     options::Options,
     report::rounded,
@@ -38,20 +38,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
             first.get_or_insert_with(|| s.clone());
         }
         if o.has("get-stream") {
-            // one connection with an open GET SSE stream per session
-            let mut s = connect(o, &c.protocol).await?;
-            let mut r = hyper::Request::get(&s.path)
-                .header("host", &s.host)
-                .header("accept", "text/event-stream")
-                .header("mcp-protocol-version", &c.protocol);
-            if let Some(i) = &c.session {
-                r = r.header("mcp-session-id", i);
-            }
-            let resp = s.s.send_request(r.body(Full::new(Bytes::new()))?).await?;
-            if !resp.status().is_success() {
-                return Err(format!("GET stream: HTTP {}", resp.status()).into());
-            }
-            keep.push(Box::new((s, resp)));
+            keep.push(open_stream(o, &c).await?);
         }
     }
     let wall = t.elapsed().as_secs_f64();
@@ -63,16 +50,7 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     let r1 = acct.rss_kb();
     // A server that drops old sessions has not kept them all.
     c.session = first;
-    let first_lives = match c.session {
-        Some(_) => {
-            let mut body = Vec::new();
-            g.write(1, &mut body);
-            let name = (g.method == "tools/call").then_some(g.tool.as_str());
-            let r = c.post(body.into(), &g.method, name, g.modern, true).await?;
-            r.status().is_success() && read_reply(r, 1).await.is_ok()
-        }
-        None => false,
-    };
+    let first_lives = c.session.is_some() && answers(&mut c, &g).await?;
     let per = (r1 as f64 - r0 as f64) / n as f64;
     println!(
         "{}",
@@ -83,4 +61,30 @@ pub(crate) async fn sessions(o: &Options) -> Res<()> {
     drop(c);
     stop(o, child).await;
     Ok(())
+}
+
+/// Opens a connection with an event stream for the session of another one.
+async fn open_stream(o: &Options, c: &Connection) -> Res<Box<dyn std::any::Any>> {
+    let mut s = connect(o, &c.protocol).await?;
+    let mut r = hyper::Request::get(&s.path)
+        .header("host", &s.host)
+        .header("accept", "text/event-stream")
+        .header("mcp-protocol-version", &c.protocol);
+    if let Some(i) = &c.session {
+        r = r.header("mcp-session-id", i);
+    }
+    let resp = s.s.send_request(r.body(Full::new(Bytes::new()))?).await?;
+    if !resp.status().is_success() {
+        return Err(format!("GET stream: HTTP {}", resp.status()).into());
+    }
+    Ok(Box::new((s, resp)))
+}
+
+/// Makes one call in the session of a connection; returns whether it succeeded.
+async fn answers(c: &mut Connection, g: &Requests) -> Res<bool> {
+    let mut body = Vec::new();
+    g.write(1, &mut body);
+    let name = (g.method == "tools/call").then_some(g.tool.as_str());
+    let r = c.post(body.into(), &g.method, name, g.modern, true).await?;
+    Ok(r.status().is_success() && read_reply(r, 1).await.is_ok())
 }

@@ -14,8 +14,8 @@ use std::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    process::{ChildStdin, ChildStdout},
-    sync::mpsc::UnboundedReceiver,
+    process::{Child, ChildStdin, ChildStdout},
+    sync::mpsc::{UnboundedReceiver, UnboundedSender},
 };
 
 /// Runs the warm-up and the measured part.
@@ -24,7 +24,60 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
     let (n, depth) = (o.number("n", 10_000), o.number("depth", 1));
     let warm = o.number("warmup", (n / 10).min(2000));
     let t0 = Instant::now();
-    let mut ch = tokio::process::Command::new(&o.rest[0])
+    let mut ch = spawn(o)?;
+    let pid = ch.id().unwrap() as i32;
+    let mut tx = ch.stdin.take().unwrap();
+    let mut rx = ch.stdout.take().unwrap();
+    let mut input = Input { buf: Vec::with_capacity(1 << 20), start: 0, scanned: 0 };
+    let limit = Duration::from_secs(o.number("startup-timeout", 60) as u64);
+    input.start =
+        tokio::time::timeout(limit, handshake(&g, &mut tx, &mut rx, &mut input.buf)).await??;
+    input.scanned = input.start;
+    let start_ms = t0.elapsed().as_secs_f64() * 1e3;
+    if !g.modern {
+        tx.write_all(INITIALIZED.as_bytes()).await?;
+        tx.write_all(b"\n").await?;
+    }
+
+    let total = n + warm;
+    // The time each request was written; there is one thread, so the lock is never contended.
+    let stamps = Arc::new(Mutex::new(vec![Instant::now(); total + 1]));
+    let (raw, raw_queue) = tokio::sync::mpsc::unbounded_channel::<Vec<u8>>();
+    let (credit, credit_queue) = tokio::sync::mpsc::unbounded_channel::<usize>();
+    let g = Arc::new(g);
+    let queues = Queues { raw: raw_queue, credit: credit_queue };
+    let writer = tokio::spawn(write_requests(tx, queues, g.clone(), stamps.clone(), total));
+    let mut run = Run {
+        g: g.clone(),
+        stamps,
+        raw,
+        credit,
+        figures: Figures { latencies: Vec::with_capacity(n), ..Default::default() },
+        start: (Account::start(&[pid], o.has("alone")), Instant::now()),
+        counts: Counts { warm, total, depth, done: 0, granted: 0, earned: 0 },
+        measured: (pid, o.has("alone")),
+    };
+    run.grant(depth.min(if warm > 0 { warm } else { total }));
+    let lim = Duration::from_secs(o.number("timeout", 300) as u64);
+    while run.counts.done < total {
+        input.make_room();
+        let k = tokio::time::timeout(lim, rx.read_buf(&mut input.buf)).await??;
+        if k == 0 {
+            return Err(format!("server closed stdout after {} replies", run.counts.done).into());
+        }
+        run.take_lines(&mut input)?;
+    }
+    let Run { figures, start: (acct, since), raw, credit, .. } = run;
+    let wall = since.elapsed().as_secs_f64();
+    report(o, &g, depth, figures, wall, &acct, start_ms, json!({}));
+    drop((raw, credit));
+    let _ = writer.await; // closes stdin
+    end(o, &mut ch).await;
+    Ok(())
+}
+
+fn spawn(o: &Options) -> Res<Child> {
+    let child = tokio::process::Command::new(&o.rest[0])
         .args(&o.rest[1..])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -35,151 +88,166 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
         })
         .kill_on_drop(true)
         .spawn()?;
-    let pid = ch.id().unwrap() as i32;
-    let mut tx = ch.stdin.take().unwrap();
-    let mut rx = ch.stdout.take().unwrap();
-    // Bytes received, where the current line starts, and how far it was searched.
-    let mut buf: Vec<u8> = Vec::with_capacity(1 << 20);
-    let limit = Duration::from_secs(o.number("startup-timeout", 60) as u64);
-    let mut start =
-        tokio::time::timeout(limit, handshake(&g, &mut tx, &mut rx, &mut buf)).await??;
-    let mut scanned = start;
-    let start_ms = t0.elapsed().as_secs_f64() * 1e3;
-    if !g.modern {
-        tx.write_all(INITIALIZED.as_bytes()).await?;
-        tx.write_all(b"\n").await?;
-    }
+    Ok(child)
+}
 
-    let total = n + warm;
-    // When each request was written; one thread, so the lock is never waited for.
-    let stamps = Arc::new(Mutex::new(vec![Instant::now(); total + 1]));
-    let (ctx, crx) = tokio::sync::mpsc::unbounded_channel::<Vec<u8>>();
-    let (gtx, grx) = tokio::sync::mpsc::unbounded_channel::<usize>();
-    let g = Arc::new(g);
-    let queues = Queues { raw: crx, credit: grx };
-    let writer = tokio::spawn(write_requests(tx, queues, g.clone(), stamps.clone(), total));
-    let mut st = Figures { latencies: Vec::with_capacity(n), ..Default::default() };
-    let mut acct = Account::start(&[pid], o.has("alone"));
-    let mut tstart = Instant::now();
-    let mut done = 0usize;
-    let mut granted = depth.min(if warm > 0 { warm } else { total });
-    gtx.send(granted).ok();
-    let lim = Duration::from_secs(o.number("timeout", 300) as u64);
-    'o: loop {
-        if start == buf.len() {
-            buf.clear();
-            start = 0;
-            scanned = 0;
-        } else if start > (1 << 19) {
-            buf.drain(..start);
-            scanned -= start;
-            start = 0;
-        }
-        if buf.capacity() - buf.len() < (1 << 16) {
-            buf.reserve(1 << 18);
-        }
-        let k = tokio::time::timeout(lim, rx.read_buf(&mut buf)).await??;
-        if k == 0 {
-            return Err(format!("server closed stdout after {done} replies").into());
-        }
-        let mut credit = 0usize;
-        while let Some(p) = memchr::memchr(b'\n', &buf[scanned..]) {
-            let line = &buf[start..scanned + p];
-            if !line.is_empty() {
-                let m: Message = match serde_json::from_slice(line) {
-                    Ok(m) => m,
-                    Err(e) => {
-                        st.bad += 1;
-                        st.first_error.get_or_insert(format!(
-                            "unparsable: {e}: {}",
-                            String::from_utf8_lossy(&line[..line.len().min(200)])
-                        ));
-                        scanned += p + 1;
-                        start = scanned;
-                        continue;
-                    }
-                };
-                if m.method.is_some() {
-                    if m.id.is_some() || memchr::memmem::find(line, b"\"id\"").is_some() {
-                        let v: Value = serde_json::from_slice(line)?;
-                        let mut r = serde_json::to_vec(
-                            &json!({"jsonrpc":"2.0","id":v["id"],"result":if v["method"]=="roots/list"{json!({"roots":[]})}else{json!({})}}),
-                        )?;
-                        r.push(b'\n');
-                        ctx.send(r).ok();
-                    }
-                } else if let Some(id) = m.id {
-                    let now = Instant::now();
-                    done += 1;
-                    credit += 1;
-                    if done > warm {
-                        st.latencies.push(
-                            now.duration_since(stamps.lock().unwrap()[id as usize])
-                                .as_nanos()
-                                .min(u32::MAX as u128) as u32,
-                        );
-                        st.bytes += line.len() as u64;
-                    }
-                    match (m.result, m.error) {
-                        (Some(r), None) => {
-                            if !g.ok(id, r.get().as_bytes())
-                                || (done == 1
-                                    && memchr::memmem::find(
-                                        r.get().as_bytes(),
-                                        b"\"isError\":true",
-                                    )
-                                    .is_some())
-                            {
-                                st.bad += 1;
-                                st.first_error.get_or_insert(format!("bad reply: {}", r.get()));
-                            }
-                        }
-                        (_, e) => {
-                            st.errors += 1;
-                            st.first_error
-                                .get_or_insert(e.map(|e| e.get().to_string()).unwrap_or_default());
-                        }
-                    }
-                    if done == warm {
-                        // all warm-up replies in: start the measured part
-                        acct = Account::start(&[pid], o.has("alone"));
-                        tstart = Instant::now();
-                        let k = depth.min(n);
-                        granted += k;
-                        gtx.send(k).ok();
-                        credit = 0;
-                    } else if done >= total {
-                        break 'o;
-                    }
-                }
-            }
-            scanned += p + 1;
-            start = scanned;
-        }
-        scanned = buf.len();
-        let cap = if done < warm { warm } else { total };
-        let c = credit.min(cap - granted.min(cap));
-        if c > 0 {
-            granted += c;
-            gtx.send(c).ok();
-        }
-    }
-    let wall = tstart.elapsed().as_secs_f64();
-    report(o, &g, depth, st, wall, &acct, start_ms, json!({}));
-    drop(gtx);
-    drop(ctx);
-    let _ = writer.await; // closes stdin
-    if tokio::time::timeout(Duration::from_secs(o.number("exit-grace", 20) as u64), ch.wait())
-        .await
-        .is_err()
-    {
+/// Waits for the exit of the server, and kills it after the time limit.
+async fn end(o: &Options, ch: &mut Child) {
+    let grace = Duration::from_secs(o.number("exit-grace", 20) as u64);
+    if tokio::time::timeout(grace, ch.wait()).await.is_err() {
         ch.start_kill().ok();
         let _ = ch.wait().await;
     }
-    Ok(())
 }
 
-/// Sends the first request and reads up to its reply; returns where the next line starts.
+/// The received bytes, the start of the current line, and the end of the searched part.
+struct Input {
+    buf: Vec<u8>,
+    start: usize,
+    scanned: usize,
+}
+
+impl Input {
+    /// Drops finished lines, and makes room for the next read.
+    fn make_room(&mut self) {
+        if self.start == self.buf.len() {
+            self.buf.clear();
+            self.start = 0;
+            self.scanned = 0;
+        } else if self.start > (1 << 19) {
+            self.buf.drain(..self.start);
+            self.scanned -= self.start;
+            self.start = 0;
+        }
+        if self.buf.capacity() - self.buf.len() < (1 << 16) {
+            self.buf.reserve(1 << 18);
+        }
+    }
+}
+
+/// The numbers of requests of a run.
+struct Counts {
+    warm: usize,
+    total: usize,
+    depth: usize,
+    /// Answered requests.
+    done: usize,
+    /// Requests that the writer may have sent.
+    granted: usize,
+    /// Requests that may be granted for the replies of this read.
+    earned: usize,
+}
+
+/// The reading half of a run.
+struct Run {
+    g: Arc<Requests>,
+    stamps: Arc<Mutex<Vec<Instant>>>,
+    raw: UnboundedSender<Vec<u8>>,
+    credit: UnboundedSender<usize>,
+    figures: Figures,
+    /// The beginning of the measured part.
+    start: (Account, Instant),
+    counts: Counts,
+    /// The process, and whether it is measured alone.
+    measured: (i32, bool),
+}
+
+impl Run {
+    fn grant(&mut self, count: usize) {
+        self.counts.granted += count;
+        self.credit.send(count).ok();
+    }
+
+    /// Reads the finished lines of the input, and grants as many requests as were answered.
+    fn take_lines(&mut self, input: &mut Input) -> Res<()> {
+        self.counts.earned = 0;
+        while let Some(p) = memchr::memchr(b'\n', &input.buf[input.scanned..]) {
+            let line = &input.buf[input.start..input.scanned + p];
+            if !line.is_empty() {
+                self.take_line(line)?;
+                if self.counts.done >= self.counts.total {
+                    return Ok(());
+                }
+            }
+            input.scanned += p + 1;
+            input.start = input.scanned;
+        }
+        input.scanned = input.buf.len();
+        let Counts { done, warm, total, granted, earned, .. } = self.counts;
+        let cap = if done < warm { warm } else { total };
+        let count = earned.min(cap - granted.min(cap));
+        if count > 0 {
+            self.grant(count);
+        }
+        Ok(())
+    }
+
+    fn take_line(&mut self, line: &[u8]) -> Res<()> {
+        let m: Message = match serde_json::from_slice(line) {
+            Ok(m) => m,
+            Err(e) => {
+                self.figures.bad += 1;
+                let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
+                self.figures.first_error.get_or_insert(format!("unparsable: {e}: {text}"));
+                return Ok(());
+            }
+        };
+        if m.method.is_some() {
+            if m.id.is_some() || memchr::memmem::find(line, b"\"id\"").is_some() {
+                self.reply(serde_json::from_slice(line)?)?;
+            }
+        } else if let Some(id) = m.id {
+            self.take_reply(id, &m, line.len());
+        }
+        Ok(())
+    }
+
+    /// Answers a request of the server.
+    fn reply(&self, v: Value) -> Res<()> {
+        let result = if v["method"] == "roots/list" { json!({"roots": []}) } else { json!({}) };
+        let mut r =
+            serde_json::to_vec(&json!({"jsonrpc": "2.0", "id": v["id"], "result": result}))?;
+        r.push(b'\n');
+        self.raw.send(r).ok();
+        Ok(())
+    }
+
+    fn take_reply(&mut self, id: u64, m: &Message, length: usize) {
+        let now = Instant::now();
+        let (st, counts) = (&mut self.figures, &mut self.counts);
+        counts.done += 1;
+        counts.earned += 1;
+        if counts.done > counts.warm {
+            let took = now.duration_since(self.stamps.lock().unwrap()[id as usize]);
+            st.latencies.push(took.as_nanos().min(u32::MAX as u128) as u32);
+            st.bytes += length as u64;
+        }
+        match (m.result, m.error) {
+            (Some(r), None) => {
+                let bytes = r.get().as_bytes();
+                let is_error = || memchr::memmem::find(bytes, b"\"isError\":true").is_some();
+                if !self.g.ok(id, bytes) || (counts.done == 1 && is_error()) {
+                    st.bad += 1;
+                    st.first_error.get_or_insert(format!("bad reply: {}", r.get()));
+                }
+            }
+            (_, e) => {
+                st.errors += 1;
+                st.first_error.get_or_insert(e.map(|e| e.get().to_string()).unwrap_or_default());
+            }
+        }
+        if counts.done == counts.warm {
+            // All warm-up replies have arrived: start the measured part.
+            let (pid, alone) = self.measured;
+            let first = counts.depth.min(counts.total - counts.warm);
+            counts.earned = 0;
+            self.start = (Account::start(&[pid], alone), Instant::now());
+            self.grant(first);
+        }
+    }
+}
+
+/// Sends the first request and reads up to its reply; returns the start of the next line.
 async fn handshake(
     g: &Requests,
     tx: &mut ChildStdin,
@@ -209,15 +277,15 @@ async fn handshake(
     }
 }
 
-/// What the reader asks of the writer.
+/// A message from the reader to the writer.
 struct Queues {
     /// Finished lines: replies to the server's own requests.
     raw: UnboundedReceiver<Vec<u8>>,
-    /// How many more requests may be in flight.
+    /// The number of further requests that may be in flight.
     credit: UnboundedReceiver<usize>,
 }
 
-/// Writes requests as credit arrives, many in one write.
+/// Writes requests while there is credit, many in one write.
 async fn write_requests(
     mut tx: ChildStdin,
     mut queues: Queues,

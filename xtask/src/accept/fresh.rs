@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-/// How long `ci` may take on two cores.
-const BOUND: Duration = Duration::from_mins(20);
+/// The time limit of `ci` on two cores.
+const CI_TIMEOUT: Duration = Duration::from_mins(20);
 
-/// How long the demonstration may take with its release build, on two cores, from cached sources.
-const DEMO: Duration = Duration::from_mins(10);
+/// The time limit of the demonstration with its release build, on two cores, from cached sources.
+const DEMO_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The programs of the Rust toolchain.
 const TOOLCHAIN: &[&str] = &[
@@ -27,7 +27,7 @@ const TOOLCHAIN: &[&str] = &[
     "rustup",
 ];
 
-/// Clones what is committed, hides every other tool, and runs the two commands of the README.
+/// Clones the committed state, hides every other tool, and runs the two commands of the README.
 pub(super) fn core_fresh() -> Outcome<Verdict> {
     let fresh = Fresh::new()?;
     fresh.demo()?;
@@ -37,13 +37,13 @@ pub(super) fn core_fresh() -> Outcome<Verdict> {
     let took = start.elapsed();
     fresh.end()?;
     Ok(Verdict {
-        pass: took <= BOUND,
+        pass: took <= CI_TIMEOUT,
         figure: format!("both commands work, ci in {}", seconds(took)),
-        bound: format!("ci in {}", seconds(BOUND)),
+        bound: format!("ci in {}", seconds(CI_TIMEOUT)),
     })
 }
 
-/// `kernel.demo`: the first of them alone, with the time its release build takes.
+/// Runs `kernel.demo`: the first of the two commands, with the time of its release build.
 pub(super) fn kernel_demo() -> Outcome<Verdict> {
     let fresh = Fresh::new()?;
     let start = now();
@@ -51,13 +51,13 @@ pub(super) fn kernel_demo() -> Outcome<Verdict> {
     let took = start.elapsed();
     fresh.end()?;
     Ok(Verdict {
-        pass: took <= DEMO,
+        pass: took <= DEMO_TIMEOUT,
         figure: format!("{steps} steps seen, built and run in {}", seconds(took)),
-        bound: format!("all seen, in {}", seconds(DEMO)),
+        bound: format!("all seen, in {}", seconds(DEMO_TIMEOUT)),
     })
 }
 
-/// A clone of what is committed, and a search path with the toolchain only.
+/// A clone of the committed state, and a search path with the toolchain only.
 struct Fresh {
     place: PathBuf,
     clone: PathBuf,
@@ -83,13 +83,13 @@ impl Fresh {
         cargo.without("CARGO_TARGET_DIR").without("CARGO").without("CARGO_MANIFEST_DIR")
     }
 
-    /// Runs the demonstration; says how many steps it showed.
+    /// Runs the demonstration; returns the number of its steps.
     fn demo(&self) -> Outcome<usize> {
-        let told = self.cargo(&["mgp", "demo", "--json"]).output()?;
-        let told: Value = serde_json::from_str(&told).context("the demonstration")?;
-        match told["steps"].as_array() {
-            Some(steps) if told["ok"] == true => Ok(steps.len()),
-            _ => Err(Failure::new(format!("the demonstration: {told}"))),
+        let output = self.cargo(&["mgp", "demo", "--json"]).output()?;
+        let report: Value = serde_json::from_str(&output).context("the demonstration")?;
+        match report["steps"].as_array() {
+            Some(steps) if report["ok"] == true => Ok(steps.len()),
+            _ => Err(Failure::new(format!("the demonstration: {report}"))),
         }
     }
 
@@ -98,7 +98,7 @@ impl Fresh {
     }
 }
 
-/// A search path with the toolchain, a linker and the usual small programs.
+/// Returns a search path with the toolchain, a linker and the usual small programs.
 fn only_the_toolchain(tools: &Path) -> Outcome<String> {
     let search = std::env::var_os("PATH").context("PATH")?;
     for tool in TOOLCHAIN {

@@ -1,6 +1,6 @@
-//! `core.spec`: each example of the specification is read by its own type, and spoilt copies are refused.
+//! `core.spec`: each example of the specification is read by its own type, and damaged copies are refused.
 
-use super::{Verdict, members::MEMBERS, shared};
+use super::{Verdict, shared};
 use crate::{
     contract::check_example,
     run::{Context, Outcome},
@@ -8,8 +8,29 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-/// How many examples the specification has.
+/// The number of examples in the specification.
 const EXAMPLES: usize = 50;
+
+/// The required and typed members of each example.
+const MEMBERS: &str = include_str!("members.txt");
+
+/// The members of one example, as JSON pointers.
+struct Members {
+    required: Vec<&'static str>,
+    typed: Vec<&'static str>,
+}
+
+impl Members {
+    /// Returns the members of an example, if it is listed.
+    fn of(file: &str) -> Option<Self> {
+        let line = MEMBERS.lines().filter(|line| !line.starts_with('#')).find(|line| {
+            line.split(' ').next().is_some_and(|name| !name.is_empty() && file.starts_with(name))
+        })?;
+        let (required, typed) = line.split_once('|')?;
+        let required = required.split_whitespace().skip(1).collect();
+        Some(Self { required, typed: typed.split_whitespace().collect() })
+    }
+}
 
 /// Reads the examples, then copies of them without a required member or with a wrong kind of value.
 pub(super) fn core_spec() -> Outcome<Verdict> {
@@ -19,7 +40,7 @@ pub(super) fn core_spec() -> Outcome<Verdict> {
     let mut accepted = Vec::new();
     for (file, text) in spec::examples(&folder)? {
         let original: Value = serde_json::from_str(&text).context(&file)?;
-        for (what, copy) in spoilt(&file, &original) {
+        for (what, copy) in damaged(&file, &original) {
             tried += 1;
             if let Ok(name) = check_example(&file, &copy.to_string()) {
                 accepted.push(format!("{file}: {name} accepts a copy with {what}"));
@@ -32,18 +53,16 @@ pub(super) fn core_spec() -> Outcome<Verdict> {
     Ok(Verdict {
         pass: count == EXAMPLES && accepted.is_empty() && tried > 0,
         figure: format!(
-            "{count} read, {} of {tried} spoilt copies refused",
+            "{count} read, {} of {tried} damaged copies refused",
             tried - accepted.len()
         ),
         bound: format!("{EXAMPLES} read, all refused"),
     })
 }
 
-/// Every spoilt copy of an example, and what is wrong with it.
-fn spoilt(file: &str, original: &Value) -> Vec<(String, Value)> {
-    let Some(members) = MEMBERS.iter().find(|members| file.starts_with(members.file)) else {
-        return Vec::new();
-    };
+/// Returns every damaged copy of an example, with its defect.
+fn damaged(file: &str, original: &Value) -> Vec<(String, Value)> {
+    let Some(members) = Members::of(file) else { return Vec::new() };
     let envelope: &[&str] = match original {
         Value::Object(top) if !top.contains_key("jsonrpc") => &[],
         Value::Object(top) if top.contains_key("result") => &["/jsonrpc", "/id", "/result"],
@@ -52,12 +71,12 @@ fn spoilt(file: &str, original: &Value) -> Vec<(String, Value)> {
         _ => &["/jsonrpc", "/method"],
     };
     let mut copies = Vec::new();
-    for pointer in envelope.iter().chain(members.required) {
+    for pointer in envelope.iter().chain(&members.required) {
         if let Some(copy) = without(original, pointer) {
             copies.push((format!("no {pointer}"), copy));
         }
     }
-    for pointer in envelope.iter().chain(members.required).chain(members.typed) {
+    for pointer in envelope.iter().chain(&members.required).chain(&members.typed) {
         if let Some(copy) = mistyped(original, pointer) {
             copies.push((format!("a mistyped {pointer}"), copy));
         }
@@ -72,7 +91,7 @@ fn without(original: &Value, pointer: &str) -> Option<Value> {
     Some(copy)
 }
 
-/// An object where none belongs, or a number where an object belongs.
+/// Puts a number in the place of an object, or an object in the place of another value.
 fn mistyped(original: &Value, pointer: &str) -> Option<Value> {
     let mut copy = original.clone();
     let member = copy.pointer_mut(pointer)?;
@@ -85,11 +104,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_spoilt_one_member_at_a_time() {
+    fn copies_are_damaged_one_member_at_a_time() {
         let original = json!({"jsonrpc": "2.0", "id": 1, "method": "m",
             "params": {"request_id": 20, "reason": "r"}});
-        let copies = spoilt("12.7-1-cancellation.json", &original);
-        // Three of the envelope and one required go missing; these and one more are mistyped.
+        let copies = damaged("12.7-1-cancellation.json", &original);
+        // Three of the envelope and one required are removed; these and one more are mistyped.
         assert_eq!(copies.len(), 4 + 5);
         assert!(copies.iter().all(|(_, copy)| *copy != original));
     }
@@ -99,10 +118,8 @@ mod tests {
         let Some(folder) = shared("spec/mgp-examples") else { return };
         for (file, text) in spec::examples(&folder).unwrap() {
             let original: Value = serde_json::from_str(&text).unwrap();
-            let members = MEMBERS.iter().filter(|members| file.starts_with(members.file));
-            let members: Vec<_> = members.collect();
-            assert_eq!(members.len(), 1, "{file}");
-            for pointer in members[0].required.iter().chain(members[0].typed) {
+            let members = Members::of(&file).expect(&file);
+            for pointer in members.required.iter().chain(&members.typed) {
                 assert!(original.pointer(pointer).is_some(), "{file} {pointer}");
             }
         }

@@ -5,7 +5,7 @@ use crate::run::{Context, Failure, Outcome, Program};
 use serde_json::Value;
 use std::fs;
 
-/// What is asked of a server.
+/// The load on a server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     /// `tools/call` of the echo tool, or another method without parameters.
@@ -16,7 +16,7 @@ pub(super) struct Load {
     pub(super) depth: usize,
 }
 
-/// The load of most budgets: small echoes.
+/// Returns the load of most budgets: small echoes.
 pub(super) const fn echo(payload: usize, depth: usize) -> Load {
     Load { method: "tools/call", payload, depth }
 }
@@ -25,27 +25,27 @@ pub(super) const fn echo(payload: usize, depth: usize) -> Load {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths(pub(super) usize, pub(super) usize);
 
-/// What one run of the load generator says.
+/// The figures of one run of the load generator.
 #[derive(Debug)]
 pub(super) struct Run(Value);
 
 impl Run {
-    /// CPU time of the server for one call, in microseconds.
+    /// Returns the CPU time of the server for one call, in microseconds.
     pub(super) fn cpu_us(&self) -> f64 {
         self.number("server_cpu_s_per_1k") * 1000.0
     }
 
-    /// The median time of a call, in microseconds.
+    /// Returns the median time of a call, in microseconds.
     pub(super) fn p50_us(&self) -> f64 {
         self.number("p50_us")
     }
 
-    /// From the start of the process to its reply to initialize, in milliseconds.
+    /// Returns the time from the start of the process to its reply to initialize, in milliseconds.
     pub(super) fn start_ms(&self) -> f64 {
         self.number("start_to_init_ms")
     }
 
-    /// The most memory the server had, in MiB.
+    /// Returns the peak memory of the server, in MiB.
     pub(super) fn memory_mib(&self) -> f64 {
         self.number("server_peak_rss_kb") / 1024.0
     }
@@ -66,7 +66,7 @@ pub(super) fn run(
     drive(generator, &server.command, load, calls, warm, &[])
 }
 
-/// The same, of the server alone: what it has started is not counted.
+/// Runs the same for the server alone: the processes it started are not counted.
 pub(super) fn run_alone(
     generator: &Generator,
     server: &Server,
@@ -77,7 +77,7 @@ pub(super) fn run_alone(
     drive(generator, &server.command, load, calls, warm, &["--alone"])
 }
 
-/// Instructions for one call, by callgrind.
+/// Counts the instructions of one call, by callgrind.
 pub(super) fn instructions(
     generator: &Generator,
     server: &Server,
@@ -95,7 +95,7 @@ pub(super) fn instructions(
     Ok(per_call(few?, many?, lengths))
 }
 
-/// Allocations and bytes allocated for one call, by dhat.
+/// Counts the allocations and allocated bytes of one call, by dhat.
 pub(super) fn allocations(
     generator: &Generator,
     server: &Server,
@@ -161,7 +161,7 @@ fn drive(
     if clean { Ok(Run(figures)) } else { Err(Failure::new(format!("{command:?}: {figures}"))) }
 }
 
-/// The whole count of a callgrind file.
+/// Returns the total count of a callgrind file.
 pub(super) fn total_instructions(text: &str) -> Option<u64> {
     let line = text
         .lines()
@@ -169,7 +169,7 @@ pub(super) fn total_instructions(text: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Blocks and bytes of a dhat log: `Total: 12,345 bytes in 67 blocks`.
+/// Returns blocks and bytes of a dhat log: `Total: 12,345 bytes in 67 blocks`.
 fn total_allocations(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.split_once("Total:"))?.1.replace(',', "");
     let mut words = line.split_whitespace();
@@ -178,7 +178,7 @@ fn total_allocations(text: &str) -> Option<(u64, u64)> {
     Some((blocks, bytes))
 }
 
-/// The difference of two totals, for one call.
+/// Returns the difference of two totals, for one call.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn per_call(few: u64, many: u64, lengths: Lengths) -> f64 {
     many.saturating_sub(few) as f64 / (lengths.1 - lengths.0) as f64

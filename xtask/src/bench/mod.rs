@@ -1,5 +1,5 @@
-//! `bench stdio|http`: our echo server against rmcp and a server without a framework, on figures that repeat;
-//! `bench toolindex`: the index of tools against its bounds; `bench kernel`: what the kernel costs.
+//! `bench stdio|http`: our echo server against rmcp and a server without a framework, in reproducible figures;
+//! `bench toolindex`: the tool index against its bounds; `bench kernel`: the cost of the kernel.
 //!
 //! Instructions and allocations are the difference of two run lengths, so that start-up cancels.
 //! CPU time is taken in alternating rounds, all servers in each, and compared by the minimum.
@@ -25,16 +25,16 @@ use table::Row;
 pub(crate) use kernel::kernel_bench;
 pub(crate) use toolindex::index_speed;
 
-/// How much time to take.
+/// The duration of a benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
     /// Fewer calls and rounds.
     Quick,
-    /// As the budgets were set.
+    /// The numbers with which the budgets were set.
     Full,
 }
 
-/// What the calls go over.
+/// The transport of the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transport {
     Stdio,
@@ -49,7 +49,7 @@ impl Transport {
         }
     }
 
-    /// Returns the meaning of the columns, one sentence a line.
+    /// Returns the description of the columns, one sentence per line.
     fn about(self) -> &'static str {
         match self {
             Self::Stdio => {
@@ -106,12 +106,12 @@ pub(crate) fn bench(flags: &Flags) -> Outcome {
     if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
 }
 
-/// `accept core.bench`.
+/// Runs `accept core.bench`.
 pub(crate) fn core_bench(rigour: Rigour) -> Outcome<Verdict> {
     verdict(Transport::Stdio, rigour)
 }
 
-/// `accept mcp.bench`.
+/// Runs `accept mcp.bench`.
 pub(crate) fn mcp_bench(rigour: Rigour) -> Outcome<Verdict> {
     verdict(Transport::Http, rigour)
 }
@@ -127,7 +127,7 @@ fn verdict(transport: Transport, rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Instructions of one small echo by a program with arguments; `None` where they cannot be counted.
+/// Counts the instructions of one small echo of a program with arguments; `None` if they cannot be counted.
 pub(crate) fn instructions_of(
     program: &Path,
     arguments: &[&str],

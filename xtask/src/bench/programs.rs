@@ -6,7 +6,7 @@ use crate::{
 };
 use std::path::PathBuf;
 
-/// A command to start a server, and what it is called.
+/// A command that starts a server, with a name.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     pub(super) name: &'static str,
@@ -17,17 +17,16 @@ pub(super) struct Server {
 #[derive(Debug)]
 pub(super) struct Generator {
     pub(super) program: PathBuf,
-    /// The processor that generator and server share; they run where they like if there is none.
+    /// The processor that generator and server share; `None` for any.
     ///
-    /// With one call in flight, waking the other process costs several times more on another processor
-    /// than on the same one, and the scheduler decides anew in each run.
+    /// With one call in flight, waking the other process costs several times more on another processor than on the
+    /// same one, and the scheduler may decide differently in each run.
     pub(super) processor: Option<String>,
-    /// Where measurements leave their files.
+    /// The folder for files of measurements.
     pub(super) scratch: PathBuf,
 }
 
 impl Generator {
-    /// Builds it.
     pub(super) fn build() -> Outcome<Self> {
         let built = workspace("loadgen")?;
         let scratch = built.with_file_name("scratch");
@@ -36,7 +35,7 @@ impl Generator {
     }
 }
 
-/// Builds one of the workspaces that are none of ours; returns where its programs are.
+/// Builds one of the separate workspaces; returns the folder of its programs.
 pub(super) fn workspace(name: &str) -> Outcome<PathBuf> {
     let folder = target()?.join("bench");
     let manifest = format!("xtask/{name}/Cargo.toml");
@@ -45,10 +44,10 @@ pub(super) fn workspace(name: &str) -> Outcome<PathBuf> {
     Ok(folder.join("release"))
 }
 
-/// Everything a benchmark runs.
+/// All programs of a benchmark.
 #[derive(Debug)]
 pub(super) struct Programs {
-    /// What drives them.
+    /// The load generator.
     pub(super) generator: Generator,
     /// Ours on a current-thread runtime: the one that is judged.
     pub(super) ours: Server,
@@ -60,14 +59,14 @@ pub(super) struct Programs {
     pub(super) rmcp_pipes: Server,
     /// The same tool without a framework.
     pub(super) bare: Server,
-    /// rmcp over HTTP, without the words that say how.
+    /// rmcp over HTTP, without its arguments.
     pub(super) rmcp_http: Server,
     /// The same tool on bare hyper, without the address.
     pub(super) bare_http: Server,
 }
 
 impl Programs {
-    /// Builds all; `command`, if given, stands in for our own server.
+    /// Builds all; `command`, if given, replaces our own server.
     pub(super) fn build(command: &[String]) -> Outcome<Self> {
         let (generator, built) = (Generator::build()?, workspace("peers")?);
         let server = |name, program: &str, arguments: &[&str]| {
@@ -95,18 +94,18 @@ impl Programs {
 }
 
 impl Programs {
-    /// Lets generator and server share one processor.
+    /// Makes generator and server share one processor.
     ///
-    /// On processors of their own each answer may find the other side asleep, and waking a sleeping processor
-    /// of a virtual machine costs several times what an echo does: the figures then fall into two groups,
-    /// 4 or 18 µs a call, whatever serves it.
+    /// On separate processors a reply may find the other side asleep, and waking a sleeping processor of a virtual
+    /// machine costs several times more than an echo: the figures then fall into two groups, 4 or 18 µs a call, for
+    /// every server.
     pub(super) fn pinned(mut self) -> Outcome<Self> {
         self.generator.processor = Some(last_processor()?);
         Ok(self)
     }
 }
 
-/// The last of the processors we may use.
+/// Returns the last of the allowed processors.
 pub(super) fn last_processor() -> Outcome<String> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -115,7 +114,7 @@ pub(super) fn last_processor() -> Outcome<String> {
 }
 
 impl Server {
-    /// The same server with this many more tools.
+    /// Returns the same server with this many more tools.
     pub(super) fn with_tools(&self, count: usize) -> Self {
         let mut server = self.clone();
         server.command.extend(["--tools".to_owned(), count.to_string()]);

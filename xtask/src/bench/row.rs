@@ -1,4 +1,4 @@
-//! The rows: what was measured, what is promised, and what is worth knowing beside it.
+//! The rows of a benchmark: a figure, its bound, and further figures.
 
 use super::table;
 use crate::accept::Verdict;
@@ -10,9 +10,9 @@ use std::fmt::Write;
 pub(super) struct Row {
     name: String,
     unit: &'static str,
-    /// A figure that is missing keeps no bound.
+    /// `None` counts as missed.
     measured: Option<f64>,
-    /// None where nothing is promised.
+    /// The bound, if there is one.
     most: Option<f64>,
     beside: Vec<(&'static str, f64)>,
 }
@@ -27,18 +27,18 @@ impl Row {
         Self { name: name.into(), unit, measured, most, beside: Vec::new() }
     }
 
-    /// Another figure of the same thing.
+    /// Adds another figure of the same thing.
     pub(super) fn beside(mut self, what: &'static str, figure: Option<f64>) -> Self {
         self.beside.extend(figure.map(|figure| (what, figure)));
         self
     }
 
-    /// What is measured, in which unit.
+    /// Returns the name and the unit.
     fn title(&self) -> String {
         format!("{} ({})", self.name, self.unit)
     }
 
-    /// Whether the bound is not kept.
+    /// Returns whether the bound is missed.
     fn missed(&self) -> bool {
         match (self.measured, self.most) {
             (Some(measured), Some(most)) => measured.is_nan() || measured > most,
@@ -47,7 +47,7 @@ impl Row {
         }
     }
 
-    /// The row as JSON.
+    /// Returns the row as JSON.
     pub(super) fn json(&self) -> Value {
         let beside: Map<_, _> =
             self.beside.iter().map(|(what, figure)| ((*what).to_owned(), json!(figure))).collect();
@@ -78,7 +78,7 @@ impl Row {
 
 const HEADS: [&str; 6] = ["row", "unit", "measured", "bound", "verdict", "beside"];
 
-/// Shows the rows, and says how many bounds were kept and which were not.
+/// Prints the rows, and returns the number of kept bounds and the missed ones.
 pub(super) fn verdict(rows: &[Row]) -> Verdict {
     print!("{}", text(rows));
     let missed = missed(rows);
@@ -88,12 +88,12 @@ pub(super) fn verdict(rows: &[Row]) -> Verdict {
     Verdict { pass: missed.is_empty(), figure, bound: "all".to_owned() }
 }
 
-/// The bounds that were missed.
+/// Returns the missed bounds.
 pub(super) fn missed(rows: &[Row]) -> Vec<String> {
     rows.iter().filter(|row| row.missed()).map(Row::title).collect()
 }
 
-/// The rows for a terminal.
+/// Returns the rows for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut table = vec![HEADS.map(str::to_owned)];
     table.extend(rows.iter().map(Row::cells));
@@ -112,7 +112,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// The rows as a table of Markdown.
+/// Returns the rows as a table of Markdown.
 pub(super) fn markdown(rows: &[Row]) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.

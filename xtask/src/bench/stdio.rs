@@ -8,10 +8,10 @@ use super::{
 };
 use crate::run::Outcome;
 
-/// The list of tools that is asked for.
+/// The number of tools in the list.
 const TOOLS: usize = 1000;
 
-/// Instructions and allocations: they repeat, so one measurement is enough.
+/// Counts instructions and allocations: they repeat, so one measurement is enough.
 pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (calls, lists) = match effort {
         Effort::Quick => (Lengths(200, 1200), Lengths(4, 14)),
@@ -66,7 +66,7 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
     Ok(vec![echo_row, blocks, bytes, list_row])
 }
 
-/// CPU time, start and memory: alternating rounds.
+/// Measures CPU time, start and memory in alternating rounds.
 pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, share) = match effort {
         Effort::Quick => (5, 4),
@@ -112,7 +112,7 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// A row from the rounds of all five servers.
+/// Creates a row from the rounds of all five servers.
 fn row(name: &'static str, unit: &'static str, rounds: &[Vec<f64>; 5], bound: Bound) -> Row {
     let [ours, multi, rmcp_stdio, rmcp_pipes, bare] = rounds;
     Row {

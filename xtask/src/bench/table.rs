@@ -1,4 +1,4 @@
-//! The rows: what was measured, against what, and whether the budget is kept.
+//! The rows of a benchmark against peers: the figures, and the budget.
 
 use super::{Effort, Transport};
 use crate::run::Program;
@@ -8,24 +8,24 @@ use std::{fmt::Write, fs};
 /// A budget.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Bound {
-    /// Ours is at most this.
+    /// Our figure is at most this.
     Figure(f64),
-    /// Ours is at least this.
+    /// Our figure is at least this.
     AtLeast(f64),
-    /// Ours is at most this many times the best peer.
+    /// Our figure is at most this multiple of the best peer's.
     Ratio(f64),
-    /// Ours is at most these many times the bare server, and the peer.
+    /// Our figure is at most these multiples of the bare server's and the peer's.
     Both { bare: f64, peer: f64 },
 }
 
-/// One figure of ours, and of those we are measured against.
+/// Our figure, and those of the others.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
     /// Ours on a current-thread runtime.
     pub(super) ours: f64,
-    /// The median of the rounds, where there are rounds.
+    /// The median of the rounds, if there are rounds.
     pub(super) median: Option<f64>,
     pub(super) ours_multi: Option<f64>,
     /// The better of the two ways to start rmcp.
@@ -35,17 +35,17 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// What is measured, in which unit.
+    /// Returns the name and the unit.
     pub(super) fn title(&self) -> String {
         format!("{} ({})", self.name, self.unit)
     }
 
-    /// Ours over the peer.
+    /// Returns our figure relative to the peer's.
     fn ratio(&self) -> f64 {
         self.ours / self.peer
     }
 
-    /// Whether the budget is not kept; a figure that is not a number is not.
+    /// Returns whether the budget is missed; NaN misses it.
     pub(super) fn missed(&self) -> bool {
         let kept = match self.bound {
             Bound::Figure(most) => self.ours <= most,
@@ -71,7 +71,7 @@ impl Row {
         if self.missed() { "MISSED" } else { "ok" }
     }
 
-    /// The row as JSON.
+    /// Returns the row as JSON.
     pub(super) fn json(&self) -> Value {
         json!({
             "row": self.name, "unit": self.unit, "ours": round(self.ours), "peer": round(self.peer),
@@ -81,7 +81,7 @@ impl Row {
         })
     }
 
-    /// The cells of the row, as text.
+    /// Returns the cells of the row, as text.
     fn cells(&self) -> [String; 10] {
         let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figure);
         [
@@ -102,7 +102,7 @@ impl Row {
 const HEADS: [&str; 10] =
     ["row", "unit", "ours", "median", "multi", "rmcp", "bare", "ratio", "bound", "verdict"];
 
-/// The rows for a terminal.
+/// Returns the rows for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut table = vec![HEADS.map(str::to_owned)];
     table.extend(rows.iter().map(Row::cells));
@@ -112,7 +112,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::new();
     for row in table {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Words to the left, numbers to the right; writing to a string cannot fail.
+            // Words are aligned left, numbers right; writing to a string cannot fail.
             let _ = if column < 2 {
                 write!(text, "{cell:<width$}  ")
             } else {
@@ -125,7 +125,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// The rows as a section of Markdown, with the command and the machine that made them.
+/// Returns the rows as a section of Markdown, with the command and the machine that made them.
 pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinned: bool) -> String {
     let free = if pinned { "" } else { " --free" };
     let shared = if pinned {
@@ -149,12 +149,12 @@ pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinne
     text
 }
 
-/// The heading of the section of a transport.
+/// Returns the heading of the section of a transport.
 pub(super) fn heading(transport: Transport) -> String {
     format!("## {}", transport.name())
 }
 
-/// The page with a section put in, or in place of the old one of that heading.
+/// Returns the page with a section added, or replaced.
 pub(super) fn page(old: &str, heading: &str, section: &str) -> String {
     let mut parts = vec!["# Benchmarks\n".to_owned()];
     let mut placed = false;
@@ -173,7 +173,7 @@ pub(super) fn page(old: &str, heading: &str, section: &str) -> String {
     parts.join("\n")
 }
 
-/// Processor and compiler.
+/// Returns processor and compiler.
 pub(super) fn machine() -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let names = cpus.lines().filter_map(|line| line.strip_prefix("model name"));
@@ -186,7 +186,7 @@ fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// A figure with as many digits as it deserves.
+/// Formats a figure with a suitable number of digits.
 pub(super) fn figure(value: f64) -> String {
     if value >= 100.0 || (value.fract() == 0.0 && value >= 10.0) {
         format!("{value:.0}")
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_and_ceilings_are_told_apart() {
+    fn minimum_and_maximum_bounds_differ() {
         assert!(row(99.0, Bound::AtLeast(100.0)).missed());
         assert!(!row(100.0, Bound::AtLeast(100.0)).missed());
         let both = Bound::Both { bare: 2.0, peer: 0.4 };

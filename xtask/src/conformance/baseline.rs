@@ -1,4 +1,4 @@
-//! The scenarios that are known not to pass, with a reason each; the file is strict in both directions.
+//! The scenarios that are known to fail, with a reason each; a deviation in either direction is an error.
 
 use super::{judged::Judged, sets::Set};
 use crate::run::{Failure, Outcome, root};
@@ -6,7 +6,7 @@ use std::fs;
 
 const FILE: &str = "xtask/conformance-baseline.txt";
 
-/// The file, read.
+/// The parsed file.
 #[derive(Debug, Default)]
 pub(super) struct Baseline(Vec<Line>);
 
@@ -21,7 +21,7 @@ impl Baseline {
         Self::read(&fs::read_to_string(root().join(FILE))?)
     }
 
-    /// A line is `SIDE SET SCENARIO: why`.
+    /// Parses lines `SIDE SET SCENARIO: why`.
     fn read(text: &str) -> Outcome<Self> {
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -42,7 +42,7 @@ impl Baseline {
         self.0.iter().any(|line| line.set == set.shown() && line.scenario == scenario)
     }
 
-    /// What of a run is not as the file says.
+    /// Returns the deviations of a run from the file.
     pub(super) fn against(&self, set: &Set, run: &[Judged], all: Whole) -> Vec<String> {
         let name = set.shown();
         let mut wrong = Vec::new();
@@ -51,7 +51,7 @@ impl Baseline {
             match (self.lists(set, &judged.scenario), judged.verdict.is_bad()) {
                 (false, true) => wrong.push(format!("{name} {}: {word}", judged.scenario)),
                 (true, false) => wrong.push(format!(
-                    "{name} {}: {word}, and {FILE} says that it fails; take the line out",
+                    "{name} {}: {word}, and {FILE} says that it fails; remove the line",
                     judged.scenario
                 )),
                 _ => {}
@@ -68,7 +68,7 @@ impl Baseline {
     }
 }
 
-/// Whether the whole of a set was run.
+/// The extent of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whole {
     Yes,

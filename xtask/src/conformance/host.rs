@@ -1,4 +1,4 @@
-//! What is tried: our server on a free port, and our client.
+//! The programs under test: our server on a free port, and our client.
 
 use super::suite::Tried;
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
 };
 use std::{path::PathBuf, process::Command};
 
-/// Our server, for as long as it is tried.
+/// Our running server.
 #[derive(Debug)]
 pub(super) struct Host(Served);
 
 impl Host {
-    /// Builds and starts it.
+    /// Builds and starts the server.
     pub(super) fn start() -> Outcome<Self> {
         let program = example("mgp-server-sdk", "conformance_server")?;
         let command = |port: u16| {
@@ -24,13 +24,11 @@ impl Host {
         Ok(Self(Served::start(command, &log)?))
     }
 
-    /// Where it is.
     pub(super) fn tried(&self) -> Tried {
         Tried::Server(format!("http://127.0.0.1:{}/mcp", self.0.port()))
     }
 }
 
-/// Our client.
 pub(super) fn client() -> Outcome<Tried> {
     Ok(Tried::Client(example("mgp-client-sdk", "conformance_client")?))
 }

@@ -1,4 +1,4 @@
-//! What became of a scenario, from the checks the suite wrote down.
+//! The verdict on a scenario, from the checks the suite wrote.
 
 use crate::run::{Context, Outcome};
 use serde_json::Value;
@@ -9,19 +9,18 @@ use std::{fs, path::Path};
 pub(super) struct Judged {
     pub(super) scenario: String,
     pub(super) verdict: Verdict,
-    /// The checks that passed, besides the one that is added to every scenario.
+    /// The number of passed checks, without the one that is added to every scenario.
     pub(super) passed: usize,
-    /// What failed and why, one a line.
+    /// The failed checks with their reasons, one per line.
     pub(super) faults: Vec<String>,
 }
 
-/// What is said of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Pass,
-    /// Nothing was checked: the suite shows a tick, and it means nothing.
+    /// Nothing was checked, although the suite reports a success.
     Vacuous,
-    /// Something that should be was not.
+    /// A recommendation was not met.
     Warned,
     Fail,
 }
@@ -36,17 +35,17 @@ impl Verdict {
         }
     }
 
-    /// Whether it counts against us.
+    /// Returns whether it counts as a failure.
     pub(super) fn is_bad(self) -> bool {
         matches!(self, Self::Warned | Self::Fail)
     }
 }
 
-/// The check that is added to every scenario; alone it shows nothing of the scenario.
+/// The check that is added to every scenario; alone it proves nothing about the scenario.
 const ADDED: &str = "wire-schema-valid";
 
 impl Judged {
-    /// Judges by the checks.
+    /// Derives the verdict from the checks.
     pub(super) fn of(scenario: &str, checks: &Value) -> Self {
         let mut judged = Self {
             scenario: scenario.to_owned(),
@@ -77,7 +76,7 @@ impl Judged {
         judged
     }
 
-    /// A scenario that left nothing behind.
+    /// Returns the verdict on a scenario without any output.
     pub(super) fn lost(scenario: &str) -> Self {
         Self {
             scenario: scenario.to_owned(),
@@ -88,7 +87,7 @@ impl Judged {
     }
 }
 
-/// Reads what the suite wrote below a folder: one `checks.json` in a folder a scenario.
+/// Reads the output of the suite below a folder: one `checks.json` in a folder per scenario.
 pub(super) fn read(folder: &Path, side: &str) -> Outcome<Vec<Judged>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -113,7 +112,7 @@ pub(super) fn read(folder: &Path, side: &str) -> Outcome<Vec<Judged>> {
     Ok(found)
 }
 
-/// The name of a folder without the time behind it: `-2026-11-20T12-00-00-000Z`.
+/// Removes the time from the name of a folder: `-2026-11-20T12-00-00-000Z`.
 fn without_time(name: &str) -> &str {
     const TIME: usize = "-2026-11-20T12-00-00-000Z".len();
     match name.len().checked_sub(TIME) {

@@ -17,7 +17,7 @@ use judged::{Judged, Verdict};
 use sets::{ALL, EXTENSIONS, Requirements, Scenarios, Set, Side};
 use suite::{Suite, Tried};
 
-/// Runs the sets of one side or both, or one scenario wherever it belongs.
+/// Runs the sets of one side or both, or one scenario in the sets it belongs to.
 pub(crate) fn conformance(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let suite = match Suite::install() {
@@ -56,7 +56,7 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
     Err(Failure::new(wrong.join("; ")))
 }
 
-/// Whether a set has a scenario; a suite by name is not asked for its list, so it may.
+/// Returns whether a set may have a scenario.
 fn belongs(set: &Set, requirements: &Requirements, scenario: &str) -> bool {
     match set.scenarios {
         Scenarios::Required => requirements.run(set.side).any(|known| known == scenario),
@@ -66,7 +66,7 @@ fn belongs(set: &Set, requirements: &Requirements, scenario: &str) -> bool {
     }
 }
 
-/// `accept mcp.required`: everything the two revisions require.
+/// Runs `accept mcp.required`: everything the two revisions require.
 pub(crate) fn required() -> Outcome<Accepted> {
     let suite = Suite::install()?;
     let baseline = Baseline::load()?;
@@ -84,10 +84,10 @@ pub(crate) fn required() -> Outcome<Accepted> {
     Ok(Accepted { pass, figure: figures.join(", "), bound: bounds.join(", ") })
 }
 
-/// `accept mcp.tasks`: what is beyond the required: tasks, headers, schemas, credentials, old servers.
+/// Runs `accept mcp.tasks`: the optional scenarios: tasks, headers, schemas, credentials, old servers.
 pub(crate) fn extensions() -> Outcome<Accepted> {
     let suite = Suite::install()?;
-    // What is asked for here may not be listed away.
+    // Scenarios of this check must not be in the baseline.
     let baseline = Baseline::default();
     let mut stage = Stage::new(&suite, &baseline);
     let (mut passed, mut all, mut not) = (0, 0, Vec::new());
@@ -112,7 +112,7 @@ pub(crate) fn extensions() -> Outcome<Accepted> {
     })
 }
 
-/// The suite with what it tries, each started when it is first needed.
+/// The suite with the programs under test, each started when it is first needed.
 struct Stage<'a> {
     suite: &'a Suite,
     baseline: &'a Baseline,
@@ -160,7 +160,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Says what became of a scenario; what is known to fail needs no reasons.
+/// Prints the verdict on a scenario; known failures are printed without reasons.
 fn print(set: &Set, requirements: &Requirements, judged: &Judged, baseline: &Baseline) {
     let Judged { scenario, verdict, passed, faults } = judged;
     let is_known = verdict.is_bad() && baseline.lists(set, scenario);
@@ -176,9 +176,9 @@ fn print(set: &Set, requirements: &Requirements, judged: &Judged, baseline: &Bas
 struct Total {
     name: String,
     of: usize,
-    /// Passed scenarios that are required.
+    /// The number of passed scenarios that are required.
     required: usize,
-    /// Passed, listed as failing, vacuous and all of the others.
+    /// Passed, known to fail, vacuous and all of the others.
     more: [usize; 4],
     checks: usize,
 }

@@ -1,6 +1,6 @@
-//! What is run: sets of scenarios, each for one side and one revision.
+//! Sets of scenarios, each for one side and one revision.
 
-/// Who is tried.
+/// The side under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Server,
@@ -8,7 +8,7 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// The command of the suite.
+    /// Returns the command of the suite.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -17,12 +17,12 @@ impl Side {
     }
 }
 
-/// Which scenarios a set has.
+/// The scenarios of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scenarios {
-    /// What a revision requires, and what the suite runs beside that.
+    /// The required scenarios of a revision, and those the suite runs besides.
     Required,
-    /// A suite by name; none of it is required.
+    /// A named suite; none of it is required.
     Suite(&'static str),
 }
 
@@ -30,11 +30,11 @@ pub(super) enum Scenarios {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Set {
     pub(super) side: Side,
-    /// Also the name of the set, after the side.
+    /// The name of the set, after the side.
     pub(super) name: &'static str,
     pub(super) revision: &'static str,
     pub(super) scenarios: Scenarios,
-    /// How many scenarios are required; the suite's own list must be as long.
+    /// The number of required scenarios; the suite's own list must have the same length.
     pub(super) required: usize,
 }
 
@@ -57,12 +57,12 @@ pub(super) const ALL: &[Set] = &[
 ];
 
 impl Set {
-    /// How it is called in tables and in the baseline.
+    /// Returns the name in tables and in the baseline.
     pub(super) fn shown(&self) -> String {
         format!("{} {}", self.side.word(), self.name)
     }
 
-    /// What the suite is asked for.
+    /// Returns the arguments for the suite.
     pub(super) fn arguments(&self) -> [&'static str; 2] {
         match self.scenarios {
             Scenarios::Required => ["--requirements", self.revision],
@@ -70,13 +70,13 @@ impl Set {
         }
     }
 
-    /// The set of a name.
+    /// Returns the set of a name.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|set| set.shown() == name)
     }
 }
 
-/// The scenarios that show the extensions of MCP, by set: what `accept mcp.tasks` asks for.
+/// The scenarios of the extensions of MCP, by set, for `accept mcp.tasks`.
 pub(super) const EXTENSIONS: &[(&str, &[&str])] = &[
     (
         "server 2026-07-28",
@@ -109,12 +109,12 @@ pub(super) const EXTENSIONS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The suite's list of what a revision requires, as far as it is read here.
+/// The suite's list of the requirements of a revision.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Requirements {
     pub(super) server: Vec<String>,
     pub(super) client: Vec<String>,
-    /// Run, and not required.
+    /// Scenarios that are run and not required.
     pub(super) more: Vec<More>,
 }
 
@@ -126,7 +126,7 @@ pub(super) struct More {
 }
 
 impl Requirements {
-    /// Reads the file, which is plain: a key a line, a scenario a line.
+    /// Parses the file: one key or scenario per line.
     pub(super) fn read(text: &str) -> Self {
         let mut all = Self::default();
         let mut section = "";
@@ -159,7 +159,7 @@ impl Requirements {
         all
     }
 
-    /// What is required of a side.
+    /// Returns the required scenarios of a side.
     pub(super) fn of(&self, side: Side) -> &[String] {
         match side {
             Side::Server => &self.server,
@@ -167,7 +167,7 @@ impl Requirements {
         }
     }
 
-    /// Everything that is run for a side.
+    /// Returns all scenarios that are run for a side.
     pub(super) fn run(&self, side: Side) -> impl Iterator<Item = &str> {
         let more = self.more.iter().filter(move |more| more.leg == side.word());
         self.of(side).iter().map(String::as_str).chain(more.map(|more| more.scenario.as_str()))

@@ -1,11 +1,11 @@
-//! The suite itself: one version, installed once, with its mock servers kept on loopback.
+//! The suite itself: one version, installed once, with its mock servers bound to loopback.
 
 use super::{
     judged::{self, Judged},
     sets::{Requirements, Scenarios, Set, Side},
 };
 use crate::{
-    interop,
+    child,
     packages::Node,
     run::{Context, Failure, Outcome, target},
 };
@@ -17,29 +17,28 @@ use std::{
     time::Duration,
 };
 
-/// Its requirements are those of the revisions; a newer one is looked at before it is taken.
+/// The pinned version; a newer one must be reviewed before it is used.
 const SUITE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
 
-/// It uses what older ones lack.
+/// The suite uses features that older versions lack.
 const LEAST_NODE: u32 = 22;
 
-/// Keeps what it starts on loopback.
+/// A script that binds the mock servers to loopback.
 const LOOPBACK: &str = include_str!("loopback.cjs");
 
-/// How long one scenario may take: clients are tried all at once, and the machine may be busy.
-const SCENARIO: &str = "90000";
+/// The time limit of one scenario in milliseconds: clients run all at once, and the machine may be busy.
+const SCENARIO_TIMEOUT_MS: &str = "90000";
 
-/// How long a whole set may take.
-const SET: Duration = Duration::from_mins(20);
+/// The time limit of a whole set.
+const SET_TIMEOUT: Duration = Duration::from_mins(20);
 
-/// The installed suite.
 #[derive(Debug)]
 pub(super) struct Suite {
     node: Node,
     folder: PathBuf,
 }
 
-/// What is tried: an address, or a command.
+/// The program under test: an address, or a command.
 #[derive(Debug, Clone)]
 pub(super) enum Tried {
     Server(String),
@@ -47,7 +46,7 @@ pub(super) enum Tried {
 }
 
 impl Suite {
-    /// Installs it, unless it is there.
+    /// Installs the suite, unless it is installed.
     pub(super) fn install() -> Outcome<Self> {
         let folder = target()?.join("conformance");
         let node = Node::of_at_least(LEAST_NODE)?;
@@ -61,12 +60,12 @@ impl Suite {
         self.folder.join("node_modules/@modelcontextprotocol/conformance")
     }
 
-    /// Where the suite leaves its checks, and what our client printed.
+    /// Returns the folder of the suite's output.
     pub(super) fn written(&self) -> PathBuf {
         self.folder.join("out")
     }
 
-    /// What a set requires, and what it runs.
+    /// Reads the requirements of a set.
     pub(super) fn requirements(&self, set: &Set) -> Outcome<Requirements> {
         if set.scenarios != Scenarios::Required {
             return Ok(Requirements::default());
@@ -81,7 +80,7 @@ impl Suite {
         Err(Failure::new(format!("{name} requires {found} scenarios, not the {known} known here")))
     }
 
-    /// Runs a whole set; what fails of a client is tried once more alone, because all at once they are slow.
+    /// Runs a whole set; a failed scenario of a client is repeated alone, because all at once they are slow.
     pub(super) fn run(&self, set: &Set, tried: &Tried) -> Outcome<Vec<Judged>> {
         let mut run = self.ask(set, tried, &set.arguments(), "all")?;
         for scenario in self.requirements(set)?.run(set.side) {
@@ -113,7 +112,7 @@ impl Suite {
         Ok(found.unwrap_or_else(|| Judged::lost(scenario)))
     }
 
-    /// Runs the suite; what it writes stays in a folder of this name for a person to look at.
+    /// Runs the suite; its output stays in a folder of this name.
     fn ask(&self, set: &Set, tried: &Tried, wanted: &[&str], name: &str) -> Outcome<Vec<Judged>> {
         let name = [&set.shown().replace(' ', "-"), "-", &name.replace('/', "-")].concat();
         let out = self.written().join(name);
@@ -121,15 +120,15 @@ impl Suite {
         fs::create_dir_all(&out).context(out.display())?;
         let mut command = Command::new(self.node.program());
         command.arg(self.package().join("dist/index.js")).arg(set.side.word()).args(wanted);
-        command.args(["--timeout", SCENARIO]).arg("-o").arg(&out);
+        command.args(["--timeout", SCENARIO_TIMEOUT_MS]).arg("-o").arg(&out);
         match tried {
             Tried::Server(url) => command.args(["--url", url]),
             Tried::Client(program) => command.arg("--command").arg(spaceless(program)?),
         };
         command.env("PATH", self.node.path()?).env("HOME", self.folder.join("home"));
         command.env("NODE_OPTIONS", self.preload());
-        // What it prints is in its files too; its own judgement is not ours.
-        interop::run(command, "", &out.join("stderr.txt"), SET)?;
+        // The output is in files too, and the verdict of the suite is not used.
+        child::run(command, "", &out.join("stderr.txt"), SET_TIMEOUT)?;
         judged::read(&out, set.side.word())
     }
 
@@ -141,7 +140,7 @@ impl Suite {
     }
 }
 
-/// The suite splits a command at its spaces.
+/// Refuses programs with spaces: the suite splits a command at spaces.
 fn spaceless(program: &Path) -> Outcome<&Path> {
     if program.to_string_lossy().contains(' ') {
         let program = program.display();

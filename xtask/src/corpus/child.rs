@@ -1,9 +1,9 @@
-//! Rows about a child that misbehaves: our own client drives it, and says what it saw.
+//! Rows about a faulty child: our own client drives it, and reports its observations.
 //!
 //! The client is the example `child_probe` of mgp-transport.
 //! `child_probe KIND [BYTES]` starts such a child, makes one call with id 1, and prints one line:
 //! `{"ok": BOOL, "rss_growth": N, "why": "…", "replies": [MESSAGE…]}`.
-//! `replies`, if it is there, are those its caller received, not those the child wrote.
+//! `replies`, if present, are those its caller received, not those the child wrote.
 
 use super::{
     Report,
@@ -11,19 +11,17 @@ use super::{
     judge::{Line, judge, read, show},
     row::Row,
 };
-use crate::run::{Outcome, Program, now, root, target};
-use serde_json::Value;
-use std::{
-    io::Read,
-    process::{Command, Stdio},
-    thread,
-    time::Duration,
+use crate::{
+    child,
+    run::{Failure, Outcome, Program, root, target},
 };
+use serde_json::Value;
+use std::{process::Command, time::Duration};
 
-/// How long the client may take for one row.
-const WHOLE: Duration = Duration::from_mins(1);
+/// The time limit of the client for one row.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Builds the client, if it is there.
+/// Builds the client, if it exists.
 pub(super) fn prober() -> Outcome<Option<String>> {
     if !root().join("mgp-transport/examples/child_probe.rs").is_file() {
         return Ok(None);
@@ -34,7 +32,7 @@ pub(super) fn prober() -> Outcome<Option<String>> {
     Ok(Some(target()?.join("release/examples/child_probe").to_string_lossy().into_owned()))
 }
 
-/// Runs a row through the client and judges what it saw.
+/// Runs a row through the client and judges the report.
 pub(super) fn run(row: &Row, prober: Option<&str>) -> Report {
     let mut report = Report::default();
     match attempt(row, prober, &mut report) {
@@ -74,35 +72,11 @@ fn attempt(row: &Row, prober: Option<&str>, report: &mut Report) -> Result<(), S
 
 /// Runs the client with a time limit and reads its last line.
 fn probe(prober: &str, kind: &str, settings: &Value) -> Result<Value, String> {
-    let fail = |error: std::io::Error| format!("child_probe: {error}");
-    let mut child = Command::new(prober)
-        .arg(kind)
-        .args(settings["bytes"].as_u64().map(|bytes| bytes.to_string()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(fail)?;
-    let mut stdout = child.stdout.take().ok_or("child_probe: no output")?;
-    let reader = thread::spawn(move || {
-        let mut text = String::new();
-        let _ = stdout.read_to_string(&mut text);
-        text
-    });
-    let end = now() + WHOLE;
-    let status = loop {
-        match child.try_wait().map_err(fail)? {
-            Some(status) => break status,
-            None if now() > end => {
-                // It may leave at this very moment.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err("child_probe did not end in time".to_owned());
-            }
-            None => thread::sleep(Duration::from_millis(10)),
-        }
-    };
-    let text = reader.join().map_err(|_| "child_probe: its output was lost")?;
-    let last = text.lines().last().unwrap_or_default();
-    serde_json::from_str(last).map_err(|error| format!("child_probe: {status}: {error}"))
+    let mut command = Command::new(prober);
+    command.arg(kind).args(settings["bytes"].as_u64().map(|bytes| bytes.to_string()));
+    let fail = |failure: Failure| format!("child_probe: {failure}");
+    let errors = target().map_err(fail)?.join(format!("scratch/child_probe-{kind}.stderr"));
+    let ended = child::run(command, "", &errors, TIMEOUT).map_err(fail)?;
+    let last = ended.stdout.lines().last().unwrap_or_default();
+    serde_json::from_str(last).map_err(|error| format!("child_probe: {error}"))
 }

@@ -1,4 +1,4 @@
-//! One row against one server: handshake, the row's bytes, the reaction, and a sign of life.
+//! One row against one server: handshake, the row's bytes, the reaction, and a ping.
 
 use super::{
     Report,
@@ -11,31 +11,30 @@ use crate::run::now;
 use serde_json::json;
 use std::time::Duration;
 
-/// How long the server may take to answer the handshake.
-const START: Duration = Duration::from_secs(10);
-/// How long the reaction, or the sign of life, may take.
-const REACT: Duration = Duration::from_secs(5);
-/// How long a server is watched that should stay silent.
-const SILENT: Duration = Duration::from_millis(300);
-/// After this long without a line, the reaction is over.
-const QUIET: Duration = Duration::from_millis(100);
-/// How long all writing, and all reading, of one row may take.
-const WHOLE: Duration = Duration::from_mins(1);
-/// How long a writer that cannot go on is watched before we begin to read.
-const STALLED: Duration = Duration::from_millis(1500);
+/// The time limit of the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit of the reaction, and of the ping.
+const REACTION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for which a server that must stay silent is watched.
+const SILENCE_INTERVAL: Duration = Duration::from_millis(300);
+/// The time without a line after which the reaction is complete.
+const QUIET_INTERVAL: Duration = Duration::from_millis(100);
+/// The time limit of all writing, and of all reading, of one row.
+const ROW_TIMEOUT: Duration = Duration::from_mins(1);
+/// The time for which a blocked writer is watched before reading begins.
+const STALL_TIMEOUT: Duration = Duration::from_millis(1500);
 
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const SIGN: &str = r#"{"jsonrpc":"2.0","id":"sign-of-life","method":"ping"}"#;
 
-/// What the server wrote in reaction to a row.
+/// The lines that the server wrote in reaction to a row.
 #[derive(Default)]
-struct Heard {
+struct Reaction {
     replies: Vec<Reply>,
     noise: Option<String>,
     sign: bool,
 }
 
-/// Runs a row and judges it.
 pub(super) fn run(row: &Row, command: &[String]) -> Report {
     let mut report = Report::default();
     report.why = match attempt(row, command, &mut report) {
@@ -56,37 +55,24 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
     }
     let memory = server.peak_memory();
     let time = server.processor_time();
-    let mut heard = Heard::default();
+    let mut reaction = Reaction::default();
     let written = send(&server, row, input);
     if written {
-        heard.reaction(&server, row);
+        reaction.read_reaction(&server, row);
     }
     let spent =
         server.processor_time().zip(time).map(|(after, before)| after.saturating_sub(before));
-    let judged_until = heard.replies.len();
+    let judged_until = reaction.replies.len();
 
     if row.expect.exits() {
-        let code = server.close();
-        heard.listen(&server, QUIET, WHOLE, |_| false);
-        report.alive = code == Some(0);
-        if !report.alive {
-            let code = code.map_or("it stayed".to_owned(), |code| format!("exit code {code}"));
-            return Err(format!("expected a clean exit at the end of the input: {code}"));
-        }
+        exit(&mut server, &mut reaction)?;
+        report.alive = true;
     } else {
-        if !input.ends_a_line() {
-            server.send(vec![(b"\n".to_vec(), Duration::ZERO)]);
-            server.written(REACT);
-        }
-        report.alive = written && server.say(SIGN) && {
-            heard.listen(&server, REACT, WHOLE, |heard| heard.sign);
-            heard.sign
-        };
-        heard.listen(&server, QUIET, REACT, |_| false);
+        report.alive = ping(&server, input, &mut reaction, written);
     }
-    report.got = heard.replies.iter().take(3).map(show).collect();
-    if heard.replies.len() > 3 {
-        report.got.push(format!("and {} more", heard.replies.len() - 3));
+    report.got = reaction.replies.iter().take(3).map(show).collect();
+    if reaction.replies.len() > 3 {
+        report.got.push(format!("and {} more", reaction.replies.len() - 3));
     }
     if !written {
         return Err("the server did not take the input".to_owned());
@@ -94,7 +80,7 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
     if !report.alive {
         return Err("a following ping was not answered".to_owned());
     }
-    if let Some(noise) = heard.noise {
+    if let Some(noise) = reaction.noise {
         return Err(format!("not JSON-RPC: {noise}"));
     }
     if let Some((bound, growth)) = row.expect.growth().zip(growth(&server, memory))
@@ -103,14 +89,42 @@ fn attempt(row: &Row, command: &[String], report: &mut Report) -> Result<(), Str
         return Err(format!("grew by {growth} bytes, at most {bound} expected"));
     }
     if let Input::Idle { silence, .. } = input {
-        // The end of the half line is ours, not the row's.
-        heard.replies.truncate(judged_until);
+        // The end of the half line was added here and is not part of the row.
+        reaction.replies.truncate(judged_until);
         if spent.is_some_and(|spent| spent > *silence / 4) {
             return Err("busy while idle".to_owned());
         }
     }
     let own_id = String::from_utf8(input.first_line()).ok().and_then(|line| id_text(&line));
-    judge(&row.expect, own_id.as_deref(), input.messages(), &heard.replies)
+    judge(&row.expect, own_id.as_deref(), input.messages(), &reaction.replies)
+}
+
+/// Closes the input; the server must exit with code 0.
+fn exit(server: &mut Server, reaction: &mut Reaction) -> Result<(), String> {
+    let code = server.close();
+    reaction.listen(server, QUIET_INTERVAL, ROW_TIMEOUT, |_| false);
+    match code {
+        Some(0) => Ok(()),
+        code => {
+            let code =
+                code.map_or("it did not exit".to_owned(), |code| format!("exit code {code}"));
+            Err(format!("expected a clean exit at the end of the input: {code}"))
+        }
+    }
+}
+
+/// Ends a half line, and sends a ping; returns whether it was answered.
+fn ping(server: &Server, input: &Input, reaction: &mut Reaction, written: bool) -> bool {
+    if !input.ends_a_line() {
+        server.send(vec![(b"\n".to_vec(), Duration::ZERO)]);
+        server.written(REACTION_TIMEOUT);
+    }
+    let answered = written && server.send_line(SIGN) && {
+        reaction.listen(server, REACTION_TIMEOUT, ROW_TIMEOUT, |reaction| reaction.sign);
+        reaction.sign
+    };
+    reaction.listen(server, QUIET_INTERVAL, REACTION_TIMEOUT, |_| false);
+    answered
 }
 
 fn handshake(server: &Server, revision: &str) -> Result<(), String> {
@@ -121,19 +135,19 @@ fn handshake(server: &Server, revision: &str) -> Result<(), String> {
             "clientInfo": {"name": "corpus", "version": "0"},
         },
     });
-    server.say(&hello.to_string());
-    let end = now() + START;
+    server.send_line(&hello.to_string());
+    let end = now() + HANDSHAKE_TIMEOUT;
     while let Some(left) = end.checked_duration_since(now()) {
         let Some(line) = server.line(left) else { break };
         if line.contains(r#""hello""#) {
-            server.say(READY);
+            server.send_line(READY);
             return Ok(());
         }
     }
     Err("no reply to initialize".to_owned())
 }
 
-/// Writes the input; a row about memory does not read while it writes.
+/// Writes the input; for a row about memory, nothing is read while it writes.
 fn send(server: &Server, row: &Row, input: &Input) -> bool {
     let mut pieces: Vec<_> = input.pieces().collect();
     let slow: Duration = pieces.iter().map(|(_, pause)| *pause).sum();
@@ -142,30 +156,32 @@ fn send(server: &Server, row: &Row, input: &Input) -> bool {
     }
     server.hold(row.expect.bounded_memory);
     server.send(pieces);
-    let done = row.expect.bounded_memory && server.written(STALLED);
+    let done = row.expect.bounded_memory && server.written(STALL_TIMEOUT);
     server.hold(false);
-    done || server.written(WHOLE + slow)
+    done || server.written(ROW_TIMEOUT + slow)
 }
 
 fn growth(server: &Server, before: Option<u64>) -> Option<u64> {
     server.peak_memory().zip(before).map(|(after, before)| after.saturating_sub(before))
 }
 
-impl Heard {
-    /// Hears the reaction to a row out.
-    fn reaction(&mut self, server: &Server, row: &Row) {
+impl Reaction {
+    /// Reads the reaction to a row.
+    fn read_reaction(&mut self, server: &Server, row: &Row) {
         let later = row.expect.then_ok.is_some();
         match &*row.expect.reaction {
-            "no_reply" | "error_or_ignore" => self.listen(server, SILENT, SILENT, |_| false),
-            _ => self.listen(server, REACT, REACT, |heard| {
-                let results = heard.replies.iter().filter(|reply| reply.code.is_none()).count();
-                if later { results > 0 } else { !heard.replies.is_empty() }
+            "no_reply" | "error_or_ignore" => {
+                self.listen(server, SILENCE_INTERVAL, SILENCE_INTERVAL, |_| false)
+            }
+            _ => self.listen(server, REACTION_TIMEOUT, REACTION_TIMEOUT, |reaction| {
+                let results = reaction.replies.iter().filter(|reply| reply.code.is_none()).count();
+                if later { results > 0 } else { !reaction.replies.is_empty() }
             }),
         }
-        self.listen(server, QUIET, WHOLE, |_| false);
+        self.listen(server, QUIET_INTERVAL, ROW_TIMEOUT, |_| false);
     }
 
-    /// Reads until `enough`, until nothing came for `quiet`, or until `limit`.
+    /// Reads until `enough`, until no line came for `quiet`, or until `limit`.
     fn listen(
         &mut self,
         server: &Server,
@@ -202,7 +218,7 @@ impl Heard {
 mod tests {
     use super::*;
 
-    /// A server in shell: greets, answers the sign of life, and does `otherwise` with the rest.
+    /// Returns a server in shell: answers the handshake and the ping, and does `otherwise` with other lines.
     fn server(otherwise: &str) -> Vec<String> {
         let answer = |id: &str| format!(r#"echo '{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}'"#);
         let script = format!(
@@ -225,7 +241,7 @@ mod tests {
     const REFUSE: &str = r#"echo '{"jsonrpc":"2.0","id":null,"error":{"code":-32700}}'"#;
 
     #[test]
-    fn a_refusal_and_a_sign_of_life_pass() {
+    fn a_refusal_and_an_answered_ping_pass() {
         check(PARSE, REFUSE, true, true);
     }
 
@@ -238,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clean_exit_is_told_from_a_crash() {
+    fn a_clean_exit_differs_from_a_crash() {
         let row = r#"{"id":"a","bytes_b64":"eyI=","expect":
             {"reaction":"error_or_ignore","alive":"exit0"}}"#;
         check(row, "true", true, true);

@@ -1,19 +1,19 @@
-//! Whether the replies to a row are what its label asks for. Pure: no process, no clock.
+//! The comparison of the replies to a row with its label. Pure: no process, no clock.
 
 use super::row::Expect;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-/// One reply, as far as it is judged.
+/// The judged members of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
-    /// The id as it was written; `None` when absent.
+    /// The id as written; `None` when absent.
     pub(super) id: Option<String>,
     /// The code of an error; `None` for a result.
     pub(super) code: Option<i64>,
 }
 
-/// What a line of the server is.
+/// The kind of a line of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// Replies; a batch has several.
@@ -67,14 +67,14 @@ pub(super) fn read(line: &str) -> Line {
     }
 }
 
-/// The id of a message as it was written; a `null` is kept apart from an absent one.
+/// Returns the id of a message as written; `null` differs from an absent id.
 pub(super) fn id_text(message: &str) -> Option<String> {
     let members: std::collections::BTreeMap<String, &RawValue> =
         serde_json::from_str(message).ok()?;
     members.get("id").map(|id| id.get().to_owned())
 }
 
-/// Judges the replies; `sent` is the id in the row's own message, `messages` how many it has.
+/// Judges the replies; `sent` is the id in the row's own message, `messages` the number of its messages.
 pub(super) fn judge(
     expect: &Expect,
     sent: Option<&str>,
@@ -125,7 +125,7 @@ pub(super) fn judge(
     Ok(())
 }
 
-/// A reply in a few words.
+/// Describes a reply briefly.
 pub(super) fn show(reply: &Reply) -> String {
     let id = reply.id.as_deref().unwrap_or("absent");
     let id = if id.chars().count() > 40 {
@@ -139,7 +139,7 @@ pub(super) fn show(reply: &Reply) -> String {
     }
 }
 
-/// Whether a reply's id is what the label asks for.
+/// Returns whether a reply's id matches the label.
 fn id_matches(rule: &str, sent: Option<&str>, reply: &Reply) -> bool {
     let none = reply.id.as_deref().is_none_or(|id| id == "null");
     let exact = reply.id.is_some() && reply.id.as_deref() == sent;
@@ -147,7 +147,7 @@ fn id_matches(rule: &str, sent: Option<&str>, reply: &Reply) -> bool {
         // A number, or null itself.
         return reply.id.as_deref().is_some_and(|id| same(id, rule));
     };
-    // A result without an id belongs to nobody, whatever the label leaves open.
+    // A result without an id belongs to no request, whatever the label allows.
     let none = none && reply.code.is_some();
     match &*word {
         "null_or_absent" | "absent_or_null" => none || (exact && reply.code.is_none()),
@@ -168,7 +168,7 @@ fn id_matches(rule: &str, sent: Option<&str>, reply: &Reply) -> bool {
     }
 }
 
-/// Whether two ids are the same: as written, as strings, or as small numbers (`1` is `1.0`).
+/// Returns whether two ids are equal: as written, as strings, or as small numbers (`1` is `1.0`).
 fn same(one: &str, other: &str) -> bool {
     if one == other {
         return true;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_server_are_told_apart() {
+    fn lines_of_a_server_are_classified() {
         assert_eq!(read("oops"), Line::Noise);
         assert_eq!(read(r#"{"id":1}"#), Line::Noise);
         assert_eq!(read(r#"{"method":"a"}"#), Line::Own);

@@ -1,6 +1,6 @@
-//! `corpus`: sends labelled broken input to a server and judges what comes back.
+//! `corpus`: sends labelled broken input to a server and judges the reaction.
 //!
-//! Each row has a server of its own, so that no row can spoil the next.
+//! Each row has its own server, so that rows do not affect each other.
 
 mod child;
 mod drive;
@@ -12,17 +12,17 @@ mod server;
 
 use crate::{
     flags::Flags,
-    run::{Context, Failure, Outcome, Program, now, seconds, target},
+    run::{Context, Failure, Outcome, now, release_example, seconds},
 };
 pub(crate) use http::{alive, http};
 use row::Row;
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Mutex, thread};
 
-/// How many servers run at a time.
+/// The number of servers that run at a time.
 const AT_A_TIME: usize = 2;
 
-/// What became of one row.
+/// The result of one row.
 #[derive(Debug, Default)]
 struct Report {
     ok: bool,
@@ -31,7 +31,7 @@ struct Report {
     why: String,
 }
 
-/// What became of all rows.
+/// The result of all rows.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Summary {
     pub(crate) rows: usize,
@@ -40,12 +40,12 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// The share of rows that went as labelled.
+    /// Returns the share of rows that match their label.
     pub(crate) fn ratio(self) -> f64 {
         if self.rows == 0 { 0.0 } else { ratio(self.ok, self.rows) }
     }
 
-    /// Fails unless all rows went as labelled.
+    /// Fails unless all rows match their label.
     fn whole(self) -> Outcome {
         if self.ok == self.rows && self.alive == self.rows {
             Ok(())
@@ -55,13 +55,13 @@ impl Summary {
     }
 }
 
-/// Two small counts as a ratio.
+/// Returns the ratio of two small counts.
 #[expect(clippy::cast_precision_loss, reason = "counts of rows are small")]
 fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }
 
-/// Runs a file of rows: a JSON line for each, and one for all.
+/// Runs a file of rows; prints a JSON line for each, and one for all.
 pub(crate) fn corpus(flags: &Flags) -> Outcome {
     match flags.words() {
         [transport, file] if transport == "stdio" => stdio(Path::new(file), flags.rest())?.whole(),
@@ -110,9 +110,7 @@ pub(crate) fn stdio(file: &Path, command: &[String]) -> Outcome<Summary> {
 
 /// Builds our echo server and returns its path.
 pub(crate) fn echo() -> Outcome<String> {
-    let build = ["build", "--quiet", "--release", "-p", "mgp-server-sdk", "--example", "echo"];
-    Program::cargo(&build).run()?;
-    Ok(target()?.join("release/examples/echo").to_string_lossy().into_owned())
+    Ok(release_example("mgp-server-sdk", "echo", &[])?.to_string_lossy().into_owned())
 }
 
 fn line(row: &Row, report: &Report) -> Value {

@@ -1,4 +1,4 @@
-//! One labelled row: what is sent and what is expected.
+//! One labelled row: the input and the expected reaction.
 
 use super::input::Input;
 use crate::run::{Context, Outcome};
@@ -17,12 +17,12 @@ pub(super) struct Row {
     pub(super) expect: Expect,
 }
 
-/// What must come back. Every member is optional; what is not said is not judged.
+/// The expected reaction. Every member is optional; absent members are not judged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Expect {
     pub(super) reaction: String,
-    /// One code, or a list of codes that are all right.
+    /// A code, or a list of accepted codes.
     pub(super) code: Value,
     /// An id, or words such as `null_or_absent`; raw, so that a large number stays exact.
     pub(super) id: Option<Box<RawValue>>,
@@ -35,7 +35,7 @@ pub(super) struct Expect {
     pub(super) bounded_memory: bool,
 }
 
-/// What `bounded_memory` allows.
+/// The growth that `bounded_memory` allows.
 const BOUNDED: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -55,23 +55,22 @@ struct Written {
     expect: Expect,
 }
 
-/// The revision of rows that name none.
+/// Returns the revision of rows without one.
 fn current() -> String {
     "2025-11-25".to_owned()
 }
 
-/// The revision that has no handshake.
+/// The revision without a handshake.
 const WITHOUT_HANDSHAKE: &str = "2026-07-28";
 
 impl Row {
-    /// Reads a line of the corpus.
     pub(super) fn read(line: &str) -> Outcome<Self> {
         let written: Written = serde_json::from_str(line).context("a row of the corpus")?;
         let input = match written {
             Written { text: Some(text), .. } => Some(Input::line(text.into_bytes())),
             Written { bytes_b64: Some(text), .. } => {
                 let bytes = Input::base64(&text).context(&written.id)?;
-                // A message cut short must stay cut short.
+                // A truncated message must stay truncated.
                 let cut = written.expect.alive == "exit0";
                 Some(if cut { Input::Bytes(bytes) } else { Input::line(bytes) })
             }
@@ -82,12 +81,12 @@ impl Row {
         Ok(Self { id, transport, why, revision, input, expect })
     }
 
-    /// Whether the row tests our client against a misbehaving child.
+    /// Returns whether the row tests our client against a faulty child.
     pub(super) fn needs_child(&self) -> bool {
         matches!(self.input, Some(Input::Child { .. }))
     }
 
-    /// Whether the connection is initialised before the row is sent.
+    /// Returns whether the connection is initialised before the row is sent.
     pub(super) fn after_handshake(&self) -> bool {
         let about = self.why.to_lowercase();
         if about.contains("before init") || self.revision == WITHOUT_HANDSHAKE {
@@ -103,7 +102,7 @@ impl Row {
 }
 
 impl Expect {
-    /// The codes that are all right; none means any.
+    /// Returns the accepted codes; empty for any.
     pub(super) fn codes(&self) -> Vec<i64> {
         match &self.code {
             Value::Array(codes) => codes.iter().filter_map(Value::as_i64).collect(),
@@ -111,12 +110,12 @@ impl Expect {
         }
     }
 
-    /// How much the server may grow, if that is judged.
+    /// Returns the maximum growth of the server, if it is judged.
     pub(super) fn growth(&self) -> Option<u64> {
         self.max_rss_growth_bytes.or_else(|| self.bounded_memory.then_some(BOUNDED))
     }
 
-    /// Whether the server is expected to leave at the end of the input.
+    /// Returns whether the server must exit at the end of the input.
     pub(super) fn exits(&self) -> bool {
         self.alive == "exit0"
     }
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_initialize_come_first_unless_they_say_second() {
+    fn rows_that_initialize_have_no_handshake_unless_they_are_second() {
         let row = |why: &str, method: &str| {
             let text = format!("{{\"method\":\"{method}\"}}");
             let line = serde_json::json!({"id": "a", "text": text, "why": why, "expect": {}});

@@ -1,8 +1,9 @@
-//! A server process: a thread writes to it, a thread reads from it, and every wait has an end.
+//! A server process: one thread writes to it, one reads from it, and every wait has a time limit.
 
 use crate::{
     exchange::Piece,
     run::{Context, Outcome, now},
+    serving::memory,
 };
 use std::{
     fs,
@@ -16,13 +17,12 @@ use std::{
     time::Duration,
 };
 
-/// How long a server that is done with may take to leave.
-const LEAVE: Duration = Duration::from_secs(5);
+/// The time limit of a server's exit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many clock ticks a second has, as `/proc` counts them.
+/// The number of clock ticks per second in `/proc`.
 const TICKS: u64 = 100;
 
-/// A running server.
 pub(super) struct Server {
     child: Child,
     jobs: Option<Sender<Vec<Piece>>>,
@@ -31,7 +31,7 @@ pub(super) struct Server {
     gate: Arc<Gate>,
 }
 
-/// Holds the reader back while closed.
+/// Blocks the reader while closed.
 #[derive(Default)]
 struct Gate {
     closed: Mutex<bool>,
@@ -54,7 +54,6 @@ impl Gate {
 }
 
 impl Server {
-    /// Starts a server.
     pub(super) fn start(command: &[String]) -> Outcome<Self> {
         let (program, arguments) = command.split_first().context("a server command")?;
         let mut child = Command::new(program)
@@ -76,39 +75,39 @@ impl Server {
         Ok(Self { child, jobs: Some(jobs), done, lines, gate })
     }
 
-    /// Begins to write; [`Self::written`] says when it is done.
+    /// Begins to write; [`Self::written`] waits for the end.
     pub(super) fn send(&self, pieces: Vec<Piece>) {
         if let Some(jobs) = &self.jobs {
-            // A writer that has gone is noticed by `written`.
+            // `written` notices a writer that has ended.
             let _ = jobs.send(pieces);
         }
     }
 
-    /// Writes one message.
-    pub(super) fn say(&self, message: &str) -> bool {
+    /// Writes one message; returns whether it was written.
+    pub(super) fn send_line(&self, message: &str) -> bool {
         self.send(vec![(format!("{message}\n").into_bytes(), Duration::ZERO)]);
-        self.written(LEAVE)
+        self.written(EXIT_TIMEOUT)
     }
 
-    /// Waits until what was sent is written; false if it is not by then.
+    /// Waits until everything is written; returns false after the time limit.
     pub(super) fn written(&self, limit: Duration) -> bool {
         self.done.recv_timeout(limit).unwrap_or(false)
     }
 
-    /// Stops and starts reading what the server writes.
+    /// Stops or resumes reading.
     pub(super) fn hold(&self, hold: bool) {
         self.gate.set(hold);
     }
 
-    /// The next line the server writes; `None` if there is none by then.
+    /// Returns the next line of the server; `None` after the time limit.
     pub(super) fn line(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }
 
-    /// Closes its input and waits for it to leave; the exit code if it left by itself.
+    /// Closes its input and waits for its exit; returns the exit code if it exited by itself.
     pub(super) fn close(&mut self) -> Option<i32> {
         self.jobs = None;
-        let end = now() + LEAVE;
+        let end = now() + EXIT_TIMEOUT;
         while now() < end {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return status.code();
@@ -118,18 +117,15 @@ impl Server {
         None
     }
 
-    /// The most memory it ever had, in bytes.
+    /// Returns the most memory the process ever had, in bytes.
     pub(super) fn peak_memory(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-        Some(kilobytes * 1024)
+        memory(self.child.id(), "VmHWM")
     }
 
-    /// The processor time it used.
+    /// Returns the processor time it used.
     pub(super) fn processor_time(&self) -> Option<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The name in brackets may hold anything; user and system time are 12th and 13th after it.
+        // The name in brackets may contain anything; user and system time are the 12th and 13th field after it.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let mut ticks = || fields.next()?.parse::<u64>().ok();
         Some(Duration::from_millis((ticks()? + ticks()?) * 1000 / TICKS))
@@ -140,7 +136,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.jobs = None;
         self.gate.set(false);
-        // It may have left already.
+        // The server may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,24 +1,28 @@
-//! Foreign clients under our server: plain peers of both eras drive `echo`.
+//! Foreign clients of our server: plain peers of both eras drive `echo`.
 
 use super::{
-    Cell, Ours, Quadrant, Stage, child,
+    Cell, Ours, Quadrant, Stage,
     install::Places,
     pins::{PYTHON_1, PYTHON_2, Pin, Registry, TYPESCRIPT_1, TYPESCRIPT_2},
     relay::{Traffic, mgp_named},
     relayed,
 };
-use crate::run::{Context, Failure, Outcome};
+use crate::{
+    child,
+    run::{Context, Failure, Outcome},
+};
 use serde_json::{Value, json};
 use std::{process::Command, time::Duration};
 
-/// How long one conversation may take on a busy machine.
-pub(super) const LIMIT: Duration = Duration::from_secs(90);
+/// The time limit of one conversation on a busy machine.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A foreign SDK that is a client, and the modes it knows with the revision each ends at.
+/// A foreign SDK used as a client, with its modes and the revision each settles on.
 pub(super) struct Sdk {
     pub(super) name: &'static str,
     pub(super) pin: Pin,
-    driver: &'static str,
+    /// The major version of a TypeScript SDK; the Python driver reads the version that is installed.
+    version: Option<&'static str>,
     pub(super) modes: &'static [(&'static str, &'static str)],
 }
 
@@ -26,36 +30,37 @@ const BOTH_ERAS: &[(&str, &str)] =
     &[("legacy", "2025-11-25"), ("auto", "2026-07-28"), ("2026-07-28", "2026-07-28")];
 const LEGACY: &[(&str, &str)] = &[("legacy", "2025-11-25")];
 
-/// Every SDK that drives our server.
+/// The SDKs that drive our server.
 pub(super) const SDKS: &[Sdk] = &[
-    Sdk { name: "python-2", pin: PYTHON_2, driver: "python2.py", modes: BOTH_ERAS },
-    Sdk { name: "python-1", pin: PYTHON_1, driver: "python1.py", modes: LEGACY },
-    Sdk { name: "typescript-2", pin: TYPESCRIPT_2, driver: "typescript2.mjs", modes: BOTH_ERAS },
-    Sdk { name: "typescript-1", pin: TYPESCRIPT_1, driver: "typescript1.mjs", modes: LEGACY },
+    Sdk { name: "python-2", pin: PYTHON_2, version: None, modes: BOTH_ERAS },
+    Sdk { name: "python-1", pin: PYTHON_1, version: None, modes: LEGACY },
+    Sdk { name: "typescript-2", pin: TYPESCRIPT_2, version: Some("2"), modes: BOTH_ERAS },
+    Sdk { name: "typescript-1", pin: TYPESCRIPT_1, version: Some("1"), modes: LEGACY },
 ];
 
 impl Sdk {
-    /// The driver that calls tools, to be given a mode and a server.
+    /// Returns the driver that calls tools; a mode and a server must be added.
     pub(super) fn driven(&self, places: &Places) -> Outcome<Command> {
-        self.runs(places, self.driver)
+        self.runs(places, "")
     }
 
-    /// The driver that uses all that MCP has.
+    /// Returns the driver that uses every feature of MCP.
     pub(super) fn driven_in_full(&self, places: &Places) -> Outcome<Command> {
-        self.runs(places, &format!("kernel_{}", self.driver))
+        self.runs(places, "kernel_")
     }
 
-    fn runs(&self, places: &Places, driver: &str) -> Outcome<Command> {
-        let mut command = match self.pin.registry {
-            Registry::PyPi => Command::new(places.python(self.pin)),
-            _ => Command::new(Places::node(self.pin)?),
+    fn runs(&self, places: &Places, prefix: &str) -> Outcome<Command> {
+        let (program, driver) = match self.pin.registry {
+            Registry::PyPi => (places.python(self.pin), format!("{prefix}python.py")),
+            _ => (Places::node(self.pin)?, format!("{prefix}typescript.mjs")),
         };
-        command.arg(places.driver(driver));
+        let mut command = Command::new(program);
+        command.arg(places.driver(&driver)).args(self.version);
         Ok(command)
     }
 }
 
-/// Every cell of this kind.
+/// Returns every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
     let of = |sdk: &'static Sdk| {
         sdk.modes.iter().map(move |&(mode, revision)| Cell {
@@ -72,7 +77,7 @@ pub(super) fn cells() -> Vec<Cell> {
     SDKS.iter().flat_map(of).collect()
 }
 
-/// What is called: the step, the tool, its arguments.
+/// Returns the calls: the step, the tool, its arguments.
 pub(super) fn calls() -> Value {
     json!([
         ["echo", "echo", {"message": "hello"}],
@@ -84,10 +89,10 @@ pub(super) fn calls() -> Value {
     ])
 }
 
-/// Two, three and four bytes a character, a combining mark, and what JSON must escape.
+/// Characters of two, three and four bytes, a combining mark, and characters that JSON must escape.
 const UNICODE: &str = "żółw 日本 🦀 e\u{301} \u{2028} \"\\\n";
 
-/// What each step must show: its kind, and a part of its text.
+/// The expected outcome of each step: its kind, and a part of its text.
 const WANTED: &[(&str, &str, &str)] = &[
     ("echo", "result", "hello"),
     ("unicode", "result", UNICODE),
@@ -105,7 +110,7 @@ fn talk(sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     command.args(relayed(&traffic)?).arg(stage.program(Ours::Echo)?);
     at_home(&mut command, places);
     let errors = places.log(&cell.name, "stderr");
-    let ended = child::run(command, &calls().to_string(), &errors, LIMIT)?;
+    let ended = child::run(command, &calls().to_string(), &errors, TIMEOUT)?;
     judge(&ended.stdout)?;
     if !ended.success {
         return Err(Failure::new(format!("the client failed; see {}", errors.display())));
@@ -113,13 +118,13 @@ fn talk(sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     plain(&Traffic::read(&traffic)?, cell.revision)
 }
 
-/// Lets a program write into a scratch folder what it would write into the user's home.
+/// Runs a program in a scratch folder, with a scratch home.
 pub(super) fn at_home(command: &mut Command, places: &Places) {
     let home = places.home();
     command.current_dir(&home).env("HOME", &home).env("PYTHONIOENCODING", "utf-8");
 }
 
-/// The client's account of the conversation.
+/// Judges the client's report of the conversation.
 pub(super) fn judge(text: &str) -> Outcome {
     let steps = text
         .lines()
@@ -136,7 +141,7 @@ pub(super) fn judge(text: &str) -> Outcome {
     for &(name, kind, part) in WANTED {
         let seen = step(name)?;
         let text = seen["text"].as_str().unwrap_or_default();
-        // A result is exact, an error need only be readable.
+        // A result must be exact, an error need only be readable.
         let right = if kind == "result" { text == part } else { text.contains(part) };
         if seen["kind"] != kind || !right {
             return Err(Failure::new(format!(
@@ -147,7 +152,7 @@ pub(super) fn judge(text: &str) -> Outcome {
     step("close").map(|_| ())
 }
 
-/// The wire's account: the revision, and not one MGP-named byte.
+/// Judges the traffic: the revision, and no mention of MGP.
 pub(super) fn plain(traffic: &Traffic, revision: &str) -> Outcome<String> {
     if let Some(line) = mgp_named(&traffic.down) {
         return Err(Failure::new(format!("a plain peer saw {line}")));

@@ -8,21 +8,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Our scripts that drive the SDKs: name and text.
+/// Our driver scripts: name and text.
 const DRIVERS: &[(&str, &str)] = &[
-    ("python2.py", include_str!("drivers/python2.py")),
-    ("python1.py", include_str!("drivers/python1.py")),
-    ("python2_server.py", include_str!("drivers/python2_server.py")),
-    ("typescript2.mjs", include_str!("drivers/typescript2.mjs")),
-    ("typescript1.mjs", include_str!("drivers/typescript1.mjs")),
-    ("kernel_python2.py", include_str!("drivers/kernel_python2.py")),
-    ("kernel_python1.py", include_str!("drivers/kernel_python1.py")),
-    ("kernel_typescript2.mjs", include_str!("drivers/kernel_typescript2.mjs")),
-    ("kernel_typescript1.mjs", include_str!("drivers/kernel_typescript1.mjs")),
+    ("sdk.py", include_str!("drivers/sdk.py")),
+    ("python.py", include_str!("drivers/python.py")),
+    ("kernel_python.py", include_str!("drivers/kernel_python.py")),
+    ("server.py", include_str!("drivers/server.py")),
+    ("sdk.mjs", include_str!("drivers/sdk.mjs")),
+    ("typescript.mjs", include_str!("drivers/typescript.mjs")),
+    ("kernel_typescript.mjs", include_str!("drivers/kernel_typescript.mjs")),
     ("loopback.cjs", include_str!("../conformance/loopback.cjs")),
 ];
 
-/// Where everything is.
+/// The folders of the peers.
 #[derive(Debug)]
 pub(super) struct Places {
     root: PathBuf,
@@ -42,7 +40,7 @@ impl Places {
         Ok(places)
     }
 
-    /// An empty folder for what a kernel keeps, private to its owner.
+    /// Creates an empty folder for a kernel's state, private to its owner.
     pub(super) fn emptied(&self, name: &str) -> Outcome<PathBuf> {
         let folder = self.root.join(name);
         if folder.exists() {
@@ -55,54 +53,54 @@ impl Places {
         Ok(folder)
     }
 
-    /// What the peers take for the user's home.
+    /// Returns the home folder of the peers.
     pub(super) fn home(&self) -> PathBuf {
         self.root.join("home")
     }
 
-    /// A file of one cell.
+    /// Returns a file of one cell.
     pub(super) fn log(&self, cell: &str, kind: &str) -> PathBuf {
         self.root.join("logs").join(format!("{}.{kind}", cell.replace('/', "-")))
     }
 
-    /// A script of ours; Node looks for packages beside the script.
+    /// Returns a driver script; Node searches packages beside the script.
     pub(super) fn driver(&self, name: &str) -> PathBuf {
         let folder =
             if Path::new(name).extension().is_some_and(|end| end == "mjs") { "node" } else { "." };
         self.root.join(folder).join(name)
     }
 
-    /// The Python of a virtual environment.
+    /// Returns the Python of a virtual environment.
     pub(super) fn python(&self, pin: Pin) -> PathBuf {
         self.root.join(pin.folder).join("bin/python")
     }
 
-    /// The Node that runs what npm brought.
+    /// Returns the Node for npm packages.
     pub(super) fn node(pin: Pin) -> Outcome<PathBuf> {
         Ok(Node::of_at_least(pin.least_node())?.program())
     }
 
-    /// A program that a Python package brought.
+    /// Returns a program of a Python package.
     pub(super) fn script(&self, pin: Pin) -> PathBuf {
         self.root.join(pin.folder).join("bin").join(pin.package)
     }
 
-    /// Where a Node package is.
+    /// Returns the folder of a Node package.
     pub(super) fn package(&self, pin: Pin) -> PathBuf {
         self.root.join(pin.folder).join("node_modules").join(pin.package)
     }
 
-    /// The main program of a Node package.
+    /// Returns the main program of a Node package.
     pub(super) fn module(&self, pin: Pin) -> PathBuf {
         self.package(pin).join("dist/index.js")
     }
 
-    /// The echo server on rmcp.
+    /// Returns the echo server on rmcp.
     pub(super) fn rmcp(&self) -> PathBuf {
         self.root.with_file_name("bench").join("release/rmcp-echo")
     }
 
-    /// Installs what `pin` needs, unless it is there.
+    /// Installs a package, unless it is installed.
     pub(super) fn install(&self, pin: Pin) -> Outcome {
         let folder = self.root.join(pin.folder);
         if pin.registry == Registry::CratesIo {
@@ -117,7 +115,7 @@ impl Places {
         }
     }
 
-    /// Shared with the benchmarks, which build the same peer in the same place.
+    /// Builds the peer that the benchmarks share.
     fn build_rmcp(&self, pin: Pin) -> Outcome {
         let lock = crate::run::root().join("xtask/peers/Cargo.lock");
         let locked = fs::read_to_string(&lock).context(lock.display())?;

@@ -1,8 +1,7 @@
 //! `interop`: the four cells of plain and MGP peers, on stdio and over HTTP, with the real peers.
 //!
-//! One binary and one command line serve all: the peers are not told whom they talk to.
+//! One binary and one command line serve all peers.
 
-mod child;
 mod clients;
 mod http;
 mod install;
@@ -15,7 +14,7 @@ mod servers;
 use crate::{
     accept::Verdict,
     flags::Flags,
-    run::{Context, Failure, Outcome, Program, Rigour, now, seconds, target},
+    run::{Context, Failure, Outcome, Program, Rigour, now, release_example, seconds, target},
 };
 use install::Places;
 use pins::Pin;
@@ -28,10 +27,9 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use child::{run, talk};
 pub(crate) use relay::relay;
 
-/// Which of the four a cell belongs to; plain × plain is the peers' own affair.
+/// The kind of a cell; plain with plain without us is not tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quadrant {
     PlainClient,
@@ -60,17 +58,17 @@ struct Cell {
     client: String,
     server: String,
     mode: String,
-    /// What the two must settle on.
+    /// The revision that both must settle on.
     revision: &'static str,
-    /// What must be installed for it.
+    /// The packages that must be installed for it.
     pins: Vec<Pin>,
     run: Run,
 }
 
-/// Holds the conversation, and says in a few words what was seen.
+/// Runs the conversation, and returns an observation.
 type Run = Box<dyn Fn(&Cell, &Stage) -> Outcome<String>>;
 
-/// What all cells use.
+/// The state that all cells share.
 #[derive(Debug)]
 struct Stage {
     places: Places,
@@ -78,13 +76,13 @@ struct Stage {
     kernel: OnceCell<Result<kernel::World, String>>,
 }
 
-/// An example of ours that takes part.
+/// Our program in a cell.
 #[derive(Debug, Clone, Copy)]
 enum Ours {
     Echo,
     Workbench,
     CallTool,
-    /// The program `mgp`, which is big: this one is not optimised.
+    /// The program `mgp`; built without optimisation because it is large.
     Mgp,
 }
 
@@ -94,17 +92,12 @@ impl Stage {
         Ok(Self { places: Places::new()?, programs, kernel })
     }
 
-    /// One of our programs, built when it is first asked for.
+    /// Returns one of our programs, built when it is first needed.
     fn program(&self, ours: Ours) -> Outcome<PathBuf> {
-        let example = |package, example: &str| {
-            let build = ["build", "--quiet", "--release", "-p", package, "--example", example];
-            Program::cargo(&build).run()?;
-            Ok(target()?.join("release/examples").join(example))
-        };
         let build = || match ours {
-            Ours::Echo => example("mgp-server-sdk", "echo"),
-            Ours::Workbench => example("mgp-server-sdk", "workbench"),
-            Ours::CallTool => example("mgp-client-sdk", "call_tool"),
+            Ours::Echo => release_example("mgp-server-sdk", "echo", &[]),
+            Ours::Workbench => release_example("mgp-server-sdk", "workbench", &[]),
+            Ours::CallTool => release_example("mgp-client-sdk", "call_tool", &[]),
             Ours::Mgp => {
                 let build = ["build", "--quiet", "-p", "mgp"];
                 Program::cargo(&build).args(&["--bin", "mgp"]).run()?;
@@ -116,20 +109,20 @@ impl Stage {
         built.clone().map_err(Failure::new)
     }
 
-    /// The kernel that all cells of its kind use, started when it is first asked for.
+    /// Returns the kernel that all cells of its kind share, started when it is first needed.
     fn kernel(&self) -> Outcome<&kernel::World> {
         let start = || kernel::World::start(self).map_err(|failure| failure.to_string());
         self.kernel.get_or_init(start).as_ref().map_err(Failure::new)
     }
 }
 
-/// The command that stands between a client and the server that follows it.
+/// Returns the command that relays between a client and the server that follows it.
 fn relayed(traffic: &Path) -> Outcome<[OsString; 4]> {
     let ourselves = std::env::current_exe().context("our own program")?;
     Ok([ourselves.into(), "relay".into(), traffic.into(), "--".into()])
 }
 
-/// What became of a cell.
+/// The result of a cell.
 struct Row {
     cell: Cell,
     outcome: Outcome<String>,
@@ -155,18 +148,18 @@ pub(crate) fn interop(flags: &Flags) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
 }
 
-/// The part of `accept sdk.cells` that needs foreign peers.
+/// Runs the part of `accept sdk.cells` that needs foreign peers.
 pub(crate) fn verdict(rigour: Rigour) -> Outcome<Verdict> {
     let others = [http::PREFIX, kernel::PREFIX];
     judged(&|cell| !others.iter().any(|other| cell.name.starts_with(other)), rigour)
 }
 
-/// `accept mcp.interop`.
+/// Runs `accept mcp.interop`.
 pub(crate) fn over_http(rigour: Rigour) -> Outcome<Verdict> {
     judged(&|cell| cell.name.starts_with(http::PREFIX), rigour)
 }
 
-/// `accept kernel.interop`.
+/// Runs `accept kernel.interop`.
 pub(crate) fn through_the_kernel(rigour: Rigour) -> Outcome<Verdict> {
     judged(&|cell| cell.name.starts_with(kernel::PREFIX), rigour)
 }
@@ -182,7 +175,7 @@ fn judged(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// Every cell.
+/// Returns every cell.
 fn all() -> Vec<Cell> {
     let mut cells = clients::cells();
     cells.extend(servers::cells());
@@ -192,12 +185,12 @@ fn all() -> Vec<Cell> {
     cells
 }
 
-/// Runs cells one after the other; a peer that cannot be installed is a skipped cell.
+/// Runs cells one after the other; a cell whose peer cannot be installed is skipped.
 fn table(wanted: &dyn Fn(&Cell) -> bool, rigour: Rigour) -> Outcome<Vec<Row>> {
     let mut cells = all();
     cells.retain(wanted);
     if cells.is_empty() {
-        return Err(Failure::new("no cell is called so"));
+        return Err(Failure::new("no cell has such a name"));
     }
     let stage = Stage::set()?;
     let mut installed: Vec<(Pin, Result<(), String>)> = Vec::new();

@@ -1,26 +1,29 @@
-//! Our client: how `call_tool` is asked and what it says; and ours under ours, with MGP.
+//! Our client: the arguments and the output of `call_tool`; and our client with our server, with MGP.
 
-use super::{Cell, Ours, Quadrant, Stage, child, relay::Traffic, relayed};
-use crate::run::{Context, Failure, Outcome};
+use super::{Cell, Ours, Quadrant, Stage, relay::Traffic, relayed};
+use crate::{
+    child,
+    run::{Context, Failure, Outcome},
+};
 use serde_json::{Value, json};
 use std::{ffi::OsString, process::Command, time::Duration};
 
-/// How long one call may take on a busy machine, with the start of the server.
-const LIMIT: Duration = Duration::from_mins(1);
+/// The time limit of one call on a busy machine, with the start of the server.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What our client offers of MGP.
+/// The extensions of MGP that our client offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mgp {
     All,
     None,
 }
 
-/// Where the server is.
+/// The server of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place<'a> {
-    /// Behind a relay, on stdio.
+    /// A command, behind a relay, on stdio.
     Command(&'a [OsString]),
-    /// Behind a tap, whose traffic is put in afterwards.
+    /// A URL, behind a tap whose traffic is added afterwards.
     Url(&'a str),
 }
 
@@ -36,7 +39,7 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Makes the call; `place` may say where.
+    /// Makes the call; `place` may change the folder of the program.
     pub(super) fn make(
         &self,
         cell: &Cell,
@@ -56,7 +59,7 @@ impl Call<'_> {
         };
         command.arg(self.tool).arg(self.arguments.to_string());
         place(&mut command);
-        let ended = child::run(command, "", &stage.places.log(&cell.name, "stderr"), LIMIT)?;
+        let ended = child::run(command, "", &stage.places.log(&cell.name, "stderr"), TIMEOUT)?;
         let lines = ended
             .stdout
             .lines()
@@ -70,7 +73,7 @@ impl Call<'_> {
     }
 }
 
-/// What `call_tool` said, and what went over the wire.
+/// The output of `call_tool`, and the traffic.
 #[derive(Debug)]
 pub(super) struct Seen {
     lines: Vec<Value>,
@@ -78,7 +81,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// What the lines of one kind hold.
+    /// Returns the contents of the lines of one kind.
     fn of(&self, kind: &'static str) -> impl Iterator<Item = &Value> {
         self.lines.iter().filter_map(move |line| line.get(kind))
     }
@@ -88,7 +91,7 @@ impl Seen {
         self.of(kind).next().context(format!("a line `{kind}`; the last one is {last}"))
     }
 
-    /// The result of the call, which must not be a failure.
+    /// Returns the result of the call, which must not be a failure.
     pub(super) fn result(&self) -> Outcome<&Value> {
         let result = self.one("result")?;
         if result["isError"] == true {
@@ -97,7 +100,7 @@ impl Seen {
         Ok(result)
     }
 
-    /// What a call that must fail says.
+    /// Returns the message of a call that must fail.
     pub(super) fn refusal(&self) -> Option<String> {
         if let Some(error) = self.of("error").next() {
             return Some(error["message"].as_str()?.to_owned());
@@ -107,13 +110,13 @@ impl Seen {
         (result["isError"] == true).then(|| text.to_owned())
     }
 
-    /// The extensions both sides agreed on; `None` with a plain server.
+    /// Returns the negotiated extensions; `None` with a plain server.
     pub(super) fn negotiated(&self) -> Outcome<Option<Vec<&str>>> {
         let all = self.one("negotiated")?["mgp"].as_array();
         Ok(all.map(|all| all.iter().filter_map(Value::as_str).collect()))
     }
 
-    /// The revision, as the client and the wire have it.
+    /// Checks the revision in the report and in the traffic.
     pub(super) fn settled_on(&self, revision: &str) -> Outcome {
         let (said, sent) = (&self.one("negotiated")?["revision"], self.traffic.revision());
         if said == revision && sent.as_deref() == Some(revision) {
@@ -123,7 +126,7 @@ impl Seen {
     }
 }
 
-/// Ours under ours: every extension that is served, and chunks that arrive.
+/// Returns the cells of our client with our server: every served extension, and chunks.
 pub(super) fn cells() -> Vec<Cell> {
     let modes = [("auto", "2026-07-28"), ("legacy", "2025-11-25"), ("modern", "2026-07-28")];
     let cell = |(mode, revision): (&'static str, &'static str)| Cell {

@@ -1,6 +1,6 @@
-//! The peers and their versions, in one table; what is not in it is not run.
+//! The peers and their versions; only peers of this table are run.
 
-/// Where a package comes from.
+/// The registry of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Registry {
     PyPi,
@@ -47,7 +47,7 @@ pub(super) const INSPECTOR: Pin = Pin {
 pub(super) const RMCP: Pin =
     Pin { registry: Registry::CratesIo, package: "rmcp", version: "3.8.0", folder: "bench" };
 
-/// Everything that is installed.
+/// All installed packages.
 pub(super) const ALL: &[Pin] = &[
     PYTHON_2,
     PYTHON_1,
@@ -63,7 +63,7 @@ pub(super) const ALL: &[Pin] = &[
 ];
 
 impl Pin {
-    /// Package, version and registry, for the table.
+    /// Returns package, version and registry, for the table.
     pub(super) fn shown(self) -> String {
         let registry = match self.registry {
             Registry::PyPi => "PyPI",
@@ -73,12 +73,12 @@ impl Pin {
         format!("{} {} ({registry})", self.package, self.version)
     }
 
-    /// The oldest Node that runs it.
+    /// Returns the oldest Node that runs the package.
     pub(super) fn least_node(self) -> u32 {
         if self == INSPECTOR { 22 } else { 18 }
     }
 
-    /// How `pip` and `npm` are asked for it.
+    /// Returns the argument for `pip` or `npm`.
     pub(super) fn wanted(self) -> String {
         let equals = if self.registry == Registry::PyPi { "==" } else { "@" };
         format!("{}{equals}{}", self.package, self.version)

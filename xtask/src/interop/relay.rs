@@ -1,4 +1,5 @@
-//! `relay FILE -- CMD…`: stands between a client and a server on stdio, and writes both directions to a file.
+//! `relay FILE -- CMD…`: forwards messages between a client and a server on stdio, and writes both directions to a
+//! file.
 //!
 //! A line from the client begins with `> `, one from the server with `< `.
 
@@ -16,14 +17,14 @@ use std::{
     thread,
 };
 
-/// Starts the server and passes everything on, both ways, line by line.
+/// Starts the server and forwards lines in both directions.
 pub(crate) fn relay(flags: &Flags) -> Outcome {
     let ([file], [program, arguments @ ..]) = (flags.words(), flags.rest()) else {
         return Err(Failure::new("give a file and, after `--`, a command"));
     };
     let mut file = PathBuf::from(file);
     if file.is_dir() {
-        // One of several that write at once.
+        // One of several relays that write at once.
         file.push(format!("{}.traffic", std::process::id()));
     }
     let log = Arc::new(Mutex::new(File::create(&file).context(file.display())?));
@@ -36,14 +37,14 @@ pub(crate) fn relay(flags: &Flags) -> Outcome {
     let (to, from) =
         (server.stdin.take().context("stdin")?, server.stdout.take().context("stdout")?);
     let down = Arc::clone(&log);
-    // Not joined: when the server leaves first, the client may keep our input open for ever.
+    // Not joined: if the server exits first, the client may keep our input open for ever.
     thread::spawn(move || pass(stdin(), to, "> ", &down));
     pass(from, stdout(), "< ", &log);
     let status = server.wait()?;
     if status.success() { Ok(()) } else { Err(Failure::new(format!("{program}: {status}"))) }
 }
 
-/// Passes lines on until one side is gone; dropping `to` tells the server that the client is.
+/// Forwards lines until one side is closed; dropping `to` closes the input of the server.
 fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
@@ -54,7 +55,7 @@ fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
             Ok(read) if read > 0 => {}
             _ => return,
         }
-        // Logged first: what a peer has seen is in the file.
+        // Logged first: everything a peer has seen is in the file.
         let logged = log.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line);
         let passed = to.write_all(&line[mark.len()..]).and_then(|()| to.flush());
         if logged.is_err() || passed.is_err() {
@@ -63,10 +64,10 @@ fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
     }
 }
 
-/// What went over one connection.
+/// The traffic of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
-    /// The revision the client's last header names; on stdio there are none.
+    /// The revision in the client's last header; `None` on stdio.
     pub(super) announced: Option<String>,
     /// Lines of the client.
     pub(super) up: Vec<String>,
@@ -75,7 +76,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Reads what the relay wrote.
+    /// Reads the file of the relay.
     pub(super) fn read(file: &Path) -> Outcome<Self> {
         let text = fs::read(file).context(file.display())?;
         let mut traffic = Self::default();
@@ -89,7 +90,8 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// The revision the two settled on: of the last answer to `initialize`, or else of the last request that names one.
+    /// Returns the settled revision: that of the last answer to `initialize`, or else of the last request that names
+    /// one.
     pub(super) fn revision(&self) -> Option<String> {
         if self.announced.is_some() {
             return self.announced.clone();
@@ -109,7 +111,7 @@ impl Traffic {
     }
 }
 
-/// The first line that has an MGP-named byte in it, if one has.
+/// Returns the first line that mentions MGP.
 pub(super) fn mgp_named(lines: &[String]) -> Option<&String> {
     lines.iter().find(|line| line.to_ascii_lowercase().contains("mgp"))
 }

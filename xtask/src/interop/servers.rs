@@ -1,4 +1,4 @@
-//! Foreign servers under our client: `call_tool` calls plain peers of both eras.
+//! Our client with foreign servers: `call_tool` calls plain peers of both eras.
 
 use super::{
     Cell, Quadrant, Stage,
@@ -14,16 +14,15 @@ use crate::run::{Context, Failure, Outcome, Program};
 use serde_json::{Value, json};
 use std::{ffi::OsString, fs, path::PathBuf};
 
-/// A foreign server, and one call that shows it works.
+/// A foreign server, and one call that proves it works.
 struct Server {
     name: &'static str,
     pin: Pin,
     speaks: Speaks,
-    /// The command that starts it.
     command: fn(&Places) -> Outcome<Vec<OsString>>,
     tool: &'static str,
     arguments: fn(&Places) -> Value,
-    /// A part of the result's text.
+    /// The expected part of the result's text.
     wanted: &'static str,
 }
 
@@ -92,7 +91,7 @@ const SERVERS: &[Server] = &[
         speaks: Speaks::Legacy,
         command: |places| {
             let memory = places.home().join("memory.jsonl");
-            // What an earlier run remembered would be no news.
+            // The memory of an earlier run would change the result.
             let _ = fs::remove_file(&memory);
             let mut file = OsString::from("MEMORY_FILE_PATH=");
             file.push(memory);
@@ -118,7 +117,7 @@ const SERVERS: &[Server] = &[
     },
 ];
 
-/// Beyond ASCII, so that every answer shows how it was read.
+/// A text beyond ASCII, so that every answer proves how it was decoded.
 pub(super) const TEXT: &str = "żółw 🦀";
 
 const LEGACY: &str = "2025-11-25";
@@ -127,13 +126,13 @@ const MODERN: &str = "2026-07-28";
 /// The command that starts a server.
 pub(super) type Start = fn(&Places) -> Outcome<Vec<OsString>>;
 
-/// The servers of MCP's own collection: name, package, and the command that starts them.
+/// Returns the servers of MCP's own collection: name, package, and the command that starts them.
 pub(super) fn collection() -> impl Iterator<Item = (&'static str, Pin, Start)> {
     let others = SERVERS.iter().filter(|server| server.pin != RMCP);
     others.map(|server| (server.name, server.pin, server.command))
 }
 
-/// Every cell of this kind.
+/// Returns every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for server in SERVERS {
@@ -176,24 +175,24 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
     };
     let seen = call.make(cell, stage, "traffic", |command| at_home(command, &stage.places))?;
     let text = seen.result()?.to_string();
-    // The text of a result may be JSON itself, so one level of escapes is taken off.
+    // The text of a result may be JSON itself, so one level of escapes is removed.
     if !text.contains(server.wanted) && !text.replace("\\\\", "\\").contains(server.wanted) {
         return Err(Failure::new(format!("{:?} is not in {text}", server.wanted)));
     }
     stays_plain(&seen, cell, mgp)?;
     let unknown = Call { tool: "no_such_tool", arguments: json!({}), ..call };
     let seen = unknown.make(cell, stage, "unknown", |command| at_home(command, &stage.places))?;
-    let said = seen.refusal().context("an unknown tool is refused")?;
-    Ok(format!("`{}` answers; an unknown tool: {}", server.tool, short(&said)))
+    let message = seen.refusal().context("an unknown tool is refused")?;
+    Ok(format!("`{}` answers; an unknown tool: {}", server.tool, short(&message)))
 }
 
-/// What a client sends once `initialize` is answered.
+/// Returns the lines a client sends after `initialize` is answered.
 fn after_the_handshake(up: &[String]) -> Vec<String> {
     let first = up.iter().position(|line| line.contains("notifications/initialized"));
     first.map_or_else(|| up.to_vec(), |first| up[first..].to_vec())
 }
 
-/// The first line of a text, cut where it gets long.
+/// Returns the first line of a text, clipped.
 pub(super) fn short(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     if line.chars().count() <= 60 {
@@ -203,7 +202,7 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// A folder with one file, for servers that look at files.
+/// Creates a folder with one file, for servers that read files.
 fn folder(places: &Places) -> Outcome<PathBuf> {
     let folder = home_folder(places);
     fs::create_dir_all(&folder).context(folder.display())?;
@@ -215,13 +214,13 @@ pub(super) fn home_folder(places: &Places) -> PathBuf {
     places.home().join("folder")
 }
 
-/// Whether the cell settled on its revision, and a plain server saw nothing that is named MGP but the offer.
+/// Checks that the cell settled on its revision, and that a plain server saw no mention of MGP except the offer.
 pub(super) fn stays_plain(seen: &Seen, cell: &Cell, mgp: Mgp) -> Outcome {
     seen.settled_on(cell.revision)?;
     if seen.negotiated()?.is_some() {
         return Err(Failure::new("a plain server is taken for one that speaks MGP"));
     }
-    // The offer names MGP; in the legacy era it stands in the first requests only, in the modern one in each.
+    // The offer mentions MGP; in the legacy era it is in the first requests only, in the modern one in each.
     let quiet = match (mgp, cell.revision == LEGACY) {
         (Mgp::None, _) => seen.traffic.up.clone(),
         (Mgp::All, true) => after_the_handshake(&seen.traffic.up),

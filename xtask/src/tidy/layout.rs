@@ -1,48 +1,86 @@
-//! How files are named, how long they are, how they begin, and what a `lib.rs` may hold.
+//! The names, the length and the header of files, and the contents of a `lib.rs`.
 
 use super::{
     Violation,
     source::{Source, closing},
 };
 
-/// No file is longer than this.
-const LONGEST: usize = 600;
+/// The maximum number of lines of a file.
+const MAX_LINES: usize = 600;
 
-/// Names that say nothing about what is inside.
+/// The maximum number of lines of a function, from `fn` to its closing brace.
+const MAX_FUNCTION_LINES: usize = 60;
+
+/// Names that do not describe the contents.
 const EMPTY_NAMES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc"];
 
-/// No file is too long, tests included.
+/// Refuses files that are too long, tests included.
 pub(super) fn length(source: &Source) -> Option<Violation> {
     let lines = source.text.lines().count();
-    (lines > LONGEST)
-        .then(|| Violation::new(&source.path, format!("has {lines} lines; {LONGEST} are allowed")))
+    (lines > MAX_LINES).then(|| {
+        Violation::new(&source.path, format!("has {lines} lines; {MAX_LINES} are allowed"))
+    })
 }
 
-/// No file or folder has a name that says nothing.
+/// Refuses long functions outside tests.
+pub(super) fn function_length(source: &Source) -> Vec<Violation> {
+    let code = &source.code;
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("fn ") {
+        let word = code[..at].chars().next_back().is_none_or(|c| !c.is_ascii_alphanumeric());
+        let name = code[at + 3..].split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next();
+        let Some(name) = name.filter(|name| word && !name.is_empty()) else { continue };
+        let Some(end) = body(code, at).and_then(|open| closing(code, open)) else { continue };
+        let lines = source.line(end) - source.line(at) + 1;
+        if lines > MAX_FUNCTION_LINES && !source.is_test(at) {
+            let what = format!("`{name}` has {lines} lines; {MAX_FUNCTION_LINES} are allowed");
+            found.push(Violation::at(source, at, what));
+        }
+    }
+    found
+}
+
+/// Returns the opening brace of a function's body; `None` for a declaration.
+fn body(code: &str, start: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for (offset, byte) in code.as_bytes()[start..].iter().enumerate() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth = depth.checked_sub(1)?,
+            b';' if depth == 0 => return None,
+            b'{' if depth == 0 => return Some(start + offset),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Refuses names of files and folders that do not describe the contents.
 pub(super) fn name(source: &Source) -> Option<Violation> {
     let path = source.path.strip_suffix(".rs").unwrap_or(&source.path);
     let name = path.split('/').find(|part| EMPTY_NAMES.contains(part))?;
-    Some(Violation::new(&source.path, format!("`{name}` does not say what is inside")))
+    Some(Violation::new(&source.path, format!("`{name}` does not describe the contents")))
 }
 
-/// Every file begins by saying what it is.
+/// Refuses files without a header comment.
 pub(super) fn header(source: &Source) -> Option<Violation> {
     let first = source.text.lines().next().unwrap_or_default();
-    let said = first.strip_prefix("//! ").is_some_and(|line| !line.trim().is_empty());
-    (!said).then(|| Violation::new(&source.path, "does not begin with `//! what it is`"))
+    let described = first.strip_prefix("//! ").is_some_and(|line| !line.trim().is_empty());
+    (!described)
+        .then(|| Violation::new(&source.path, "does not begin with `//! ` and a description"))
 }
 
-/// A `lib.rs` holds docs, modules, re-exports and macros.
+/// Refuses items in a `lib.rs` that are not docs, modules, re-exports or macros.
 pub(super) fn lib_without_logic(source: &Source) -> Vec<Violation> {
     let is_lib = source.path.ends_with("src/lib.rs");
     if is_lib { items_with_logic(source, 0, source.code.len()) } else { Vec::new() }
 }
 
-/// The items between two places that are neither modules, uses nor macros.
+/// Finds the items between two positions that are neither modules, uses nor macros.
 fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation> {
     let code = &source.code[..end];
     let mut found = Vec::new();
-    // The compiler wants the entries of a macro crate in its root.
+    // The compiler requires the entry points of a macro crate in its root.
     let mut is_entry = false;
     while let Some(start) = code[at..].find(|c: char| !c.is_whitespace()).map(|skip| at + skip) {
         let rest = &code[start..];
@@ -77,7 +115,7 @@ fn items_with_logic(source: &Source, mut at: usize, end: usize) -> Vec<Violation
     found
 }
 
-/// Whether an item is a macro or the call of one, or the `;` after it.
+/// Returns whether an item is a macro or the call of one, or the `;` after it.
 fn is_macro(item: &str) -> bool {
     let name = item.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_:".contains(c));
     name.starts_with(['!', ';'])
@@ -93,9 +131,22 @@ mod tests {
 
     #[test]
     fn a_long_file_is_refused() {
-        let long = Source::new("a/src/b.rs", "//! B.\n".repeat(LONGEST + 1));
+        let long = Source::new("a/src/b.rs", "//! B.\n".repeat(MAX_LINES + 1));
         assert!(length(&long).is_some());
-        assert!(length(&Source::new("a/src/b.rs", "//! B.\n".repeat(LONGEST))).is_none());
+        assert!(length(&Source::new("a/src/b.rs", "//! B.\n".repeat(MAX_LINES))).is_none());
+    }
+
+    #[test]
+    fn a_long_function_is_refused() {
+        let count = |lines: usize, head: &str| {
+            let text = format!("{head} {{\n{}}}\n", "    a();\n".repeat(lines - 2));
+            function_length(&Source::new("a/src/b.rs", text)).len()
+        };
+        let head = "fn a(b: [u8; 3]) -> [u8; 3]";
+        assert_eq!(count(MAX_FUNCTION_LINES, head), 0);
+        assert_eq!(count(MAX_FUNCTION_LINES + 1, head), 1);
+        assert_eq!(count(MAX_FUNCTION_LINES + 1, "#[cfg(test)]\nfn a()"), 0);
+        assert_eq!(count(MAX_FUNCTION_LINES + 1, "fn a();\nstruct B"), 0);
     }
 
     #[test]

@@ -1,19 +1,22 @@
-//! `tidy`: the rules of the house that a program can check.
+//! `tidy`: the rules of the workspace that a program can check.
 //!
 //! A rule is a small function that reports violations; each has a sample in its tests that it must refuse.
 
 mod arrows;
+mod circles;
+pub(crate) mod exports;
 mod layout;
-mod source;
+pub(crate) mod source;
 mod text;
 mod weight;
+mod words;
 
 use crate::{
     flags::Flags,
     run::{Context, Failure, Outcome, metadata, root},
 };
 use source::Source;
-use std::{fmt, fs, path::Path};
+use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 /// A broken rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,9 +41,9 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the rules look at.
+/// The input of the rules.
 #[derive(Debug, Default)]
-struct Tree {
+pub(crate) struct Tree {
     rust: Vec<Source>,
     /// Other texts: path and content.
     prose: Vec<(String, String)>,
@@ -49,18 +52,21 @@ struct Tree {
 }
 
 /// Runs all rules over the workspace.
-pub(crate) fn tidy(_: &Flags) -> Outcome {
+pub(crate) fn tidy(flags: &Flags) -> Outcome {
     let tree = Tree::read(&root())?;
+    if flags.has("--house") {
+        return report_house(&tree);
+    }
     let violations = check(&tree);
     for violation in &violations {
         println!("{violation}");
     }
     let files = tree.rust.len() + tree.prose.len();
     println!("tidy: {files} files, {} violations", violations.len());
-    if violations.is_empty() { Ok(()) } else { Err(Failure::new("the house is not tidy")) }
+    if violations.is_empty() { Ok(()) } else { Err(Failure::new("the rules are broken")) }
 }
 
-/// Every rule, in the order of the house style.
+/// Applies every rule.
 fn check(tree: &Tree) -> Vec<Violation> {
     let architecture = tree.prose("ARCHITECTURE.md");
     let mut found = arrows::allowed(&tree.packages);
@@ -82,8 +88,76 @@ fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+/// The name of a rule of [`house`].
+type Rule = &'static str;
+
+/// Applies the rules of names and language, which are not yet part of [`check`].
+fn house(tree: &Tree) -> Vec<(Rule, Violation)> {
+    let mut found: Vec<(Rule, Violation)> = Vec::new();
+    let mut add = |rule: Rule, violations: Vec<Violation>| {
+        found.extend(violations.into_iter().map(|violation| (rule, violation)));
+    };
+    for source in &tree.rust {
+        add("forbidden word", words::forbidden(source));
+        add("first word", words::first_words(source));
+        add("long function", layout::function_length(source));
+    }
+    for (path, text) in tree.prose.iter().filter(|(path, _)| has_extension(path, "md")) {
+        add("forbidden word", words::forbidden_in_markdown(path, text));
+    }
+    add("exported twice", exports::twice(&tree.libraries()));
+    add("circle", circles::circles(&tree.rust));
+    found
+}
+
+/// Prints the violations of the house rules and their number by rule and package; fails if there is one.
+fn report_house(tree: &Tree) -> Outcome {
+    let violations = house(tree);
+    let mut counts: BTreeMap<(Rule, &str), usize> = BTreeMap::new();
+    for (rule, violation) in &violations {
+        println!("{violation} ({rule})");
+        *counts.entry((rule, tree.package_of(&violation.place))).or_default() += 1;
+    }
+    println!();
+    for ((rule, package), count) in &counts {
+        println!("{rule:16} {package:24} {count:>6}");
+    }
+    println!("tidy --house: {} violations", violations.len());
+    if violations.is_empty() { Ok(()) } else { Err(Failure::new("the house rules are broken")) }
+}
+
+fn has_extension(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found == extension)
+}
+
 impl Tree {
-    fn read(root: &Path) -> Outcome<Self> {
+    /// Returns the published packages with their `lib.rs`.
+    pub(crate) fn libraries(&self) -> Vec<(&str, &Source)> {
+        let mut libraries = Vec::new();
+        for (name, folder) in published(&self.packages) {
+            let lib = format!("{folder}/src/lib.rs");
+            if let Some(source) = self.rust.iter().find(|source| source.path == lib) {
+                libraries.push((name, source));
+            }
+        }
+        libraries
+    }
+
+    /// Returns the folder of the package that a path lies in, or its first part.
+    fn package_of<'a>(&self, place: &'a str) -> &'a str {
+        let folders = members(&self.packages).map(|(_, folder)| folder);
+        let inside = |folder: &String| place.starts_with(&format!("{folder}/"));
+        let longest = folders.filter(inside).map(|folder| folder.len()).max();
+        let first = place.find(['/', ':']).unwrap_or(place.len());
+        &place[..longest.unwrap_or(first)]
+    }
+
+    /// Returns the Rust files.
+    pub(crate) fn rust(&self) -> &[Source] {
+        &self.rust
+    }
+
+    pub(crate) fn read(root: &Path) -> Outcome<Self> {
         let mut tree = Self { packages: metadata()?, ..Self::default() };
         tree.walk(root, "")?;
         Ok(tree)
@@ -114,6 +188,26 @@ impl Tree {
     fn prose(&self, path: &str) -> Option<&str> {
         self.prose.iter().find(|(name, _)| name == path).map(|(_, text)| text.as_str())
     }
+}
+
+/// Returns the names and folders of the packages that are published.
+pub(crate) fn published(packages: &serde_json::Value) -> impl Iterator<Item = (&str, String)> {
+    let is_published = |name: &str| {
+        let all = packages["packages"].as_array().into_iter().flatten();
+        all.into_iter().any(|package| package["name"] == name && package["publish"].is_null())
+    };
+    members(packages).filter(move |(name, _)| is_published(name))
+}
+
+/// Returns the names of the packages and their folders below the workspace root.
+fn members(packages: &serde_json::Value) -> impl Iterator<Item = (&str, String)> {
+    let root = packages["workspace_root"].as_str().unwrap_or_default();
+    packages["packages"].as_array().into_iter().flatten().map(move |package| {
+        let manifest = package["manifest_path"].as_str().unwrap_or_default();
+        let folder = manifest.trim_end_matches("/Cargo.toml").strip_prefix(root);
+        let folder = folder.unwrap_or_default().trim_start_matches('/').to_owned();
+        (package["name"].as_str().unwrap_or_default(), folder)
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A Rust file as the rules see it: code, string literals and comments told apart.
+//! A Rust file as the rules see it: code, string literals and comments separated.
 //!
 //! A small lexer, not a parser: it knows comments, strings, raw strings, character literals and lifetimes.
 
@@ -9,31 +9,37 @@ use std::ops::Range;
 pub(crate) struct Source {
     /// The path below the workspace root, with forward slashes.
     pub(crate) path: String,
-    /// The text as it stands.
+    /// The text of the file.
     pub(crate) text: String,
     /// The text with comments and the insides of literals blanked; same length, same lines.
     pub(crate) code: String,
-    /// The inside of each string literal, with its place in the text.
+    /// The inside of each string literal, by its position in the text.
     pub(crate) strings: Vec<Range<usize>>,
+    /// The comments, with their marks.
+    pub(crate) comments: Vec<Range<usize>>,
     /// Items under `#[cfg(test)]`.
     tests: Vec<Range<usize>>,
+    /// The position of the first byte of each line.
+    lines: Vec<usize>,
 }
 
 impl Source {
     /// Reads a file.
     pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         let (path, text) = (path.into(), text.into());
-        let (code, strings) = blank(&text);
+        let Blanked { code, strings, comments } = blank(&text);
         let tests = test_items(&code);
-        Self { path, text, code, strings, tests }
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
+        let lines = lines.collect();
+        Self { path, text, code, strings, comments, tests, lines }
     }
 
-    /// The line that holds the byte at `at`, counted from one.
+    /// Returns the number of the line that holds the byte at `at`, counted from one.
     pub(crate) fn line(&self, at: usize) -> usize {
-        self.text[..at].split('\n').count()
+        self.lines.partition_point(|start| *start <= at)
     }
 
-    /// Whether the byte at `at` belongs to a test, an example or a benchmark.
+    /// Returns whether the byte at `at` belongs to a test, an example or a benchmark.
     pub(crate) fn is_test(&self, at: usize) -> bool {
         let file = self.path.split('/').any(|part| {
             matches!(part, "tests" | "tests.rs" | "examples" | "benches" | "fuzz" | "build.rs")
@@ -41,7 +47,7 @@ impl Source {
         file || self.tests.iter().any(|range| range.contains(&at))
     }
 
-    /// The insides of all attributes (`#[…]`, `#![…]`), blanked as in [`Self::code`].
+    /// Returns the insides of all attributes (`#[…]`, `#![…]`), blanked as in [`Self::code`].
     pub(crate) fn attributes(&self) -> impl Iterator<Item = (usize, &str)> {
         let starts = self.code.match_indices('#').map(|(at, _)| at);
         starts.filter_map(|at| {
@@ -53,7 +59,7 @@ impl Source {
     }
 }
 
-/// Where the bracket that opens at `open` closes.
+/// Returns the position at which the bracket that opens at `open` closes.
 pub(crate) fn closing(code: &str, open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (offset, byte) in code.as_bytes()[open..].iter().enumerate() {
@@ -71,21 +77,30 @@ pub(crate) fn closing(code: &str, open: usize) -> Option<usize> {
     None
 }
 
-/// Blanks comments and literals; also returns where the insides of strings are.
-fn blank(text: &str) -> (String, Vec<Range<usize>>) {
+/// A text with its comments and literals blanked, and their positions.
+struct Blanked {
+    code: String,
+    strings: Vec<Range<usize>>,
+    comments: Vec<Range<usize>>,
+}
+
+/// Blanks comments and literals.
+fn blank(text: &str) -> Blanked {
     let bytes = text.as_bytes();
     let mut code = bytes.to_vec();
-    let mut strings = Vec::new();
+    let (mut strings, mut comments) = (Vec::new(), Vec::new());
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
         let end = if rest.starts_with(b"//") {
             let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
             erase(&mut code[at..at + end]);
+            comments.push(at..at + end);
             at + end
         } else if rest.starts_with(b"/*") {
             let end = at + comment_length(rest);
             erase(&mut code[at..end]);
+            comments.push(at..end);
             end
         } else if let Some((inside, end)) = string(bytes, at) {
             erase(&mut code[inside.clone()]);
@@ -106,7 +121,8 @@ fn blank(text: &str) -> (String, Vec<Range<usize>>) {
         at = end.max(at + 1);
     }
     // Only whole literals and comments were blanked, so this is still UTF-8.
-    (String::from_utf8_lossy(&code).into_owned(), strings)
+    let code = String::from_utf8_lossy(&code).into_owned();
+    Blanked { code, strings, comments }
 }
 
 /// Replaces everything but line ends by spaces.
@@ -114,7 +130,7 @@ fn erase(bytes: &mut [u8]) {
     bytes.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
 }
 
-/// The length of a block comment; they nest.
+/// Returns the length of a block comment; they nest.
 fn comment_length(rest: &[u8]) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < rest.len() {
@@ -132,7 +148,7 @@ fn comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// The inside and the end of the string literal that starts at `at`, if one does.
+/// Returns the inside and the end of the string literal that starts at `at`, if one does.
 fn string(bytes: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     let rest = &bytes[at..];
     let prefix = rest.iter().take(2).take_while(|b| matches!(b, b'b' | b'r' | b'c')).count();
@@ -157,7 +173,7 @@ fn string(bytes: &[u8], at: usize) -> Option<(Range<usize>, usize)> {
     Some((start..bytes.len(), bytes.len()))
 }
 
-/// The length of a character literal, or one for a lifetime.
+/// Returns the length of a character literal, or one for a lifetime.
 fn character_length(rest: &[u8]) -> usize {
     if rest.get(1) == Some(&b'\\') {
         return rest.iter().skip(3).position(|byte| *byte == b'\'').map_or(1, |at| at + 4);
@@ -170,7 +186,7 @@ fn character_length(rest: &[u8]) -> usize {
     }
 }
 
-/// The items that stand under `#[cfg(test)]`.
+/// Returns the items under `#[cfg(test)]`.
 fn test_items(code: &str) -> Vec<Range<usize>> {
     let mut items = Vec::new();
     for (at, _) in code.match_indices("#[cfg(test)]") {

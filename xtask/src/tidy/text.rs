@@ -1,8 +1,8 @@
-//! What the text of a file must not contain: method names, silent lints, skipped tests, loose ends.
+//! Forbidden text: method names, silenced lints, skipped tests, loose ends.
 
 use super::{Violation, source::Source};
 
-/// What the method names of the protocol begin with.
+/// The beginnings of the method names of the protocol.
 const METHOD_PREFIXES: &[&str] = &[
     "completion/",
     "elicitation/",
@@ -22,12 +22,12 @@ const METHOD_PREFIXES: &[&str] = &[
 /// Method names without a prefix.
 const METHOD_WORDS: &[&str] = &["initialize", "ping"];
 
-/// Words that mark a loose end, in two halves so that this file may name them.
+/// Words that mark a loose end, in two halves so that this file may contain them.
 const LOOSE_ENDS: &[(&str, &str)] = &[("TO", "DO"), ("FIX", "ME"), ("XX", "X")];
 
-/// Method names are written once, in mgp-types.
+/// Refuses method names outside mgp-types, where each is written once.
 ///
-/// `xtask` is free: it plays a foreign peer that writes its own bytes.
+/// `xtask` is exempt: it plays a foreign peer that writes its own bytes.
 pub(super) fn method_literals(source: &Source) -> Vec<Violation> {
     if source.path.starts_with("mgp-types/") || source.path.starts_with("xtask/") {
         return Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn method_literals(source: &Source) -> Vec<Violation> {
         .collect()
 }
 
-/// The method name a literal is, or quotes.
+/// Returns the method name that a literal is, or quotes.
 fn method_in(literal: &str) -> Option<&str> {
     let quoted = literal.split('"').map(|part| part.trim_end_matches('\\'));
     quoted.into_iter().find(|part| {
@@ -55,7 +55,7 @@ fn method_in(literal: &str) -> Option<&str> {
     })
 }
 
-/// No untagged enums, no silenced lints without a reason, no tests that do not test.
+/// Refuses untagged enums, silenced lints without a reason, and tests that do not test.
 pub(super) fn attributes(source: &Source) -> Vec<Violation> {
     let found = source.attributes().filter_map(|(at, inside)| {
         let inside = inside.trim();
@@ -67,7 +67,7 @@ pub(super) fn attributes(source: &Source) -> Vec<Violation> {
         } else if has("expect") && !has("reason") {
             "`expect` needs a reason"
         } else if inside == "ignore" || inside.starts_with("ignore ") {
-            "a test that does not run is no test"
+            "a test must run"
         } else if has("should_panic") {
             "assert on the error, not on a panic"
         } else {
@@ -78,7 +78,7 @@ pub(super) fn attributes(source: &Source) -> Vec<Violation> {
     found.collect()
 }
 
-/// Nothing is left for later without an issue.
+/// Refuses marks of unfinished work.
 pub(super) fn unfinished(path: &str, text: &str) -> Vec<Violation> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {

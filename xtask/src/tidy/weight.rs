@@ -1,13 +1,13 @@
-//! What nobody gets who did not ask for it.
+//! Dependencies that only a feature may bring.
 
 use super::Violation;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The sentence encoder: minutes of building, C++ among it, for those who turn on its feature.
+/// The sentence encoder, which takes minutes to build, C++ included.
 const HEAVY: [&str; 3] = ["fastembed", "ort", "tokenizers"];
 
-/// A build of the workspace with its default features, tests included, has nothing heavy in it.
+/// Refuses heavy dependencies in a build of the workspace with default features, tests included.
 pub(super) fn light_by_default(packages: &Value) -> Vec<Violation> {
     let mut build = Build { packages, on: BTreeSet::new(), found: BTreeSet::new() };
     for package in list(&packages["packages"]) {
@@ -19,12 +19,12 @@ pub(super) fn light_by_default(packages: &Value) -> Vec<Violation> {
     build.found.into_iter().map(violation).collect()
 }
 
-/// What is turned on, found by following features from one crate of ours to the next.
+/// The enabled packages and features, found by following features from crate to crate.
 struct Build<'a> {
     packages: &'a Value,
-    /// A package and a feature of it; the empty one is the package itself.
+    /// A package and a feature of it; the empty feature is the package itself.
     on: BTreeSet<(&'a str, &'a str)>,
-    /// A package and what it must not depend on.
+    /// A package and its forbidden dependency.
     found: BTreeSet<(&'a str, &'a str)>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Build<'a> {
         }
         for part in list(parts).map(text) {
             let (name, of_it) = part.split_once('/').map_or((part, None), |(n, f)| (n, Some(f)));
-            // `name?/feature` turns on nothing, but what is on already would have the feature.
+            // `name?/feature` enables nothing, but adds the feature to a dependency that is enabled.
             let (name, weak) = name.strip_suffix('?').map_or((name, false), |name| (name, true));
             if of_it.is_none() && !name.starts_with("dep:") {
                 self.feature(package, name);
@@ -84,7 +84,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// The name under which features know a dependency.
+/// Returns the name under which features know a dependency.
 fn called(dependency: &Value) -> &str {
     dependency["rename"].as_str().unwrap_or_else(|| text(&dependency["name"]))
 }
@@ -108,7 +108,7 @@ mod tests {
             "uses_default_features": uses_default_features})
     }
 
-    /// An index whose features are these, and somebody who depends on it.
+    /// Checks an index with these features, and a crate that depends on it.
     #[track_caller]
     fn check(features: &Value, optional: bool, asks: &[&str], expected: usize) {
         let packages = json!({"packages": [
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_for_everybody_is_refused() {
+    fn an_encoder_by_default_is_refused() {
         let features =
             json!({"default": [], "small": [], "encoder": ["dep:ort"], "hub": ["encoder"]});
         check(&features, false, &[], 1);

@@ -1,6 +1,4 @@
-//! How much there may be, and what lists show of it.
-//!
-//! Applies to: inbound.
+//! Tests of the bounds, and of lists.
 
 use mgp_types::method::DiscoveryList;
 use mgp_types::mgp::DiscoveryListResult;
@@ -23,7 +21,7 @@ async fn registrations_are_counted_in_all_and_for_each() {
         world.register(maker(), count(id)).await.unwrap();
     }
     let error = refused(world.register(maker(), count("c")).await, 3001, "of your registrations");
-    assert!(!error.as_recovery().unwrap().is_retryable(), "somebody must decide first");
+    assert!(!error.as_recovery().unwrap().is_retryable(), "an operator must decide first");
     world.register(two.clone(), count("c")).await.unwrap();
     refused(world.register(two.clone(), count("d")).await, 3001, "3 registrations wait");
 
@@ -34,19 +32,19 @@ async fn registrations_are_counted_in_all_and_for_each() {
     refused(world.register(maker(), count("e")).await, 3001, "3 of your servers");
     world.register(operator(), count("e")).await.unwrap();
     refused(world.register(operator(), count("f")).await, 3001, "5 servers are registered");
-    // One that goes makes room.
+    // A removal makes room.
     world.deregister(maker(), "a").await.unwrap();
     world.register(operator(), count("f")).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn none_are_taken_where_none_may_be() {
+async fn a_kernel_without_registrations_refuses_all() {
     let world = World::with(|config| config.most = 0, |builder| builder);
     refused(world.register(operator(), count("a")).await, 4100, "not registered here");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_one_is_told_to_wait_and_the_next_is_served() {
+async fn a_flood_of_one_caller_is_limited_and_another_caller_is_served() {
     let world = World::with(|config| config.per_minute = 3, |builder| builder);
     for _ in 0..3 {
         refused(world.register(maker(), json!({ "id": "?" })).await, -32602, "id");
@@ -60,7 +58,7 @@ async fn a_flood_of_one_is_told_to_wait_and_the_next_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_have_what_is_registered_with_its_state() {
+async fn lists_show_registrations_with_their_state() {
     let world = World::new();
     world.fake.configure("files");
     world.register(maker(), count("made")).await.unwrap();
@@ -86,7 +84,7 @@ async fn lists_have_what_is_registered_with_its_state() {
         listed(operator(), r#"{"filter":{"status":"registered"}}"#).await,
         ["waits registered"]
     );
-    // What has no tool is no server to anybody else.
+    // Other callers do not see servers without tools.
     assert_eq!(listed(maker(), "{}").await, ["made connected", "files connected"]);
 
     let known = world.registrations.fleet().known();
@@ -96,7 +94,7 @@ async fn lists_have_what_is_registered_with_its_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_told() {
+async fn changes_are_reported() {
     let world = World::new();
     let mut changes = world.registrations.changes();
     for step in 0..3 {
@@ -110,7 +108,7 @@ async fn changes_are_told() {
     }
 }
 
-/// A store that keeps a change and does not answer, or refuses it.
+/// A store that commits a change without an answer, or refuses it.
 struct Late(MemoryStore, Arc<AtomicU32>);
 
 impl Store for Late {
@@ -150,7 +148,7 @@ impl Store for Late {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_refuses_changes_nothing_and_what_it_kept_late_is_found() {
+async fn a_refused_commit_changes_nothing_and_a_late_one_is_found() {
     let mut world = World::new();
     let mood = Arc::new(AtomicU32::new(2));
     let store = Arc::new(Late(world.store.clone(), Arc::clone(&mood)));
@@ -164,7 +162,7 @@ async fn a_store_that_refuses_changes_nothing_and_what_it_kept_late_is_found() {
     refused(world.register(operator(), count("a")).await, 3003, "may still be kept");
     mood.store(0, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(world.fake.log(), ["start a --all"], "what is kept is worked on");
+    assert_eq!(world.fake.log(), ["start a --all"], "a stored record is worked on");
     refused(world.register(operator(), count("a")).await, 4101, "a");
     mood.store(1, Ordering::Relaxed);
     refused(world.deregister(operator(), "a").await, 3003, "may still be kept");
@@ -175,7 +173,7 @@ async fn a_store_that_refuses_changes_nothing_and_what_it_kept_late_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_recorded_does_not_happen() {
+async fn a_change_that_cannot_be_recorded_is_not_made() {
     struct Full;
     impl AuditSink for Full {
         fn begin(&self, _: Start) -> Audited<Ticket> {
@@ -199,7 +197,7 @@ async fn a_log_that_takes_its_events_from_the_store_gets_them_with_the_change() 
             Audited::Ready(Err(Unaudited::Closed))
         }
         fn record(&self, _: AuditEvent) -> Audited<()> {
-            panic!("it takes them from the store")
+            panic!("the sink takes events from the store")
         }
         fn outbox(&self, _: &dyn Store) -> Option<&str> {
             Some("log")
@@ -212,7 +210,7 @@ async fn a_log_that_takes_its_events_from_the_store_gets_them_with_the_change() 
     assert_eq!(names, ["dev.cloto.server_registered", "dev.cloto.approval_requested"]);
 }
 
-/// Fits a future's own promise: it may be sent to another thread.
+/// Checks that the futures can be sent to another thread.
 #[test]
 fn futures_can_be_sent() {
     fn sent<T: Send>(_: T) {}

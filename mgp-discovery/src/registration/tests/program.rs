@@ -1,23 +1,21 @@
-//! Which files decide what runs.
-//!
-//! Applies to: inbound.
+//! Tests of the files that decide what runs.
 
 use mgp_types::service::Authority;
 
-use super::super::ask::Asked;
-use super::super::program::{Now, find, look};
+use super::super::params::RegisterRequest;
+use super::super::program::{FileCheck, compare_files, find};
 use super::super::record::Proposal;
 use super::*;
 
-/// What is proposed, of which nothing is started.
+/// Returns a proposal; nothing is started.
 fn proposed(world: &World, command: &str, args: &Value) -> Proposal {
     let params = json!({
         "id": "made", "command": command, "args": args, "mgp": { "trust_level": "standard" },
     });
     let params = serde_json::from_value(params).unwrap();
     let config = config(&world.folder);
-    let asked = Asked::read(params, Authority::Operator, &config).unwrap();
-    find(asked, &config).unwrap()
+    let request = RegisterRequest::read(params, Authority::Operator, &config).unwrap();
+    find(request, &config).unwrap()
 }
 
 fn bound(world: &World, command: &str, args: &Value) -> (Vec<String>, Vec<String>) {
@@ -68,7 +66,7 @@ async fn a_link_that_leads_elsewhere_is_another_program() {
     world.register(operator(), params).await.unwrap();
     let server = world.fake.running().remove(0);
     fs::remove_file(&link).unwrap();
-    // The same content in another place would be started all the same, but it may be changed there.
+    // The same content in another place is refused: the file could be changed there.
     program(
         &world.folder.join("bin/copy"),
         &fs::read_to_string(world.folder.join("bin/count")).unwrap(),
@@ -77,19 +75,21 @@ async fn a_link_that_leads_elsewhere_is_another_program() {
     assert!(server.launch().await.is_err());
     assert!(world.waiting().await[0].changed);
 
-    // One that was bound by its place alone is bound by its content from then on.
+    // A program bound by its path is bound by its content once it has moved.
     let mut of_system = proposed(&world, "linked", &json!([]));
     of_system.files.clear();
-    assert!(matches!(look(&of_system), Ok(Now::Same)));
+    assert!(matches!(compare_files(&of_system), Ok(FileCheck::Same)));
     fs::remove_file(&link).unwrap();
     symlink(world.folder.join("bin/count"), &link).unwrap();
-    let Ok(Now::Changed(now)) = look(&of_system) else { panic!("it leads elsewhere") };
+    let Ok(FileCheck::Changed(now)) = compare_files(&of_system) else {
+        panic!("the link leads elsewhere")
+    };
     assert_eq!(now.files.len(), 1);
 }
 
 #[cfg(unix)]
 #[tokio::test(start_paused = true)]
-async fn what_is_no_plain_file_or_may_not_run_is_no_program() {
+async fn only_an_executable_plain_file_is_a_program() {
     let world = World::new();
     fs::write(world.folder.join("bin/plain"), "text").unwrap();
     for command in ["plain", "bin", "./bin", "/"] {

@@ -1,5 +1,5 @@
 //! The physical limit for a hop over stdio: two pipes to the host, two to a child, and a thread for each direction
-//! that copies what comes. Nobody looks at the bytes.
+//! that copies bytes without reading them.
 //! floor-hop COMMAND ARGS...
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;

@@ -1,46 +1,62 @@
-//! The checks of governance: permissions, tool security, access, audit.
+//! The checks of governance that are programs: the audit log, the cost of a call, tool definitions.
 
-mod cost;
 mod kills;
 mod tamper;
 mod tooldef;
 mod writer;
 
-use super::{Verdict, binary};
-use crate::run::{Context, Outcome, Program, target};
-use std::path::PathBuf;
+use super::Verdict;
+use crate::{
+    bench,
+    corpus::echo,
+    run::{Outcome, Program, Rigour, release_example},
+};
+use std::path::{Path, PathBuf};
 
-pub(super) use cost::cost;
 pub(super) use tooldef::tooldef;
 
-/// Random worlds, laws of precedence, and an agent that tries to widen its rights.
-pub(super) fn world() -> Outcome<Verdict> {
-    binary::run(&[("mgp-security", "access_worlds"), ("mgp-security", "access_attack")])
-}
+/// The maximum number of instructions of a governed echo.
+const MAX_GOVERNED: f64 = 25_000.0;
 
-/// Servers that lie about their tools.
-pub(super) fn lies() -> Outcome<Verdict> {
-    binary::run(&[("mgp-security", "lies")])
-}
+/// The maximum time of a decision, in nanoseconds.
+const MAX_DECISION_NS: f64 = 1_000.0;
 
-/// One layer alone, on either side.
-pub(super) fn alone() -> Outcome<Verdict> {
-    binary::run(&[("mgp-client-sdk", "alone"), ("mgp-server-sdk", "alone")])
-}
-
-/// The log under tampering and kills, then calls that are given up.
+/// Tampers with a log, then kills its writer.
 pub(super) fn audit() -> Outcome<Verdict> {
     let program = example("auditlog")?;
-    let tampered = tamper::all(&program)?;
-    let killed = kills::all(&program)?;
-    let cancelled = binary::run(&[("mgp-security", "audit_cancel")])?;
-    Ok(tampered.and(killed).and(cancelled))
+    Ok(tamper::all(&program)?.and(kills::all(&program)?))
+}
+
+/// Counts the instructions of a governed call, and times a decision.
+pub(super) fn cost(rigour: Rigour) -> Outcome<Verdict> {
+    let governed = bench::instructions_of(Path::new(&echo()?), &["--governed"], rigour)?;
+    let decision = decision()?;
+    Ok(match governed {
+        Some(count) => Verdict {
+            pass: count <= MAX_GOVERNED,
+            figure: format!("{count:.0} instructions for a governed echo"),
+            bound: format!("{MAX_GOVERNED:.0}"),
+        }
+        .and(decision),
+        None => decision,
+    })
+}
+
+/// Judges the slowest kind of decision, as the example that times them prints it.
+fn decision() -> Outcome<Verdict> {
+    let text = Program::new(example("decisions")?).output()?;
+    print!("{text}");
+    let figures =
+        text.lines().filter_map(|line| line.split_whitespace().last()?.parse::<f64>().ok());
+    let slowest = figures.fold(0.0, f64::max);
+    Ok(Verdict {
+        pass: slowest > 0.0 && slowest <= MAX_DECISION_NS,
+        figure: format!("{slowest:.0} ns for a decision"),
+        bound: format!("{MAX_DECISION_NS:.0}"),
+    })
 }
 
 /// Builds an example of the security crate as users would, and returns its path.
 fn example(name: &str) -> Outcome<PathBuf> {
-    let build = ["build", "--quiet", "--release", "-p", "mgp-security", "--all-features"];
-    Program::cargo(&build).args(&["--example", name]).run()?;
-    let path = target()?.join("release/examples").join(name);
-    path.exists().then_some(path).context(name)
+    release_example("mgp-security", name, &["--all-features"])
 }

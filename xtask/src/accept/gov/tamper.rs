@@ -1,4 +1,4 @@
-//! `gov.audit`, tampering: whatever is changed in a log is found.
+//! `gov.audit`, tampering: every change of a log is found.
 
 use super::writer::{Folder, Writer, segments, verify};
 use crate::{
@@ -14,29 +14,29 @@ use std::{
     thread,
 };
 
-/// Events of the log whose every byte is flipped.
+/// The number of events of the log whose every byte is flipped.
 const SMALL: usize = 200;
 
-/// Events of the log that is changed at random.
+/// The number of events of the log that is changed at random.
 const LARGE: usize = 10_000;
 
-/// Random changes.
+/// The number of random changes.
 const CHANGES: usize = 10_000;
 
-/// How many verifiers run at a time, each on a copy of its own.
+/// The number of verifiers that run at a time, each on its own copy.
 const AT_A_TIME: usize = 2;
 
-/// What was found.
+/// The results of the verifiers.
 #[derive(Debug, Default)]
 struct Tally {
     made: usize,
     found: usize,
-    /// How many named the very record that was touched.
+    /// The number of verdicts that named the changed record.
     exact: usize,
     missed: Vec<String>,
 }
 
-/// Flips every byte of a small log, and changes a large one in every manner.
+/// Flips every byte of a small log, and applies random changes to a large one.
 pub(super) fn all(program: &Path) -> Outcome<Verdict> {
     let bytes = over(program, SMALL, |log| (0..log.len()).map(Change::Flip).collect())?;
     let random = over(program, LARGE, |log| {
@@ -125,7 +125,7 @@ fn work(
 
 fn copy_folder(from: &Path, to: &Path) -> Outcome {
     fs::create_dir_all(to)?;
-    // A log refuses a folder that others may look into; a copy has the same mode.
+    // A log refuses a folder that other users may read; the copy gets the same mode.
     fs::set_permissions(to, fs::metadata(from)?.permissions())?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -136,15 +136,15 @@ fn copy_folder(from: &Path, to: &Path) -> Outcome {
     Ok(())
 }
 
-/// The events of a log, in memory.
+/// The files of a log, in memory.
 struct Log {
     files: Vec<PathBuf>,
     parts: Vec<Vec<u8>>,
-    /// Which bytes of all files together are one line.
+    /// The byte ranges of the lines, over all files.
     lines: Vec<Range<usize>>,
 }
 
-/// A change; places count over all files together.
+/// A change; positions count over all files.
 #[derive(Debug, Clone)]
 enum Change {
     Flip(usize),
@@ -163,7 +163,7 @@ impl Change {
                 let one = dice.below(lines);
                 Self::Swap(one, (one + 1 + dice.below(lines - 1)) % lines)
             }
-            // Half of them at the end of a line, where nothing looks torn.
+            // Half of the cuts are at the end of a line, where no line is torn.
             _ if dice.below(2) == 0 => Self::Truncate(log.lines[dice.below(lines)].start),
             _ => Self::Truncate(dice.below(log.len())),
         }
@@ -190,7 +190,7 @@ impl Log {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    /// The files after a change, and the number of the record it touched first.
+    /// Returns the files after a change, and the number of the first record it touched.
     fn with(&self, change: &Change) -> (Vec<Vec<u8>>, Option<u64>) {
         let mut all = self.parts.concat();
         let line_of = |at: usize| self.lines.iter().position(|line| line.contains(&at));
@@ -222,7 +222,7 @@ impl Log {
         (parts, line.and_then(|line| u64::try_from(line + 1).ok()))
     }
 
-    /// Bytes of the same length, as files again.
+    /// Splits bytes of the same total length into files again.
     fn split(&self, all: &[u8]) -> Vec<Vec<u8>> {
         let mut rest = all;
         self.parts
@@ -235,7 +235,7 @@ impl Log {
             .collect()
     }
 
-    /// The files without some bytes.
+    /// Returns the files without a range of bytes.
     fn without(&self, cut: &Range<usize>) -> Vec<Vec<u8>> {
         let mut start = 0;
         self.parts
@@ -254,7 +254,7 @@ impl Log {
 
     fn write(&self, parts: &[Vec<u8>]) -> Outcome {
         for ((file, part), own) in self.files.iter().zip(parts).zip(&self.parts) {
-            // Only what may differ from the original is written.
+            // Writes only files that may differ from the original.
             if part != own || fs::metadata(file)?.len() != own.len() as u64 || parts == self.parts {
                 fs::write(file, part).context(file.display())?;
             }

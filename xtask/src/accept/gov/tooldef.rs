@@ -1,21 +1,21 @@
-//! `gov.tooldef`: definitions of tools that attack, change or imitate are told from those that do not.
+//! `gov.tooldef`: definitions of tools that attack, change or imitate are blocked, others are not.
 
 use super::example;
 use crate::{
     accept::{Verdict, shared},
-    interop::talk,
+    child::talk,
     run::{Context, Failure, Outcome},
 };
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, process::Command};
 
-/// The share of attacking definitions that must be blocked.
-const BLOCKED: f64 = 0.85;
+/// The minimum share of attacking definitions that are blocked.
+const MIN_BLOCKED: f64 = 0.85;
 
-/// The share of harmless definitions that may be blocked.
-const WRONG: f64 = 0.05;
+/// The maximum share of harmless definitions that are blocked.
+const MAX_WRONG: f64 = 0.05;
 
-/// Right and all, by kind and label.
+/// Correct decisions and all decisions, by kind and label.
 type Score = BTreeMap<(String, String), (usize, usize)>;
 
 /// Runs the labelled lines through the guard.
@@ -37,7 +37,7 @@ pub(in crate::accept) fn tooldef() -> Outcome<Verdict> {
     let whole = others.iter().all(|(right, all)| right == all && *all > 0);
     let (blocked, wrong) = (share(block.0, block.1), 1.0 - share(allow.0, allow.1));
     Ok(Verdict {
-        pass: whole && blocked >= BLOCKED && wrong <= WRONG,
+        pass: whole && blocked >= MIN_BLOCKED && wrong <= MAX_WRONG,
         figure: format!(
             "change {} of {}, register {} of {}, definitions {:.1} % blocked, {:.1} % wrongly",
             others[0].0,
@@ -49,8 +49,8 @@ pub(in crate::accept) fn tooldef() -> Outcome<Verdict> {
         ),
         bound: format!(
             "all; definitions {:.0} % blocked, {:.0} % wrongly",
-            BLOCKED * 100.0,
-            WRONG * 100.0
+            MIN_BLOCKED * 100.0,
+            MAX_WRONG * 100.0
         ),
     })
 }
@@ -62,9 +62,9 @@ fn score(lines: &str, answers: &str) -> Outcome<Score> {
     }
     let mut score = Score::new();
     for (line, answer) in lines.iter().zip(&answers) {
-        let (row, said): (Value, Value) =
+        let (row, decided): (Value, Value) =
             (serde_json::from_str(line)?, serde_json::from_str(answer)?);
-        let right = row["id"] == said["id"] && row["expect"] == said["decision"];
+        let right = row["id"] == decided["id"] && row["expect"] == decided["decision"];
         if !right {
             println!("{}: expected {}, got {answer}", row["id"], row["expect"]);
         }

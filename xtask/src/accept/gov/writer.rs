@@ -1,4 +1,4 @@
-//! A process that writes an audit log, and the one that verifies it.
+//! The processes that write and verify an audit log.
 
 use crate::run::{Context, Failure, Outcome, now};
 use serde_json::json;
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// A folder for one log; it goes with the check.
+/// A temporary folder for one log.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -19,7 +19,7 @@ impl Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("mgp-gov-{}-{number}", std::process::id()));
-        // What an earlier check of the same process number left.
+        // An earlier process with the same id may have left one.
         let _ = fs::remove_dir_all(&path);
         Self(path)
     }
@@ -31,7 +31,6 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing depends on it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -56,14 +55,14 @@ impl Writer {
         Ok(Self { child, input, output })
     }
 
-    /// Its process, input and output, for those who drive them apart.
+    /// Returns its process, input and output.
     pub(super) fn parts(self) -> (Child, ChildStdin, BufReader<ChildStdout>) {
         (self.child, self.input, self.output)
     }
 
-    /// Writes events and waits for all of them to be acknowledged.
+    /// Writes events and waits for their acknowledgements.
     pub(super) fn write(&mut self, from: usize, count: usize) -> Outcome<Vec<u64>> {
-        // Less than a pipe holds at a time, so that neither side waits for the other.
+        // Fewer bytes than a pipe holds, so that neither side blocks the other.
         let mut acks = Vec::new();
         for number in from..from + count {
             self.input.write_all(event(&number.to_string()).as_bytes())?;
@@ -77,7 +76,7 @@ impl Writer {
         Ok(acks)
     }
 
-    /// Ends it as its user would.
+    /// Closes the input and waits for a clean exit.
     pub(super) fn end(mut self) -> Outcome {
         drop(self.input);
         let status = self.child.wait()?;
@@ -85,10 +84,10 @@ impl Writer {
     }
 }
 
-/// The next acknowledgement; none once the process is gone.
+/// Returns the next acknowledgement; `None` once the process has ended.
 pub(super) fn ack(output: &mut BufReader<ChildStdout>) -> Outcome<Option<u64>> {
     let mut line = String::new();
-    // A line that was cut by the end of the process acknowledges nothing.
+    // A line cut by the end of the process acknowledges nothing.
     if output.read_line(&mut line).is_err() || !line.ends_with('\n') {
         return Ok(None);
     }
@@ -96,7 +95,7 @@ pub(super) fn ack(output: &mut BufReader<ChildStdout>) -> Outcome<Option<u64>> {
     Ok(Some(number.parse()?))
 }
 
-/// An event that can be found again by its trace.
+/// Returns an event that can be found by its trace.
 pub(super) fn event(trace: &str) -> String {
     let event = json!({
         "timestamp": "2026-03-01T12:00:00.000Z",
@@ -110,7 +109,7 @@ pub(super) fn event(trace: &str) -> String {
     format!("{event}\n")
 }
 
-/// Whether a log verifies; else the number it names.
+/// Verifies a log; the error is the number it names.
 pub(super) fn verify(program: &Path, log: &Path) -> Outcome<Result<(), Option<u64>>> {
     let output = Command::new(program).arg("verify").arg(log).stderr(Stdio::null()).output()?;
     if output.status.success() {
@@ -124,13 +123,13 @@ pub(super) fn verify(program: &Path, log: &Path) -> Outcome<Result<(), Option<u6
     Ok(Err(number.and_then(|number| number.parse().ok())))
 }
 
-/// The files that hold events, in order.
+/// Returns the files that contain events, in order.
 pub(super) fn segments(log: &Path) -> Outcome<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(log).context(log.display())? {
         let path = entry?.path();
         let text = if path.is_file() { fs::read(&path)? } else { Vec::new() };
-        // Whatever the log is called, its lines name the types of events.
+        // The lines of a log name the types of events, whatever the name of the file.
         if text.windows(14).any(|word| word == b"ACCESS_GRANTED") && text.first() == Some(&b'{') {
             found.push(path);
         }
@@ -139,7 +138,7 @@ pub(super) fn segments(log: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// How long a writer takes from its start to the first acknowledgement.
+/// Returns the time from the start of a writer to its first acknowledgement.
 pub(super) fn reopening(program: &Path, log: &Path) -> Outcome<Duration> {
     let begin = now();
     let mut writer = Writer::start(program, log)?;

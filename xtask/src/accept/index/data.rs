@@ -1,6 +1,6 @@
 //! The labelled sets: tools, and queries with the tools they need.
 
-use super::super::{Asked, shared};
+use super::super::{Options, shared};
 use crate::run::{Context, Failure, Outcome};
 use serde::{Deserialize, de::DeserializeOwned};
 use std::{
@@ -22,7 +22,7 @@ pub(super) struct Set {
     pub(super) queries: Vec<Query>,
 }
 
-/// A tool of a set, as far as the checks look at it.
+/// The members of a tool that the checks use.
 #[derive(Debug, Deserialize)]
 pub(super) struct Listed {
     pub(super) id: String,
@@ -30,14 +30,14 @@ pub(super) struct Listed {
     pub(super) name: String,
 }
 
-/// A query, and what it needs.
+/// A query, and the tools it needs.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Query {
     pub(super) id: String,
     #[serde(rename = "query")]
     pub(super) text: String,
     pub(super) relevant: Vec<String>,
-    /// Each is one needed tool; any of its members will do.
+    /// Each group is one needed tool; any of its members satisfies it.
     #[serde(default)]
     pub(super) groups: Vec<Vec<String>>,
     #[serde(default)]
@@ -48,9 +48,9 @@ pub(super) struct Query {
 }
 
 impl Set {
-    /// All sets; none if they are not here.
-    pub(super) fn all(asked: &Asked) -> Outcome<Option<Vec<Self>>> {
-        let Some(folder) = asked.data.clone().or_else(|| shared("retrieval")) else {
+    /// Reads all sets; `None` if they are not available.
+    pub(super) fn all(options: &Options) -> Outcome<Option<Vec<Self>>> {
+        let Some(folder) = options.data.clone().or_else(|| shared("retrieval")) else {
             return Ok(None);
         };
         SETS.iter()
@@ -63,29 +63,27 @@ impl Set {
         let tools = lines(&folder.join("tools.jsonl"))?;
         let queries: Vec<Query> = lines(&folder.join("queries.public.jsonl"))?;
         if tools.is_empty() || queries.is_empty() {
-            return Err(Failure::new(format!("{} holds nothing", folder.display())));
+            return Err(Failure::new(format!("{} is empty", folder.display())));
         }
         Ok(Self { name, folder, tools, queries })
     }
 
-    /// The file of its tools.
     pub(super) fn tools_file(&self) -> PathBuf {
         self.folder.join("tools.jsonl")
     }
 
-    /// The file of its queries.
     pub(super) fn queries_file(&self) -> PathBuf {
         self.folder.join("queries.public.jsonl")
     }
 
-    /// The server of each tool.
+    /// Returns the server of each tool.
     pub(super) fn servers(&self) -> BTreeMap<String, String> {
         self.tools.iter().map(|tool| (tool.id.clone(), tool.server_id.clone())).collect()
     }
 }
 
 impl Query {
-    /// A query that needs one tool; it is named after it.
+    /// Creates a query that needs one tool, and is named after it.
     pub(super) fn new(tool: &str, text: &str) -> Self {
         Self {
             id: tool.to_owned(),
@@ -97,13 +95,13 @@ impl Query {
         }
     }
 
-    /// What it shares with queries that must not be told apart from it: its task, else its words.
+    /// Returns the key that related queries share: the task, else the text.
     pub(super) fn key(&self) -> String {
         self.task.clone().unwrap_or_else(|| self.text.to_lowercase())
     }
 }
 
-/// A file with a value a line.
+/// Reads a file with a JSON value per line.
 pub(super) fn lines<T: DeserializeOwned>(file: &Path) -> Outcome<Vec<T>> {
     let text = fs::read_to_string(file).context(file.display())?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());

@@ -1,10 +1,10 @@
-//! Runs the example that searches for every query of a set, and reads what it ranked.
+//! Runs the example that searches for every query of a set, and reads its rankings.
 
 use super::{
     data::{Set, lines},
     score::Ranking,
 };
-use crate::run::{Context, Failure, Outcome, Program, target};
+use crate::run::{Context, Failure, Outcome, Program, release_example, target};
 use serde::Deserialize;
 use serde_json::Value;
 use std::{
@@ -12,10 +12,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How many tools are ranked for a query.
+/// The number of tools ranked for a query.
 const RANKED: &str = "20";
 
-/// What makes vectors of texts.
+/// The source of the vectors of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Embedder {
     /// The table in the crate.
@@ -24,7 +24,7 @@ pub(super) enum Embedder {
     Sentence,
 }
 
-/// A run: what is searched, for which queries, how.
+/// A run: the set, the queries and the strategy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ask<'a> {
     pub(super) set: &'a Set,
@@ -32,25 +32,25 @@ pub(super) struct Ask<'a> {
     pub(super) embedder: Embedder,
     /// Queries other than those of the set.
     pub(super) queries: Option<&'a Path>,
-    /// Which tools were called after earlier queries.
+    /// The calls after earlier queries.
     pub(super) history: Option<&'a Path>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) ranking: Ranking,
-    /// The last line it printed.
+    /// The figures in the last line of the output.
     pub(super) figures: Value,
 }
 
-/// The example, built.
+/// The built example.
 #[derive(Debug)]
 pub(super) struct Searcher {
     program: PathBuf,
     /// The folder of the sentence encoder, if it is on this machine.
     model: Option<PathBuf>,
-    /// Where files of the checks are put.
+    /// The folder for the files of the checks.
     pub(super) scratch: PathBuf,
 }
 
@@ -61,33 +61,24 @@ struct Line {
 }
 
 impl<'a> Ask<'a> {
-    /// The queries of a set, by the table in the crate.
+    /// Creates a run of the queries of a set, with the table in the crate.
     pub(super) fn new(set: &'a Set, strategy: &'a str) -> Self {
         Self { set, strategy, embedder: Embedder::Static, queries: None, history: None }
     }
 }
 
 impl Searcher {
-    /// Builds it as users would, with the encoder if one is here.
+    /// Builds the example as users would, with the encoder if its model is available.
     pub(super) fn build() -> Outcome<Self> {
         let model = model();
-        let build = ["build", "--quiet", "--release", "-p", "mgp-toolindex"];
-        let mut build = Program::cargo(&build).args(&["--example", "search_eval"]);
-        if model.is_some() {
-            build = build.args(&["--features", "fastembed"]);
-        }
-        build.run()?;
-        let program = target()?.join("release/examples/search_eval");
+        let features: &[&str] = if model.is_some() { &["--features", "fastembed"] } else { &[] };
+        let program = release_example("mgp-toolindex", "search_eval", features)?;
         let scratch = target()?.join("scratch/index");
         fs::create_dir_all(&scratch).context(scratch.display())?;
-        Ok(Self {
-            program: program.exists().then_some(program).context("search_eval")?,
-            model,
-            scratch,
-        })
+        Ok(Self { program, model, scratch })
     }
 
-    /// The embedders that can be run here.
+    /// Returns the embedders that can be run here.
     pub(super) fn embedders(&self) -> &'static [Embedder] {
         match self.model {
             Some(_) => &[Embedder::Static, Embedder::Sentence],
@@ -95,7 +86,6 @@ impl Searcher {
         }
     }
 
-    /// Runs it.
     pub(super) fn run(&self, ask: Ask<'_>) -> Outcome<Answer> {
         let out = self.scratch.join("run.jsonl");
         let queries = ask.queries.map_or_else(|| ask.set.queries_file(), Path::to_path_buf);

@@ -1,6 +1,6 @@
-//! `index.laws`, history: which tools were called after earlier queries helps, and harms no set.
+//! `index.laws`, history: the calls after earlier queries help, and harm no set.
 //!
-//! The queries are split by task, or by their words, so that nothing is asked twice.
+//! The queries are split by task, or by their words, so that no query is on both sides.
 
 use super::{
     data::{Query, Set},
@@ -15,22 +15,22 @@ use crate::{
 use serde_json::json;
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// What must be reached with history.
+/// The minimum recall with history.
 const BOUNDS: [(&str, f64); 2] = [("metatool", 0.88), ("livemcp", 0.66)];
 
-/// How much history may cost any set.
+/// The maximum loss of any set by history.
 const SLACK: f64 = 0.005;
 
-/// The splits; their mean counts, since one holds no more than 70 queries of a small set.
+/// The seeds of the splits; their mean counts, since a split has at most 70 queries of a small set.
 const SEEDS: [u64; 3] = [7, 11, 13];
 
-/// How many there are.
+/// The number of splits.
 const SPLITS: f64 = 3.0;
 
-/// How much of the queries is history, in hundredths.
+/// The percentage of the queries that is history.
 const PAST: usize = 70;
 
-/// Splits each set, and scores what is left with and without the rest as history.
+/// Splits each set, and scores one part with and without the other as history.
 pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
     let (mut pass, mut worst, mut reached) = (true, f64::INFINITY, Vec::new());
     println!("{:18}{:>6}{:>8}{:>11}{:>11}", "history", "seed", "asked", "zero-shot", "with");
@@ -72,7 +72,7 @@ pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
     })
 }
 
-/// What was asked before, and what is asked now.
+/// Splits queries into history and test queries.
 fn split(queries: &[Query], seed: u64) -> (Vec<&Query>, Vec<&Query>) {
     let keys: BTreeSet<String> = queries.iter().map(Query::key).collect();
     let mut keys: Vec<_> = keys.into_iter().collect();

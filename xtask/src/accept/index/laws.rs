@@ -1,22 +1,23 @@
-//! `index.laws`: what holds on every set, whatever it is made of.
+//! `index.laws`: properties that must hold on every set.
 
 use super::{
     data::Set,
     eval::{Embedder, Searcher},
-    history, names, passed_over,
+    history, names,
     quality::table,
+    skipped,
 };
 use crate::{
-    accept::{Asked, Verdict},
+    accept::{Options, Verdict},
     run::Outcome,
 };
 
-/// How much less than the better half the combination may gain on any set.
+/// The maximum loss of the combination against the better half, on any set.
 const SLACK: f64 = 0.005;
 
-/// Both halves against the combination, names, history.
-pub(in crate::accept) fn laws(asked: &Asked) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(asked)? else { return Ok(passed_over("index.laws")) };
+/// Checks the combination against both halves, then names, then history.
+pub(in crate::accept) fn laws(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(skipped("index.laws")) };
     let searcher = Searcher::build()?;
     let mut verdict = halves(&searcher, &sets, Embedder::Static)?;
     for embedder in &searcher.embedders()[1..] {
@@ -25,7 +26,7 @@ pub(in crate::accept) fn laws(asked: &Asked) -> Outcome<Verdict> {
     Ok(verdict.and(names::all(&searcher, &sets)?).and(history::all(&searcher, &sets)?))
 }
 
-/// The combination is no worse than the better of its halves.
+/// Checks that the combination is not worse than the better of its halves.
 fn halves(searcher: &Searcher, sets: &[Set], embedder: Embedder) -> Outcome<Verdict> {
     let [keyword, semantic, hybrid] =
         ["keyword", "semantic", "hybrid"].map(|strategy| table(searcher, sets, strategy, embedder));

@@ -1,7 +1,7 @@
-//! The checks of the index of tools: quality, laws, speed, tokens, toughness (MGP §16).
+//! The checks of the tool index that are programs: quality, laws, tokens (MGP §16).
 //!
-//! The labelled sets lie beside the repository, or where `--data` says.
-//! Half of what they need is there for anybody; what a check cannot find it says, and passes over.
+//! The labelled sets lie beside the repository, or in the folder `--data`.
+//! A check whose sets are missing is reported and skipped.
 
 mod data;
 mod eval;
@@ -10,21 +10,17 @@ mod laws;
 mod names;
 mod quality;
 mod score;
-mod speed;
 mod table;
 mod tokens;
-mod tough;
 
 use super::Verdict;
 
 pub(super) use laws::laws;
 pub(super) use quality::quality;
-pub(super) use speed::speed;
 pub(super) use tokens::tokens;
-pub(super) use tough::tough;
 
-/// The verdict on a check whose material is not here: said loudly, and no failure.
-fn passed_over(check: &str) -> Verdict {
+/// Returns the verdict on a check whose sets are missing: reported, and not a failure.
+fn skipped(check: &str) -> Verdict {
     let why = "the labelled sets are neither beside the repository nor in --data DIR";
     println!("!! SKIPPED {check}: {why}");
     Verdict { pass: true, figure: "SKIPPED".to_owned(), bound: why.to_owned() }

@@ -1,4 +1,4 @@
-//! `index.laws`, names: who types the name of a tool gets that tool, even with a slip.
+//! `index.laws`, names: a search for the name of a tool finds that tool, even with a typing error.
 
 use super::{
     data::{Listed, Query, Set},
@@ -17,22 +17,22 @@ use std::{
     path::Path,
 };
 
-/// How often an exact name must rank first.
-const EXACT: f64 = 0.995;
+/// The minimum share of exact names that rank first.
+const MIN_EXACT: f64 = 0.995;
 
-/// How often a name with one slip must be among the first three.
-const SLIPPED: f64 = 0.95;
+/// The minimum share of names with one typing error among the first three.
+const MIN_MISTYPED: f64 = 0.95;
 
-/// Names that are shorter say too little once a letter is wrong.
-const SHORTEST: usize = 5;
+/// The minimum length of a name with a typing error; shorter ones are ambiguous.
+const MIN_LENGTH: usize = 5;
 
-/// Where the slips begin.
+/// The seed of the typing errors.
 const SEED: u64 = 16;
 
-/// The strategies that are asked: the default, and the one for words.
+/// The strategies: the default, and the one for words.
 const STRATEGIES: [&str; 2] = ["hybrid", "keyword"];
 
-/// Asks for every tool whose name no other has, as it is written and with a slip.
+/// Searches for every unique name, as written and with a typing error.
 pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
     let (mut exact, mut slipped) = (1.0_f64, 1.0_f64);
     println!("{:18}{:>8}{:>18}{:>18}", "names", "unique", "first, exact", "top 3, one slip");
@@ -55,13 +55,13 @@ pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
     }
     println!("slips from seed {SEED}");
     Ok(Verdict {
-        pass: exact >= EXACT && slipped >= SLIPPED,
+        pass: exact >= MIN_EXACT && slipped >= MIN_MISTYPED,
         figure: format!(
             "names exact {:.2} %, with a slip {:.2} % at worst",
             exact * 100.0,
             slipped * 100.0
         ),
-        bound: format!("{:.1} %, {:.0} %", EXACT * 100.0, SLIPPED * 100.0),
+        bound: format!("{:.1} %, {:.0} %", MIN_EXACT * 100.0, MIN_MISTYPED * 100.0),
     })
 }
 
@@ -72,7 +72,7 @@ fn asked(searcher: &Searcher, set: &Set, strategy: &str, queries: &[Query]) -> O
     Ok(score(queries, &answer.ranking, None))
 }
 
-/// A query for each name that one tool has.
+/// Returns a query for each name that only one tool has.
 fn exactly(tools: &[Listed]) -> Vec<Query> {
     let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for tool in tools {
@@ -82,11 +82,11 @@ fn exactly(tools: &[Listed]) -> Vec<Query> {
     unique.map(|(name, ids)| Query::new(ids[0], name)).collect()
 }
 
-/// The same with one slip each; a slip that makes another name is none.
+/// Returns the same with one typing error each; an error that results in another name is left out.
 fn slips(exactly: &[Query], set: &Set) -> Vec<Query> {
     let names: BTreeSet<String> = set.tools.iter().map(|tool| tool.name.to_lowercase()).collect();
     let mut dice = Dice::new(SEED);
-    let long = exactly.iter().filter(|query| query.text.chars().count() >= SHORTEST);
+    let long = exactly.iter().filter(|query| query.text.chars().count() >= MIN_LENGTH);
     long.filter_map(|query| {
         let slips = (0..20).map(|_| slip(&query.text, &mut dice));
         let text = slips.into_iter().find(|text| !names.contains(&text.to_lowercase()))?;
@@ -95,7 +95,7 @@ fn slips(exactly: &[Query], set: &Set) -> Vec<Query> {
     .collect()
 }
 
-/// One letter wrong, missing, too many, or two in each other's place.
+/// Replaces, adds, removes or swaps one letter.
 fn slip(name: &str, dice: &mut Dice) -> String {
     let mut letters: Vec<char> = name.chars().collect();
     let at = dice.below(letters.len());

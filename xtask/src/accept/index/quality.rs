@@ -1,18 +1,18 @@
-//! `index.quality`: one configuration over seven labelled sets, without having seen their queries.
+//! `index.quality`: one configuration over seven labelled sets, not tuned to their queries.
 
 use super::{
     data::Set,
     eval::{Answer, Ask, Embedder, Searcher},
-    passed_over,
     score::{Scores, score},
+    skipped,
     table::Table,
 };
 use crate::{
-    accept::{Asked, Verdict},
+    accept::{Options, Verdict},
     run::Outcome,
 };
 
-/// The least recall among five and gain among ten, over all sets.
+/// Returns the minimum recall@5 and NDCG@10, over all sets.
 fn bounds(embedder: Embedder) -> (f64, f64) {
     match embedder {
         Embedder::Static => (0.69, 0.65),
@@ -21,8 +21,8 @@ fn bounds(embedder: Embedder) -> (f64, f64) {
 }
 
 /// Scores the default strategy, and its halves for comparison.
-pub(in crate::accept) fn quality(asked: &Asked) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(asked)? else { return Ok(passed_over("index.quality")) };
+pub(in crate::accept) fn quality(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(skipped("index.quality")) };
     let searcher = Searcher::build()?;
     let mut verdicts = Vec::new();
     for embedder in searcher.embedders() {
@@ -43,7 +43,7 @@ pub(in crate::accept) fn quality(asked: &Asked) -> Outcome<Verdict> {
     Ok(verdicts.into_iter().fold(first, Verdict::and))
 }
 
-/// Keyword search does not depend on what makes vectors.
+/// Returns the strategies to run; keyword search does not depend on the embedder.
 fn strategies(embedder: Embedder) -> &'static [&'static str] {
     match embedder {
         Embedder::Static => &["keyword", "semantic", "hybrid"],
@@ -51,7 +51,7 @@ fn strategies(embedder: Embedder) -> &'static [&'static str] {
     }
 }
 
-/// The scores of a strategy on every set.
+/// Returns the scores of a strategy on every set.
 pub(super) fn table(
     searcher: &Searcher,
     sets: &[Set],
@@ -66,7 +66,7 @@ pub(super) fn table(
     Ok(table)
 }
 
-/// The scores of an answer to all queries of a set.
+/// Returns the scores of an answer to all queries of a set.
 pub(super) fn of(set: &Set, answer: &Answer) -> Scores {
     score(&set.queries, &answer.ranking, Some(&set.servers()))
 }

@@ -1,43 +1,43 @@
-//! Scores rankings against what was needed, exactly as `retrieval/eval.py` does.
+//! Scores rankings against the needed tools, exactly as `retrieval/eval.py` does.
 //!
 //! A needed tool may have equivalents: any of its group satisfies it, once.
 
 use super::data::Query;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was ranked for each query: ids, best first.
+/// The ranking of each query: ids, best first.
 pub(super) type Ranking = BTreeMap<String, Vec<String>>;
 
 /// The names of the columns, in the order of [`Scores`].
 pub(super) const COLUMNS: [&str; 10] =
     ["H@1", "R@1", "R@3", "R@5", "R@10", "R@20", "C@5", "C@10", "NDCG@10", "MRR"];
 
-/// How good rankings are, a figure a column.
+/// Scores of rankings, one figure per column.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Scores(pub(super) [f64; 10]);
 
 impl Scores {
-    /// The share of needed tools among the first five.
+    /// Returns the share of needed tools among the first five.
     pub(super) fn recall_5(&self) -> f64 {
         self.0[3]
     }
 
-    /// The share of needed tools among the first three.
+    /// Returns the share of needed tools among the first three.
     pub(super) fn recall_3(&self) -> f64 {
         self.0[2]
     }
 
-    /// How often the first was needed.
+    /// Returns how often the first tool was needed.
     pub(super) fn first(&self) -> f64 {
         self.0[0]
     }
 
-    /// The gain of the first ten, discounted by rank, as a share of the best possible.
+    /// Returns the gain of the first ten, discounted by rank, as a share of the best possible.
     pub(super) fn ndcg(&self) -> f64 {
         self.0[8]
     }
 
-    /// The mean; nothing has a mean of zero.
+    /// Returns the mean; zero for no scores.
     pub(super) fn mean(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut count) = ([0.0; 10], 0.0_f64);
         for scores in all {
@@ -48,9 +48,9 @@ impl Scores {
     }
 }
 
-/// The mean over queries; one that nothing was ranked for counts with zero.
+/// Returns the mean over queries; a query without a ranking counts as zero.
 ///
-/// With `servers`, which names the server of each tool, queries that need servers are scored by servers.
+/// With `servers`, the server of each tool, queries that need servers are scored by servers.
 pub(super) fn score<'a>(
     queries: impl IntoIterator<Item = &'a Query>,
     ranking: &Ranking,
@@ -111,7 +111,7 @@ fn one(query: &Query, ranked: &[String], servers: Option<&BTreeMap<String, Strin
     ])
 }
 
-/// Each once, where it stands first.
+/// Returns each id once, at its first position.
 fn distinct<'a>(ids: impl IntoIterator<Item = &'a String>) -> Vec<&'a str> {
     let mut seen = BTreeSet::new();
     ids.into_iter().map(String::as_str).filter(|id| seen.insert(*id)).collect()
@@ -155,7 +155,7 @@ mod tests {
     // The expected figures are those of eval.py.
 
     #[test]
-    fn needed_tools_count_where_they_stand() {
+    fn needed_tools_count_at_their_rank() {
         let query = query(r#"{"id":"q","query":"?","relevant":["a","b"]}"#);
         let expected = [0.0, 0.0, 0.5, 0.5, 1.0, 1.0, 0.0, 1.0, 0.60526, 0.5];
         check(&query, &["x", "a", "y", "z", "w", "b"], &[], expected);

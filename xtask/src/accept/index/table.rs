@@ -11,17 +11,16 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table without rows.
     pub(super) fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), rows: Vec::new() }
     }
 
-    /// The mean over the sets, whatever their sizes.
+    /// Returns the mean over the sets, whatever their sizes.
     pub(super) fn macro_mean(&self) -> Scores {
         Scores::mean(self.rows.iter().map(|(_, scores)| *scores))
     }
 
-    /// The table for a terminal.
+    /// Returns the table for a terminal.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{:32}", self.title);
         // Writing to a string cannot fail.

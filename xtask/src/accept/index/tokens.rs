@@ -1,21 +1,21 @@
-//! `index.tokens`: what a request costs a model, against all definitions (MGP §16.1, §16.8).
+//! `index.tokens`: the cost of a request to a model, against all definitions (MGP §16.1, §16.8).
 
 use super::{
     data::Set,
     eval::{Ask, Searcher},
-    passed_over,
+    skipped,
 };
 use crate::{
-    accept::{Asked, Verdict},
+    accept::{Options, Verdict},
     run::{Context, Outcome},
 };
 
-/// From how many tools on a reduction is promised, and which.
+/// The minimum reduction by the number of tools.
 const PROMISES: [(usize, f64); 2] = [(1_000, 0.99), (15_000, 0.999)];
 
-/// The whole of a catalogue against what 95 of 100 requests cost at most.
-pub(in crate::accept) fn tokens(asked: &Asked) -> Outcome<Verdict> {
-    let Some(sets) = Set::all(asked)? else { return Ok(passed_over("index.tokens")) };
+/// Compares the whole catalogue with the cost of 95 of 100 requests.
+pub(in crate::accept) fn tokens(options: &Options) -> Outcome<Verdict> {
+    let Some(sets) = Set::all(options)? else { return Ok(skipped("index.tokens")) };
     let searcher = Searcher::build()?;
     println!(
         "{:18}{:>8}{:>12}{:>14}{:>12}{:>12}{:>9}",
@@ -58,7 +58,7 @@ pub(in crate::accept) fn tokens(asked: &Asked) -> Outcome<Verdict> {
     })
 }
 
-/// Which promise holds for so many tools.
+/// Returns the promise for a number of tools.
 fn promise(tools: usize) -> Option<usize> {
     PROMISES.iter().rposition(|(least, _)| tools >= *least)
 }

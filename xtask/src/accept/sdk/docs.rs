@@ -1,15 +1,15 @@
-//! `sdk.docs`: everything public is documented, the guides exist and compile, every example runs.
+//! `sdk.docs`: all public items are documented, the guides exist and compile, every example runs.
 
 use crate::{
     accept::Verdict,
-    run::{Context, Failure, Outcome, Program, Rigour, root},
+    run::{Context, Failure, Outcome, Program, root},
 };
 use std::{fs, path::Path};
 
-/// The packages a person writes against.
+/// The packages that users write against.
 const SDKS: &[&str] = &["mgp-server-sdk", "mgp-client-sdk"];
 
-/// The guides, and what each must be titled.
+/// The guides.
 const GUIDES: &[(&str, &str)] = &[
     ("docs/first-server.md", "Your first MGP server"),
     ("docs/picking-layers.md", "Picking layers"),
@@ -17,8 +17,8 @@ const GUIDES: &[(&str, &str)] = &[
     ("docs/lifecycle.md", "Lifecycle"),
 ];
 
-/// Checks all of it.
-pub(in crate::accept) fn run(_: Rigour) -> Outcome<Verdict> {
+/// Runs all checks.
+pub(in crate::accept) fn docs() -> Outcome<Verdict> {
     let mut broken = Vec::new();
     let mut note = |what: &str, outcome: Outcome| {
         if let Err(failure) = outcome {
@@ -29,7 +29,7 @@ pub(in crate::accept) fn run(_: Rigour) -> Outcome<Verdict> {
     for package in SDKS {
         let doc = Program::cargo(&["doc", "--no-deps", "--all-features", "-p", package]);
         note("doc", doc.env("RUSTDOCFLAGS", strict).run());
-        // Missing words are a warning of the compiler; as an error it needs no build of its own kind.
+        // Missing docs are a warning of the compiler; as an error it needs no build of its own kind.
         let clippy = ["clippy", "--all-features", "-p", package, "--", "-D", "missing_docs"];
         note("missing docs", Program::cargo(&clippy).run());
         note("doctests", Program::cargo(&["test", "--doc", "--all-features", "-p", package]).run());
@@ -59,7 +59,7 @@ pub(in crate::accept) fn run(_: Rigour) -> Outcome<Verdict> {
     })
 }
 
-/// A guide has its title, code, and a place in a crate where that code is compiled.
+/// Checks that a guide has a title and code, and that a crate compiles the code.
 fn compiled(guide: &str, title: &str) -> Outcome {
     let text = fs::read_to_string(root().join(guide)).context(guide)?;
     if !text.starts_with(&format!("# {title}\n")) || !text.contains("```rust") {
@@ -75,7 +75,7 @@ fn compiled(guide: &str, title: &str) -> Outcome {
     Err(Failure::new("no crate compiles its code"))
 }
 
-/// The names of a package's examples.
+/// Returns the names of a package's examples.
 fn examples_of(package: &Path) -> Outcome<Vec<String>> {
     let folder = package.join("examples");
     if !folder.exists() {
@@ -92,7 +92,7 @@ fn examples_of(package: &Path) -> Outcome<Vec<String>> {
     Ok(names)
 }
 
-/// An example is run by a test that names it: one of the package's, or one of the programs here that start it.
+/// Checks that an example is named by a test of its package, or by a program here that starts it.
 fn run_by_a_test(package: &str, example: &str) -> Outcome {
     let folder = root().join(package);
     let names = [
@@ -110,7 +110,7 @@ fn run_by_a_test(package: &str, example: &str) -> Outcome {
     Err(Failure::new("no test runs it"))
 }
 
-/// Whether a file below a folder is as wanted.
+/// Returns whether the text of a file below a folder satisfies a condition.
 fn any_file(folder: &Path, wanted: &mut dyn FnMut(&str) -> bool) -> Outcome<bool> {
     for entry in fs::read_dir(folder).context(folder.display())? {
         let path = entry?.path();

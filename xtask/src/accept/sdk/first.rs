@@ -1,10 +1,10 @@
-//! `sdk.first-server`, `sdk.first-client`: what the README shows is short, compiles elsewhere, and works.
+//! `sdk.first-server`, `sdk.first-client`: the programs of the README are short, compile elsewhere, and work.
 
 use super::scratch::{Scratch, lines, program_below};
 use crate::{
     accept::Verdict,
     bench,
-    interop::talk,
+    child::talk,
     run::{Context, Failure, Outcome, Rigour, root},
 };
 use serde_json::{Value, json};
@@ -14,13 +14,13 @@ use std::{
     process::Command,
 };
 
-/// The longest program.
-const LINES: usize = 15;
+/// The maximum number of lines of a program.
+const MAX_LINES: usize = 15;
 
-/// How much the macro may differ from the builder.
-const SHARE: f64 = 0.02;
+/// The maximum difference between the macro and the builder.
+const MAX_SHARE: f64 = 0.02;
 
-/// Programs of the README, by what they are and the heading they stand below; built.
+/// Builds programs of the README, given by a name and a heading.
 fn readme<const N: usize>(wanted: [(&str, &str); N]) -> Outcome<([String; N], PathBuf)> {
     let page = fs::read_to_string(root().join("README.md")).context("README.md")?;
     let texts = wanted.map(|(_, heading)| program_below(&page, heading));
@@ -37,8 +37,8 @@ fn readme<const N: usize>(wanted: [(&str, &str); N]) -> Outcome<([String; N], Pa
 const SERVER: (&str, &str) = ("server", "## A server");
 const CLIENT: (&str, &str) = ("client", "## A client");
 
-/// The server has two tools, and the macro costs nothing against the builder.
-pub(in crate::accept) fn server(rigour: Rigour) -> Outcome<Verdict> {
+/// Checks that the server has two tools, and that the macro costs nothing against the builder.
+pub(in crate::accept) fn first_server(rigour: Rigour) -> Outcome<Verdict> {
     let ([program], built) = readme([SERVER])?;
     let tools = tools(&built.join("server"))?;
     let programs = [
@@ -48,41 +48,41 @@ pub(in crate::accept) fn server(rigour: Rigour) -> Outcome<Verdict> {
     let built = Scratch::new("cost", &programs)?.build()?;
     let Some(by_builder) = bench::instructions_of(&built.join("by_builder"), &[], rigour)? else {
         return Ok(Verdict {
-            pass: lines(&program) <= LINES && tools == 2,
+            pass: lines(&program) <= MAX_LINES && tools == 2,
             figure: format!("{} lines, {tools} tools", lines(&program)),
-            bound: format!("{LINES} lines, 2 tools"),
+            bound: format!("{MAX_LINES} lines, 2 tools"),
         });
     };
     let by_macro =
         bench::instructions_of(&built.join("by_macro"), &[], rigour)?.context("valgrind")?;
     let share = by_macro / by_builder - 1.0;
     Ok(Verdict {
-        pass: lines(&program) <= LINES && tools == 2 && share.abs() <= SHARE,
+        pass: lines(&program) <= MAX_LINES && tools == 2 && share.abs() <= MAX_SHARE,
         figure: format!(
             "{} lines, {tools} tools, macro {:+.2} % ({by_macro:.0} instructions, builder {by_builder:.0})",
             lines(&program),
             share * 100.0
         ),
-        bound: format!("{LINES} lines, 2 tools, ±{:.0} %", SHARE * 100.0),
+        bound: format!("{MAX_LINES} lines, 2 tools, ±{:.0} %", MAX_SHARE * 100.0),
     })
 }
 
-/// The client calls the tools of that server.
-pub(in crate::accept) fn client(_: Rigour) -> Outcome<Verdict> {
+/// Checks that the client calls the tools of that server.
+pub(in crate::accept) fn first_client() -> Outcome<Verdict> {
     let ([_, program], built) = readme([SERVER, CLIENT])?;
     let mut command = Command::new(built.join("client"));
     command.arg(built.join("server"));
     let ended = talk(command, "")?;
     print!("{}", ended.stdout);
-    let said = ended.stdout.lines().count();
+    let lines_printed = ended.stdout.lines().count();
     Ok(Verdict {
-        pass: ended.success && lines(&program) <= LINES && said >= 2,
-        figure: format!("{} lines, prints {said}", lines(&program)),
-        bound: format!("{LINES} lines, prints 2 or more"),
+        pass: ended.success && lines(&program) <= MAX_LINES && lines_printed >= 2,
+        figure: format!("{} lines, prints {lines_printed}", lines(&program)),
+        bound: format!("{MAX_LINES} lines, prints 2 or more"),
     })
 }
 
-/// Asks a server for its tools; each must say what it does and what it takes.
+/// Counts the tools of a server; each must have a description and properties.
 fn tools(server: &Path) -> Outcome<usize> {
     let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "first", "version": "0"}});
     let messages = [
@@ -96,9 +96,11 @@ fn tools(server: &Path) -> Outcome<usize> {
     let answer = answers.flatten().find(|answer| answer["id"] == 2).context("the list of tools")?;
     let tools = answer["result"]["tools"].as_array().context("the list of tools")?;
     for tool in tools {
-        let told = tool["description"].as_str().is_some_and(|text| !text.is_empty());
-        if !told || tool["inputSchema"]["properties"].is_null() {
-            return Err(Failure::new(format!("a tool that does not explain itself: {tool}")));
+        let described = tool["description"].as_str().is_some_and(|text| !text.is_empty());
+        if !described || tool["inputSchema"]["properties"].is_null() {
+            return Err(Failure::new(format!(
+                "a tool without a description or properties: {tool}"
+            )));
         }
     }
     Ok(tools.len())

@@ -1,8 +1,8 @@
-//! What the two SDKs must show.
+//! The checks of the two SDKs that are programs.
 
 mod docs;
+mod document;
 mod first;
-mod lifecycle;
 mod scratch;
 
 use super::Verdict;
@@ -11,15 +11,15 @@ use crate::{
     run::{Outcome, Rigour},
 };
 
-pub(super) use docs::run as docs;
-pub(super) use first::{client as first_client, server as first_server};
-pub(super) use lifecycle::run as lifecycle;
+pub(super) use docs::docs;
+pub(super) use document::document;
+pub(super) use first::{first_client, first_server};
 
-/// The most instructions of a call with checked arguments and a typed result.
-const TYPED: f64 = 22_000.0;
+/// The maximum number of instructions of a call with checked arguments and a typed result.
+const MAX_TYPED: f64 = 22_000.0;
 
-/// `sdk.bench`: the budgets of the core, and one for a tool as people write it.
-pub(super) fn sdk_bench(rigour: Rigour) -> Outcome<Verdict> {
+/// Runs `sdk.bench`: the budgets of the core, and one for a tool as users write it.
+pub(super) fn bench(rigour: Rigour) -> Outcome<Verdict> {
     let core = bench::core_bench(rigour)?;
     let programs = [("by_builder", include_str!("programs/by_builder.rs"))];
     let built = scratch::Scratch::new("typed", &programs)?.build()?;
@@ -27,8 +27,8 @@ pub(super) fn sdk_bench(rigour: Rigour) -> Outcome<Verdict> {
         return Ok(core);
     };
     Ok(core.and(Verdict {
-        pass: typed <= TYPED,
+        pass: typed <= MAX_TYPED,
         figure: format!("{typed:.0} instructions for a typed call"),
-        bound: format!("{TYPED:.0}"),
+        bound: format!("{MAX_TYPED:.0}"),
     }))
 }

@@ -1,4 +1,4 @@
-//! A crate of somebody else: it depends on ours by path and has nothing else of the workspace.
+//! A crate outside the workspace that depends on ours by path.
 
 use crate::run::{Context, Failure, Outcome, Program, root, target};
 use std::{
@@ -13,7 +13,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the crate anew; each program is a name and a text.
+    /// Creates the crate; each program is a name and a text.
     pub(super) fn new(name: &str, programs: &[(&str, &str)]) -> Outcome<Self> {
         let folder = target()?.join("scratch").join(name);
         let bin = folder.join("src/bin");
@@ -22,7 +22,7 @@ impl Scratch {
         }
         fs::create_dir_all(&bin).context(bin.display())?;
         fs::write(folder.join("Cargo.toml"), manifest(name, &root()))?;
-        // The versions of the workspace, so that nothing is resolved anew.
+        // Uses the versions of the workspace, so that no dependency is resolved again.
         fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
         for (program, text) in programs {
             fs::write(bin.join(program).with_extension("rs"), text).context(program)?;
@@ -30,9 +30,9 @@ impl Scratch {
         Ok(Self { folder })
     }
 
-    /// Builds the programs; returns where they are.
+    /// Builds the programs; returns their folder.
     pub(super) fn build(&self) -> Outcome<PathBuf> {
-        // One place for all scratch crates, so that our crates are built once.
+        // One target folder for all scratch crates, so that our crates are built once.
         let built = self.folder.with_file_name("target");
         let build = ["build", "--quiet", "--release"];
         Program::cargo(&build).dir(&self.folder).env("CARGO_TARGET_DIR", &built).run()?;
@@ -40,7 +40,7 @@ impl Scratch {
     }
 }
 
-/// What the README says a crate needs, with the paths of this checkout.
+/// Returns a manifest with the dependencies of the README, by the paths of this checkout.
 fn manifest(name: &str, root: &Path) -> String {
     let path =
         |package: &str| format!("{package} = {{ path = '{}' }}", root.join(package).display());
@@ -69,7 +69,7 @@ codegen-units = 4
     )
 }
 
-/// The first Rust program below a heading of a Markdown text.
+/// Returns the first Rust program below a heading of a Markdown text.
 pub(super) fn program_below(markdown: &str, heading: &str) -> Outcome<String> {
     let missing = || Failure::new(format!("the README has no program below `{heading}`"));
     let mut lines = markdown.lines().skip_while(|line| *line != heading).skip(1);
@@ -78,14 +78,14 @@ pub(super) fn program_below(markdown: &str, heading: &str) -> Outcome<String> {
         return Err(missing());
     }
     let program: Vec<_> = lines.take_while(|line| *line != "```").collect();
-    // `# ` hides a line from readers; such a program is not what they would write.
+    // `# ` hides a line from readers; such a program is not complete on the page.
     if program.is_empty() || program.iter().any(|line| line.starts_with("# ")) {
         return Err(missing());
     }
     Ok(program.join("\n") + "\n")
 }
 
-/// How long a program is for whoever types it.
+/// Returns the number of lines that are not blank.
 pub(super) fn lines(program: &str) -> usize {
     program.lines().filter(|line| !line.trim().is_empty()).count()
 }

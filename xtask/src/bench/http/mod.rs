@@ -40,7 +40,7 @@ impl Servers {
 const JSON_LEGACY: Ask = Ask { form: Form::Legacy, connections: 1 };
 const JSON_MODERN: Ask = Ask { form: Form::Modern, connections: 1 };
 
-/// Instructions: they repeat, so one measurement is enough.
+/// Counts instructions: they repeat, so one measurement is enough.
 pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let calls = match effort {
         Effort::Quick => Lengths(100, 600),
@@ -68,7 +68,8 @@ pub(super) fn counted(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> 
     ])
 }
 
-/// CPU time in user space, all servers in each round; the kernel counts it in ticks, so the rounds are added up.
+/// Measures CPU time in user space, all servers in each round; the system counts it in ticks, so the rounds are added
+/// up.
 pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (3, 40_000),
@@ -99,7 +100,7 @@ pub(super) fn timed(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Idle sessions in a GiB, with and without an open stream.
+/// Counts idle sessions in a GiB, with and without an open stream.
 pub(super) fn sessions(programs: &Programs, effort: Effort) -> Outcome<Vec<Row>> {
     let count = match effort {
         Effort::Quick => 2_000,

@@ -13,27 +13,27 @@ use std::{
 
 /// Bytes of the echoed message.
 const PAYLOAD: &str = "64";
-/// How long a server may take to listen, and to leave, with valgrind around it.
-const PATIENCE: &str = "120";
+/// The time a server may take to listen, and to exit, with valgrind around it.
+const TIMEOUT_SECS: &str = "120";
 
 /// The form of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bench) enum Form {
-    /// After a handshake, in a session if the server gives one.
+    /// After a handshake, in a session if the server opens one.
     Legacy,
-    /// On its own, with all that it needs.
+    /// Self-contained, without a handshake.
     Modern,
 }
 
-/// What is asked of a server.
+/// The load of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::bench) struct Ask {
     pub(in crate::bench) form: Form,
-    /// Connections that are kept, each with one call in flight.
+    /// The number of keep-alive connections, each with one call in flight.
     pub(in crate::bench) connections: usize,
 }
 
-/// What an idle session holds open.
+/// The resource that an idle session holds open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bench) enum Hold {
     Nothing,
@@ -65,7 +65,7 @@ impl Ask {
     }
 }
 
-/// Instructions for one call, by callgrind.
+/// Counts the instructions of one call, by callgrind.
 pub(in crate::bench) fn call_instructions(
     generator: &Generator,
     server: &Server,
@@ -78,7 +78,7 @@ pub(in crate::bench) fn call_instructions(
     let mut watched = server.clone();
     watched.command.splice(0..0, tool.map(str::to_owned));
     let [few, many] = [lengths.0, lengths.1].map(|calls| {
-        // What an earlier run left must not be taken for this one's.
+        // Removes the file of an earlier run.
         let _ = fs::remove_file(&file);
         drive(generator, &watched, ask.flags(calls, 0))?;
         let text = fs::read_to_string(&file).context(file.display())?;
@@ -87,7 +87,7 @@ pub(in crate::bench) fn call_instructions(
     Ok(per_call(few?, many?, lengths))
 }
 
-/// CPU time in user space for one call, in microseconds, of servers that take turns.
+/// Measures the CPU time in user space of one call, in microseconds, of alternating servers.
 pub(in crate::bench) fn user_times<const N: usize>(
     generator: &Generator,
     servers: [&Server; N],
@@ -106,7 +106,7 @@ pub(in crate::bench) fn user_times<const N: usize>(
     Ok(sums.map(|sum| sum / rounds as f64))
 }
 
-/// How many idle sessions fit into a GiB of the server's memory.
+/// Returns the number of idle sessions that fit into a GiB of the server's memory.
 pub(in crate::bench) fn sessions_per_gib(
     generator: &Generator,
     server: &Server,
@@ -128,13 +128,13 @@ pub(in crate::bench) fn number(figures: &Value, key: &str) -> Outcome<f64> {
     figures[key].as_f64().context(key)
 }
 
-/// Runs the load generator against a server of its own.
+/// Runs the load generator against a new server.
 pub(in crate::bench) fn drive(
     generator: &Generator,
     server: &Server,
     flags: Vec<String>,
 ) -> Outcome<Value> {
-    // Closed again before the server asks for it; nobody else is told of it.
+    // The listener is closed again before the server binds the port.
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.to_string();
     let mut command = Vec::new();
     if let Some(processor) = &generator.processor {
@@ -143,10 +143,11 @@ pub(in crate::bench) fn drive(
     command.push(generator.program.to_string_lossy().into_owned());
     command.extend(flags);
     let url = format!("http://{address}/mcp");
-    let more = ["--url", &url, "--startup-timeout", PATIENCE, "--exit-grace", PATIENCE, "--"];
+    let more =
+        ["--url", &url, "--startup-timeout", TIMEOUT_SECS, "--exit-grace", TIMEOUT_SECS, "--"];
     command.extend(more.map(str::to_owned));
     command.extend(server.command.iter().map(|word| word.replace("ADDR", &address)));
-    // Thousands of connections want more descriptors than a shell gives.
+    // Thousands of connections need more descriptors than the default limit.
     let shell = "ulimit -n \"$(ulimit -H -n)\"; exec \"$@\"";
     let program = Program::new("sh").args(&["-c", shell, "sh"]).args(&command);
     let text = program.output().context(server.name)?;
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_asked_for() {
+    fn both_forms_have_flags() {
         let ask = Ask { form: Form::Modern, connections: 16 };
         let flags = ask.flags(100, 5).join(" ");
         assert!(flags.starts_with("http --protocol 2026-07-28 --n 100 --warmup 5 --depth 16"));

@@ -1,4 +1,4 @@
-//! What a call pays for the process in the middle.
+//! The cost of the process in the middle for a call.
 
 use super::super::{
     Effort,
@@ -10,31 +10,31 @@ use super::super::{
 use super::world::{Place, World};
 use crate::run::Outcome;
 
-/// The most instructions of a call over HTTP.
-const INSTRUCTIONS: f64 = 110_000.0;
+/// The maximum number of instructions of a call over HTTP.
+const MAX_INSTRUCTIONS: f64 = 110_000.0;
 
-/// The most CPU time of a call, in that of the floor.
-const TIMES: f64 = 1.5;
+/// The maximum CPU time of a call, relative to the floor.
+const MAX_CPU_RATIO: f64 = 1.5;
 
-/// The most time that is added to a call, in what the floor adds.
-const ADDED: f64 = 1.3;
+/// The maximum added time of a call, relative to the floor.
+const MAX_ADDED_RATIO: f64 = 1.3;
 
 const FORMS: [(&str, Form); 2] = [("2026-07-28", Form::Modern), ("2025-11-25", Form::Legacy)];
 
-/// A place with an echo server at an address.
+/// Creates a place with an echo server at an address.
 fn at(world: &World, name: &str, port: u16) -> Outcome<Place> {
     let reach = format!("url = \"http://127.0.0.1:{port}/mcp\"");
     world.known(name, &[("echo".to_owned(), reach)])
 }
 
-/// A place with an echo server that is started.
+/// Creates a place with an echo server that is started.
 fn of(world: &World, name: &str) -> Outcome<Place> {
     world.known(name, &[("echo".to_owned(), format!("command = {:?}", world.echo))])
 }
 
-/// Instructions: they repeat, so one measurement is enough.
+/// Counts instructions: they repeat, so one measurement is enough.
 ///
-/// Over stdio there are none: what keeps a child needs a system call that valgrind does not know.
+/// Not over stdio: the process that keeps a child uses a system call that valgrind does not know.
 pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let lengths = match effort {
         Effort::Quick => Lengths(100, 600),
@@ -49,14 +49,14 @@ pub(super) fn counted(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
         let count = |server: &Server| call_instructions(&world.generator, server, ask, lengths);
         let name = format!("HTTP, {form}");
         rows.push(
-            Row::new(name, "instructions", Some(count(&ours)?), Some(INSTRUCTIONS))
+            Row::new(name, "instructions", Some(count(&ours)?), Some(MAX_INSTRUCTIONS))
                 .beside("floor", Some(count(&floor)?)),
         );
     }
     Ok(rows)
 }
 
-/// CPU time and added time over HTTP.
+/// Measures CPU time and added time over HTTP.
 pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (5, 4_000),
@@ -88,11 +88,11 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
             _ => format!("HTTP, {form}, {connections} connections, {what}"),
         };
         rows.push(
-            Row::new(named("CPU"), "x floor", Some(ours / floor), Some(TIMES))
+            Row::new(named("CPU"), "x floor", Some(ours / floor), Some(MAX_CPU_RATIO))
                 .beside("us", Some(ours))
                 .beside("floor", Some(floor)),
         );
-        // With more calls than processors they wait for each other, not for what is measured.
+        // With more calls than processors, calls wait for each other, not for the measured process.
         if connections == 1 {
             let [ours, floor, direct] = p50.map(|mut times| middle(&mut times));
             rows.push(
@@ -100,7 +100,7 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
                     named("added p50"),
                     "x floor",
                     Some((ours - direct) / (floor - direct)),
-                    Some(ADDED),
+                    Some(MAX_ADDED_RATIO),
                 )
                 .beside("us", Some(ours - direct))
                 .beside("floor", Some(floor - direct))
@@ -111,7 +111,7 @@ pub(super) fn http(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// CPU time over stdio: the kernel alone, and the shim before it.
+/// Measures CPU time over stdio: the kernel alone, and the shim before it.
 pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let (rounds, calls) = match effort {
         Effort::Quick => (5, 10_000),
@@ -137,7 +137,7 @@ pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
         let [ours_p50, floor_p50, shim_p50] = p50.map(|mut times| middle(&mut times));
         let name = format!("stdio, depth {depth}, CPU");
         rows.push(
-            Row::new(name, "x floor", Some(ours / floor), Some(TIMES))
+            Row::new(name, "x floor", Some(ours / floor), Some(MAX_CPU_RATIO))
                 .beside("us", Some(ours))
                 .beside("floor", Some(floor))
                 .beside("p50 us", Some(ours_p50))
@@ -152,7 +152,7 @@ pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// The median.
+/// Returns the median.
 pub(super) fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

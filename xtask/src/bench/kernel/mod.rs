@@ -1,4 +1,4 @@
-//! `bench kernel`: what it costs to have the kernel between a host and a server, with all policies and the log on.
+//! `bench kernel`: the cost of the kernel between a host and a server, with all policies and the log on.
 //!
 //! - A hop over HTTP is measured against a proxy that decides nothing (`bare-proxy`), a hop over stdio against two pipes
 //!   that are copied (`floor-hop`); only the process in the middle is counted.
@@ -45,7 +45,7 @@ pub(super) fn bench(flags: &Flags) -> Outcome {
     if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
 }
 
-/// `accept kernel.bench`.
+/// Runs `accept kernel.bench`.
 pub(crate) fn kernel_bench(rigour: Rigour) -> Outcome<Verdict> {
     Ok(row::verdict(&rows(Effort::Full, rigour)?))
 }
@@ -65,7 +65,7 @@ fn rows(effort: Effort, rigour: Rigour) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// The section of the page of benchmarks, with the command and the machine that made it.
+/// Returns the section of the page of benchmarks, with the command and the machine that made it.
 fn section(rows: &[Row], effort: Effort) -> String {
     let quick = if effort == Effort::Quick { " --quick" } else { "" };
     format!(

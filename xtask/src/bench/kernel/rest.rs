@@ -1,4 +1,4 @@
-//! What a kernel costs that nobody calls: its start and its memory.
+//! The costs of an idle kernel: its start and its memory.
 
 use super::super::{Effort, row::Row};
 use super::hop::middle;
@@ -9,26 +9,26 @@ use crate::{
 };
 use std::{fs, thread, time::Duration};
 
-/// How many servers there are.
+/// The number of servers.
 const SERVERS: usize = 5;
 
-/// The longest start, in milliseconds.
-const READY: f64 = 20.0;
+/// The maximum time of a start, in milliseconds.
+const MAX_READY_MS: f64 = 20.0;
 
-/// The most memory, in MiB.
-const RESIDENT: f64 = 12.0;
+/// The maximum memory, in MiB.
+const MAX_RESIDENT_MIB: f64 = 12.0;
 
-/// How long memory has to stay the same until the kernel counts as idle, and how long that may take.
-const CALM: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_mins(1);
+/// The time for which memory must stay the same until the kernel counts as idle, and the time limit for that.
+const IDLE_INTERVAL: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// All servers of a place.
+/// Returns all servers of a place.
 fn servers(world: &World) -> Vec<(String, String)> {
     let command = format!("command = {:?}", world.echo);
     (1..=SERVERS).map(|number| (format!("echo{number}"), command.clone())).collect()
 }
 
-/// From the start of the process to the ready file, in a folder of state that is new and in one that is known.
+/// Measures from the start of the process to the ready file, with a new and with an existing state folder.
 pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let rounds = match effort {
         Effort::Quick => 7,
@@ -38,14 +38,14 @@ pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     let known = world.known("start", &servers)?;
     let [mut first, mut again] = [const { Vec::new() }; 2];
     for _ in 0..rounds {
-        // Nobody was there yet, not even to grant something.
+        // A new state folder, without any grant.
         let fresh = world.bare("start-new", &servers)?;
         first.push(world.start(&fresh)?.ready_ms);
         again.push(world.start(&known)?.ready_ms);
     }
     let row = |name, times: &mut [f64]| {
         let median = middle(times);
-        Row::new(name, "ms", Some(median), Some(READY))
+        Row::new(name, "ms", Some(median), Some(MAX_READY_MS))
             .beside("best", times.first().copied())
             .beside("worst", times.last().copied())
     };
@@ -55,13 +55,13 @@ pub(super) fn start(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     ])
 }
 
-/// Memory of the kernel's own process, once it rests.
+/// Measures the memory of the kernel's own process, once it is idle.
 pub(super) fn memory(world: &World) -> Outcome<Vec<Row>> {
     let servers = servers(world);
     let none = world.place("memory-none", &[])?;
     let five = world.place("memory", &servers)?;
     let mut rows = vec![resident("no server", &world.start(&none)?)?];
-    let running = world.meet(&five, SERVERS)?;
+    let running = world.start_until_known(&five, SERVERS)?;
     rows.push(resident("5 servers that run", &running)?);
     rows.extend(keeper(&running)?);
     drop(running);
@@ -69,27 +69,27 @@ pub(super) fn memory(world: &World) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Waits until memory does not change any more.
+/// Waits until memory no longer changes.
 fn resident(what: &str, running: &Running) -> Outcome<Row> {
     let process = running.process();
     let figure = || mib(process, "VmRSS").context("memory");
-    let (mut last, mut since, end) = (figure()?, now(), now() + PATIENCE);
-    while since.elapsed() < CALM {
+    let (mut last, mut since, end) = (figure()?, now(), now() + IDLE_TIMEOUT);
+    while since.elapsed() < IDLE_INTERVAL {
         thread::sleep(Duration::from_millis(100));
         let present = figure()?;
         if (present - last).abs() > 0.01 {
             (last, since) = (present, now());
         }
         if now() > end {
-            return Err(Failure::new("the memory of the kernel never rests"));
+            return Err(Failure::new("the memory of the kernel does not become constant"));
         }
     }
-    Ok(Row::new(format!("idle, {what}"), "MiB", Some(last), Some(RESIDENT))
+    Ok(Row::new(format!("idle, {what}"), "MiB", Some(last), Some(MAX_RESIDENT_MIB))
         .beside("in no file", mib(process, "RssAnon"))
         .beside("peak", mib(process, "VmHWM")))
 }
 
-/// The largest of the processes that keep the servers.
+/// Measures the largest of the processes that keep the servers.
 fn keeper(running: &Running) -> Outcome<Option<Row>> {
     let parent = running.process().to_string();
     let mut largest: Option<(f64, f64)> = None;

@@ -1,4 +1,4 @@
-//! What is measured: the program `mgp` with all its policies and its log, the floors beside it, and folders of state.
+//! The measured programs: `mgp` with all its policies and its log, the floors beside it, and folders of state.
 
 use super::super::programs::{Generator, Server, last_processor, workspace};
 use crate::{
@@ -16,16 +16,16 @@ use std::{
     time::Duration,
 };
 
-/// Whoever calls; it was granted the servers.
+/// The calling agent, with access to the servers.
 const AGENT: &str = "bench";
 
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// The time limit of every wait.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How often is looked, where something takes milliseconds.
-const LOOK: Duration = Duration::from_micros(200);
+/// The interval between two checks of a condition that takes milliseconds.
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// The programs, and where they keep their files.
+/// The programs, and the folders of their files.
 pub(super) struct World {
     pub(super) generator: Generator,
     pub(super) echo: String,
@@ -40,10 +40,10 @@ pub(super) struct Place {
     pub(super) state: PathBuf,
 }
 
-/// A kernel that runs, until this is dropped.
+/// A running kernel; dropping it ends it.
 pub(super) struct Running {
     child: Child,
-    /// From the start of the process to its ready file, in milliseconds.
+    /// The time from the start of the process to its ready file, in milliseconds.
     pub(super) ready_ms: f64,
 }
 
@@ -60,23 +60,23 @@ impl World {
         Ok(Self { generator, echo, mgp, peers: workspace("peers")?, scratch })
     }
 
-    /// An echo server at an address, on the processor of the generator.
+    /// Starts an echo server at an address, on the processor of the generator.
     pub(super) fn upstream(&self) -> Outcome<Served> {
         let processor = self.generator.processor.as_deref().unwrap_or("0");
         let words = ["taskset", "--cpu-list", processor, &self.echo, "--http", "127.0.0.1:PORT"];
         Served::words(&words.map(Into::into), &self.scratch.join("upstream.log"))
     }
 
-    /// A place with servers that the agent may use; nothing is known of them yet.
+    /// Creates a place with servers that the agent may use; their tools are not known yet.
     pub(super) fn place(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
         let place = self.bare(name, servers)?;
         for (id, _) in servers {
-            self.said(&place, &["access", "grant", AGENT, id])?;
+            self.run(&place, &["access", "grant", AGENT, id])?;
         }
         Ok(place)
     }
 
-    /// A place with servers, each an id and how it is reached, and no state at all.
+    /// Creates a place with servers, each an id and its command or URL, and no state.
     pub(super) fn bare(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
         let folder = self.scratch.join(name);
         if folder.exists() {
@@ -86,7 +86,7 @@ impl World {
         fs::create_dir_all(&folder)?;
         let mut text = String::new();
         for (id, reach) in servers {
-            // What a server says of its tools takes no check away, so the operator does.
+            // A server's own claims remove no check, so the operator declares the risk.
             let mgp = "[servers.mgp]\nrisk = { echo = \"safe\" }\n";
             let _ = writeln!(text, "[[servers]]\nid = \"{id}\"\n{reach}\n{mgp}");
         }
@@ -94,32 +94,33 @@ impl World {
         Ok(place)
     }
 
-    /// A place whose servers are known.
+    /// Creates a place whose servers are known.
     pub(super) fn known(&self, name: &str, servers: &[(String, String)]) -> Outcome<Place> {
         let place = self.place(name, servers)?;
-        let _running = self.meet(&place, servers.len())?;
+        let _running = self.start_until_known(&place, servers.len())?;
         Ok(place)
     }
 
     /// Runs a kernel until all its servers are known.
-    pub(super) fn meet(&self, place: &Place, servers: usize) -> Outcome<Running> {
+    pub(super) fn start_until_known(&self, place: &Place, servers: usize) -> Outcome<Running> {
         let running = self.start(place)?;
-        let end = now() + PATIENCE;
+        let end = now() + TIMEOUT;
         loop {
-            let all = self.said(place, &["servers", "ls", "--json"])?;
+            let all = self.run(place, &["servers", "ls", "--json"])?;
             let all: Value = serde_json::from_str(&all).context("servers ls")?;
-            let met = all.as_array().into_iter().flatten();
-            if met.filter(|server| server["tools"].as_u64() >= Some(1)).count() == servers {
+            let servers_known = all.as_array().into_iter().flatten();
+            if servers_known.filter(|server| server["tools"].as_u64() >= Some(1)).count() == servers
+            {
                 return Ok(running);
             }
             if now() > end {
-                return Err(Failure::new(format!("not all servers are met: {all}")));
+                return Err(Failure::new(format!("not all servers are known: {all}")));
             }
             thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Starts a kernel at an address, and waits until it says that it is ready.
+    /// Starts a kernel at an address, and waits until it is ready.
     pub(super) fn start(&self, place: &Place) -> Outcome<Running> {
         let ready = place.state.with_file_name("ready");
         let _ = fs::remove_file(&ready);
@@ -132,17 +133,17 @@ impl World {
         let child = command.stdin(input).stdout(output).stderr(errors).spawn().context("mgp")?;
         let mut running = Running { child, ready_ms: f64::NAN };
         while !ready.exists() {
-            if now() > begun + PATIENCE || running.child.try_wait()?.is_some() {
-                return Err(Failure::new("the kernel is never ready"));
+            if now() > begun + TIMEOUT || running.child.try_wait()?.is_some() {
+                return Err(Failure::new("the kernel did not become ready"));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         running.ready_ms = begun.elapsed().as_secs_f64() * 1000.0;
         Ok(running)
     }
 
-    /// What a command of `mgp` prints.
-    fn said(&self, place: &Place, words: &[&str]) -> Outcome<String> {
+    /// Returns the output of a command of `mgp`.
+    fn run(&self, place: &Place, words: &[&str]) -> Outcome<String> {
         Program::new(&self.mgp).args(&["--state"]).args(&[&place.state]).args(words).output()
     }
 
@@ -156,29 +157,29 @@ impl World {
         words
     }
 
-    /// The kernel over HTTP, with `ADDR` in its command.
+    /// Returns the kernel over HTTP, with `ADDR` in its command.
     pub(super) fn hop_http(&self, place: &Place) -> Server {
         let command = self.serve(place, &["--http", "ADDR", "--no-auth", "--standalone"]);
         Server { name: "mgp", command }
     }
 
-    /// The kernel over stdio, in the process that the host starts.
+    /// Returns the kernel over stdio, in the process that the host starts.
     pub(super) fn hop_stdio(&self, place: &Place) -> Server {
         Server { name: "mgp", command: self.serve(place, &["--stdio", "--standalone"]) }
     }
 
-    /// The process that passes bytes on to the kernel that hosts share.
+    /// Returns the process that forwards bytes to the kernel that hosts share.
     pub(super) fn shim(&self, place: &Place) -> Server {
         Server { name: "shim", command: self.serve(place, &["--stdio", "--linger", "1"]) }
     }
 
-    /// A proxy that decides nothing, with `ADDR` in its command.
+    /// Returns a proxy that decides nothing, with `ADDR` in its command.
     pub(super) fn floor_http(&self, upstream: &Served) -> Server {
         let to = format!("127.0.0.1:{}", upstream.port());
         Server { name: "bare-proxy", command: vec![self.peer("bare-proxy"), "ADDR".into(), to] }
     }
 
-    /// Two pipes that nobody looks into.
+    /// Returns a program that copies two pipes.
     pub(super) fn floor_stdio(&self) -> Server {
         Server { name: "floor-hop", command: vec![self.peer("floor-hop"), self.echo.clone()] }
     }
@@ -196,9 +197,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // In order, so that what it has learnt is kept; it ends what it started.
+        // A clean exit stores the learnt state, and ends the processes it started.
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        let end = now() + PATIENCE;
+        let end = now() + TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if now() > end {
                 let _ = self.child.kill();

@@ -1,9 +1,9 @@
 //! `bench toolindex`: searches among 3 thousand, 100 thousand and a million tools, against bounds of time and memory.
 //!
-//! The catalogues are made from a real one by a seed; without one, from words of the trade.
+//! The catalogues are made from a real one by a seed; without one, from typical words.
 //! Everything runs on one processor, warm; a search counts with the time it ran there, in the best of some rounds over
-//! all queries, since other work of the machine only ever adds.
-//! Opening takes as many processors as there are.
+//! all queries, since other work of the machine only adds to it.
+//! Opening uses all processors.
 
 mod program;
 
@@ -27,20 +27,20 @@ use std::{
 /// The section of the page of benchmarks.
 const HEADING: &str = "## toolindex";
 
-/// One size of catalogue: how much is asked of it, and what is promised.
+/// One size of catalogue: the load and the bounds.
 struct Size {
     tools: usize,
-    /// How many queries in a round, and how many rounds.
+    /// The number of queries in a round, and of rounds.
     asked: [usize; 2],
-    /// The most that 99 of 100 searches take, in milliseconds.
+    /// The maximum time of 99 of 100 searches, in milliseconds.
     hybrid: Option<f64>,
     keyword: Option<f64>,
-    /// The most that a tool takes in memory beyond its text, in KiB.
+    /// The maximum memory of a tool beyond its text, in KiB.
     memory: Option<f64>,
 }
 
 const SIZES: [Size; 4] = [
-    // A small index is mostly what an index needs without a tool.
+    // A small index consists mostly of its fixed cost.
     Size { tools: 3_000, asked: [2_000, 7], hybrid: Some(0.5), keyword: Some(0.2), memory: None },
     Size { tools: 15_000, asked: [1_000, 5], hybrid: None, keyword: None, memory: MEMORY },
     Size {
@@ -59,33 +59,33 @@ const SIZES: [Size; 4] = [
     },
 ];
 
-/// The most that a tool takes in memory beyond its text, in KiB.
+/// The maximum memory of a tool beyond its text, in KiB.
 const MEMORY: Option<f64> = Some(1.5);
 
-/// The index that a gateway with a few servers has, and the most memory it takes with all that is in the crate, in MiB.
+/// The index of a gateway with a few servers, and its maximum memory with all data of the crate, in MiB.
 const FEW: usize = 50;
 const FEW_MEMORY: f64 = 6.0;
 
-/// The catalogue that is opened cold, and how often.
+/// The size of the catalogue that is opened cold, and the number of openings.
 const KEPT: usize = 15_000;
 const OPENED: usize = 7;
 
-/// The most that opening takes until the first answer, in milliseconds.
+/// The maximum time of opening until the first answer, in milliseconds.
 const OPENING: f64 = 300.0;
 
-/// To how many tools others are added, and the most that takes until they are found, in milliseconds.
+/// The size of the catalogue to which tools are added, and the maximum time until they are found, in milliseconds.
 const ADDED_TO: usize = 100_000;
 const ADDING: f64 = 10.0;
 
-/// The sets whose queries are asked, short ones and long ones in turn.
+/// The sets of the queries, short ones and long ones alternating.
 const ASKED: [&str; 6] =
     ["livemcp", "metatool", "bfcl", "sealtools", "stabletoolbench", "mcpm_server"];
 
-/// Everything that was measured.
+/// The results of all measurements.
 struct Figures {
     rows: Vec<Row>,
-    /// What the programs said.
-    said: Vec<Value>,
+    /// The output of the programs.
+    outputs: Vec<Value>,
 }
 
 /// Measures, prints the rows, and fails if one misses its bound.
@@ -96,7 +96,7 @@ pub(super) fn bench(flags: &Flags) -> Outcome {
         figures(data, effort, if flags.has("--free") { Place::Free } else { Place::One })?;
     if flags.has("--json") {
         let rows: Vec<_> = figures.rows.iter().map(Row::json).collect();
-        println!("{}", json!({"rows": rows, "runs": figures.said}));
+        println!("{}", json!({"rows": rows, "runs": figures.outputs}));
     } else {
         print!("{}", row::text(&figures.rows));
     }
@@ -110,13 +110,13 @@ pub(super) fn bench(flags: &Flags) -> Outcome {
     if missed.is_empty() { Ok(()) } else { Err(Failure::new(missed.join(", "))) }
 }
 
-/// `accept index.speed`.
+/// Runs `accept index.speed`.
 pub(crate) fn index_speed(data: Option<PathBuf>) -> Outcome<Verdict> {
     let rows = figures(data, Effort::Full, Place::One)?.rows;
     Ok(row::verdict(&rows))
 }
 
-/// The section of the page of benchmarks, with the command and the machine that made it.
+/// Returns the section of the page of benchmarks, with the command and the machine that made it.
 fn section(rows: &[Row], effort: Effort) -> String {
     let quick = if effort == Effort::Quick { " --quick" } else { "" };
     format!(
@@ -131,44 +131,44 @@ fn section(rows: &[Row], effort: Effort) -> String {
     )
 }
 
-/// Where the program runs.
+/// The processors of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// On one processor.
+    /// One processor.
     One,
-    /// Wherever the system likes.
+    /// Any processor.
     Free,
 }
 
 fn figures(data: Option<PathBuf>, effort: Effort, place: Place) -> Outcome<Figures> {
     let data = data.or_else(|| shared("retrieval"));
     if data.is_none() {
-        println!("!! no real catalogue is here; the words of the trade stand in for it");
+        println!("!! no real catalogue is available; typical words are used instead");
     }
     let program = Program::build(data.as_deref(), place)?;
-    let mut figures = Figures { rows: Vec::new(), said: Vec::new() };
+    let mut figures = Figures { rows: Vec::new(), outputs: Vec::new() };
     let sizes = match effort {
         Effort::Quick => &SIZES[..3],
         Effort::Full => &SIZES[..],
     };
     for size in sizes {
-        let said = program.measure(size, &ASKED)?;
-        figures.rows.extend(rows(size, &said));
-        figures.said.push(said);
+        let output = program.measure(size, &ASKED)?;
+        figures.rows.extend(rows(size, &output));
+        figures.outputs.push(output);
     }
-    let said = program.small(FEW)?;
-    figures.rows.push(small(&said));
-    figures.said.push(said);
-    let (row, said) = opening(&program)?;
+    let output = program.small(FEW)?;
+    figures.rows.push(small(&output));
+    figures.outputs.push(output);
+    let (row, output) = opening(&program)?;
     figures.rows.push(row);
-    figures.said.push(said);
+    figures.outputs.push(output);
     Ok(figures)
 }
 
-/// What one size has to show.
-fn rows(size: &Size, said: &Value) -> Vec<Row> {
+/// Returns the rows of one size.
+fn rows(size: &Size, output: &Value) -> Vec<Row> {
     let of = tools(size.tools);
-    let milliseconds = |what: &str, which: &str| said[what][which].as_f64().map(|us| us / 1000.0);
+    let milliseconds = |what: &str, which: &str| output[what][which].as_f64().map(|us| us / 1000.0);
     let search = |what: &str, most| {
         Row::new(format!("{what} search, {of}"), "ms, p99", milliseconds(what, "p99_us"), most)
             .beside("p50", milliseconds(what, "p50_us"))
@@ -185,38 +185,38 @@ fn rows(size: &Size, said: &Value) -> Vec<Row> {
             .beside("p99", milliseconds("add", "p99_us"))
             .beside("p50 by the wall", milliseconds("add", "wall_p50_us")),
     );
-    let kib = |name: &str| said[name].as_f64().map(|bytes| bytes / 1024.0);
+    let kib = |name: &str| output[name].as_f64().map(|bytes| bytes / 1024.0);
     rows.push(
         Row::new(format!("memory a tool, {of}"), "KiB", kib("bytes_per_tool"), size.memory)
             .beside("all, MiB", kib("rss_kb"))
             .beside("before, MiB", kib("rss_empty_kb"))
             .beside("peak, MiB", kib("rss_peak_kb"))
-            .beside("build, s", said["build_ms"].as_f64().map(|ms| ms / 1000.0)),
+            .beside("build, s", output["build_ms"].as_f64().map(|ms| ms / 1000.0)),
     );
     rows
 }
 
-/// What a small index has to show.
-fn small(said: &Value) -> Row {
-    let mib = |name: &str| said[name].as_f64().map(|kib| kib / 1024.0);
+/// Returns the row of a small index.
+fn small(output: &Value) -> Row {
+    let mib = |name: &str| output[name].as_f64().map(|kib| kib / 1024.0);
     Row::new(format!("an index of {FEW} tools"), "MiB", mib("rss_beyond_kb"), Some(FEW_MEMORY))
         .beside("in no file", mib("heap_beyond_kb"))
         .beside("empty program", mib("rss_empty_kb"))
         .beside("peak", mib("rss_peak_kb"))
 }
 
-/// Keeps a catalogue in a file and opens it in processes of their own.
+/// Stores a catalogue in a file and opens it in new processes.
 fn opening(program: &Program) -> Outcome<(Row, Value)> {
     let file = program.scratch.join("kept.db");
     remove(&file)?;
     program.keep(&file, KEPT)?;
     let opened: Vec<_> = (0..OPENED).map(|_| program.open(&file)).collect::<Outcome<_>>()?;
     remove(&file)?;
-    if opened.iter().any(|said| said["tools"] != KEPT || said["hits"] == 0) {
-        return Err(Failure::new(format!("what was kept is not found: {}", opened[0])));
+    if opened.iter().any(|output| output["tools"] != KEPT || output["hits"] == 0) {
+        return Err(Failure::new(format!("the stored catalogue is not found: {}", opened[0])));
     }
     let mut times: Vec<_> =
-        opened.iter().filter_map(|said| said["first_answer_ms"].as_f64()).collect();
+        opened.iter().filter_map(|output| output["first_answer_ms"].as_f64()).collect();
     times.sort_by(f64::total_cmp);
     let middle = times.get(times.len() / 2).copied();
     let row = Row::new(format!("cold opening, {}", tools(KEPT)), "ms, p50", middle, Some(OPENING))
@@ -224,7 +224,7 @@ fn opening(program: &Program) -> Outcome<(Row, Value)> {
     Ok((row, json!({"opened": opened})))
 }
 
-/// Removes a database with what belongs to it.
+/// Removes a database with its side files.
 fn remove(file: &Path) -> Outcome {
     for end in ["", "-wal", "-shm"] {
         let mut name = file.as_os_str().to_owned();
@@ -237,7 +237,7 @@ fn remove(file: &Path) -> Outcome {
     Ok(())
 }
 
-/// A count of tools for people.
+/// Formats a number of tools.
 fn tools(count: usize) -> String {
     match count {
         1_000_000.. => format!("{} M tools", count / 1_000_000),

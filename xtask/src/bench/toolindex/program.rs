@@ -1,9 +1,9 @@
-//! The program that measures the index, built as users would and kept on one processor.
+//! The program that measures the index, built as users would and run on one processor.
 
 use super::{Place, Size};
 use crate::{
     bench::programs::last_processor,
-    run::{self, Context, Outcome, has, target},
+    run::{self, Context, Outcome, has, release_example, target},
 };
 use serde_json::Value;
 use std::{
@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The example, and what it makes its catalogues from.
+/// The built example, and the source of its catalogues.
 pub(super) struct Program {
     path: PathBuf,
     processor: Option<String>,
@@ -20,12 +20,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Builds it.
     pub(super) fn build(data: Option<&Path>, place: Place) -> Outcome<Self> {
-        let build = ["build", "--quiet", "--release", "-p", "mgp-toolindex"];
-        let features = ["--features", "sqlite", "--example", "index_bench"];
-        run::Program::cargo(&build).args(&features).run()?;
-        let path = target()?.join("release/examples/index_bench");
+        let path = release_example("mgp-toolindex", "index_bench", &["--features", "sqlite"])?;
         let scratch = target()?.join("scratch/index");
         fs::create_dir_all(&scratch).context(scratch.display())?;
         let processor = match place {
@@ -36,11 +32,10 @@ impl Program {
             }
             Place::Free => None,
         };
-        let path = path.exists().then_some(path).context("index_bench")?;
         Ok(Self { path, processor, data: data.map(Path::to_path_buf), scratch })
     }
 
-    /// Builds an index of some size, and searches and changes it.
+    /// Builds an index of some size, searches it and changes it.
     pub(super) fn measure(&self, size: &Size, sets: &[&str]) -> Outcome<Value> {
         let [asked, rounds] = size.asked.map(|number| number.to_string());
         let numbers = ["--tools", &size.tools.to_string(), "--asked", &asked, "--rounds", &rounds];
@@ -51,25 +46,25 @@ impl Program {
         figures(program)
     }
 
-    /// Builds a small index and leaves it alone.
+    /// Builds a small index and leaves it idle.
     pub(super) fn small(&self, tools: usize) -> Outcome<Value> {
         figures(self.bare("small").args(&["--tools", &tools.to_string()]))
     }
 
-    /// Keeps a catalogue in a file.
+    /// Stores a catalogue in a file.
     pub(super) fn keep(&self, file: &Path, tools: usize) -> Outcome<Value> {
         let tools = tools.to_string();
         let program = self.command("keep").args(&["--tools", &tools]);
         figures(program.args(&["--db"]).args(&[file]))
     }
 
-    /// Opens what was kept, on as many processors as there are.
+    /// Opens a stored catalogue, on all processors.
     pub(super) fn open(&self, file: &Path) -> Outcome<Value> {
         let program = run::Program::new(&self.path).args(&["open", "--db"]);
         figures(program.args(&[file]))
     }
 
-    /// The program with the catalogue others are made from.
+    /// Returns the program with the source of its catalogues.
     fn command(&self, word: &str) -> run::Program {
         let program = self.bare(word);
         match &self.data {
@@ -91,7 +86,7 @@ impl Program {
     }
 }
 
-/// Runs it; its figures are the last line.
+/// Runs the program; its figures are the last line.
 fn figures(program: run::Program) -> Outcome<Value> {
     let text = program.output()?;
     let last = text.lines().last().context("the figures of index_bench")?;

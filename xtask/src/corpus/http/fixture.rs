@@ -1,18 +1,18 @@
-//! What the protected server knows, and the placeholders of the rows.
+//! The keys of the protected server, and the placeholders of the rows.
 
-use super::secrets::{self, Standing};
+use super::secrets::{self, KeyState};
 use crate::run::Outcome;
 use serde_json::{Value, json};
 
 /// A placeholder: a name in a text.
 const KINDS: [&str; 3] = ["KEY_", "JWT_", "SESSION_"];
 
-/// Every placeholder of a kind that the rows may use is a name of capitals, digits and `_`.
+/// Names in placeholders consist of capitals, digits and `_`.
 fn part_of_a_name(byte: u8) -> bool {
     byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_'
 }
 
-/// Replaces each placeholder in a text by what `fill` makes of it.
+/// Replaces each placeholder in a text by the result of `fill`.
 pub(super) fn filled(
     text: &str,
     fill: &mut dyn FnMut(&str) -> Result<String, String>,
@@ -40,7 +40,7 @@ pub(super) fn filled(
     Ok(out)
 }
 
-/// A key or token; nothing for other placeholders.
+/// Returns a key or token; `None` for other placeholders.
 pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
     if name.starts_with("KEY_") {
         Some(Ok(secrets::key(name)))
@@ -49,21 +49,21 @@ pub(super) fn secret(name: &str) -> Option<Outcome<String>> {
     }
 }
 
-/// Names of keys that are registered although no row may name them: sessions of others need them.
+/// Names of keys that are registered although no row names them: sessions of other callers need them.
 pub(super) const OTHER: &str = "KEY_OTHER";
 
-/// The file the server is started with: all keys of the names given.
+/// Returns the file the server is started with: all keys of the given names.
 pub(super) fn file(names: &[String]) -> Value {
     let mut keys = Vec::new();
     let mut revoked = Vec::new();
     for name in names {
         let key = secrets::key(name);
         let mut entry = json!({"key": key, "subject": name, "permissions": [secrets::SCOPE]});
-        match secrets::standing(name) {
-            Standing::Unknown => continue,
-            Standing::Revoked => revoked.push(key),
-            Standing::Expired => entry["expires"] = json!("2020-01-01T00:00:00Z"),
-            Standing::Good => {}
+        match secrets::key_state(name) {
+            KeyState::Unknown => continue,
+            KeyState::Revoked => revoked.push(key),
+            KeyState::Expired => entry["expires"] = json!("2020-01-01T00:00:00Z"),
+            KeyState::Good => {}
         }
         keys.push(entry);
     }
@@ -73,7 +73,7 @@ pub(super) fn file(names: &[String]) -> Value {
     })
 }
 
-/// The names of the keys every run registers.
+/// Returns the names of the keys that every run registers.
 pub(super) fn names() -> Vec<String> {
     let letters = ('A'..='F').map(|letter| format!("KEY_{letter}"));
     let more = ["KEY_OK", "KEY_VALID", "KEY_GOOD", "KEY_REVOKED", "KEY_EXPIRED", OTHER];

@@ -1,4 +1,4 @@
-//! The server all rows share: started on a free port, started again if a row has ended it.
+//! The server that all rows share: started on a free port, and again if a row has ended it.
 
 use super::fixture;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::{fs, time::Duration};
 
-/// How long a sign of life may take.
+/// The time limit of a ping.
 const REACT: Duration = Duration::from_secs(5);
 /// The revision with sessions.
 const LEGACY: &str = "2025-11-25";
@@ -26,7 +26,7 @@ pub(super) struct Host {
 impl Host {
     /// Starts the server; without a command, our own conformance server.
     ///
-    /// `PORT` and `FIXTURE` in a command are filled in; a command without them gets the flags of ours.
+    /// `PORT` and `FIXTURE` in a command are replaced; a command without them gets the flags of ours.
     pub(super) fn start(command: &[String]) -> Outcome<Self> {
         let mut command = match command {
             [] => vec![conformance_server()?],
@@ -39,7 +39,7 @@ impl Host {
         Ok(Self { command, served })
     }
 
-    /// Starts it again if it has gone; true if it had to.
+    /// Starts the server again if it has ended; returns whether it had.
     pub(super) fn revive(&mut self) -> Outcome<bool> {
         let ended = self.served.ended()?;
         if ended {
@@ -48,12 +48,10 @@ impl Host {
         Ok(ended)
     }
 
-    /// Where it listens.
     pub(super) fn port(&self) -> u16 {
         self.served.port()
     }
 
-    /// The process.
     pub(super) fn process(&self) -> u32 {
         self.served.process()
     }
@@ -81,7 +79,7 @@ fn launch(command: &[String]) -> Outcome<Served> {
     Served::words(&words.collect::<Vec<_>>(), &folder.join("corpus-http.log"))
 }
 
-/// Posts a message of ours; `more` are further header lines.
+/// Posts a message; `more` are further header lines.
 fn post(port: u16, message: &Value, more: &[String]) -> Answer {
     let body = message.to_string();
     let more = lines(more);
@@ -95,7 +93,7 @@ fn post(port: u16, message: &Value, more: &[String]) -> Answer {
     answers.pop().unwrap_or_else(|| unreachable!("one answer was asked for"))
 }
 
-/// Whether the server still answers.
+/// Returns whether the server still answers.
 pub(crate) fn alive(port: u16) -> bool {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -112,7 +110,7 @@ pub(crate) fn alive(port: u16) -> bool {
             .is_some_and(|message| message["id"] == "alive" && message.get("result").is_some())
 }
 
-/// Opens a session; `more` are the header lines of whoever opens it.
+/// Opens a session; `more` are the header lines of its owner.
 pub(super) fn open_session(port: u16, more: &[String]) -> Result<String, String> {
     let hello = json!({
         "jsonrpc": "2.0", "id": "hello", "method": "initialize",
@@ -129,7 +127,6 @@ pub(super) fn open_session(port: u16, more: &[String]) -> Result<String, String>
     Ok(session)
 }
 
-/// Ends a session.
 pub(super) fn close_session(port: u16, session: &str, more: &[String]) {
     let more = lines(&in_session(session, more));
     let request = format!("DELETE /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}\r\n");

@@ -1,6 +1,6 @@
-//! The HTTP rows: each request goes as written over a socket of its own to one server that all rows share.
+//! The HTTP rows: each request is sent as written over a new socket to one server that all rows share.
 //!
-//! No HTTP library stands between: half of the rows are not HTTP.
+//! No HTTP library is used: half of the rows are not HTTP.
 
 mod fixture;
 mod host;
@@ -20,10 +20,10 @@ use row::Row;
 use serde_json::{Value, json};
 use std::{fs, path::Path, sync::Mutex, thread};
 
-/// How many rows are on their way at a time, so that a slow one does not hold up the rest.
+/// The number of rows in flight, so that a slow one does not block the others.
 const AT_A_TIME: usize = 3;
 
-/// What became of one row.
+/// The result of one row.
 #[derive(Debug, Default)]
 struct Report {
     ok: bool,

@@ -1,4 +1,4 @@
-//! What the word map `gen` of a row asks for beyond its request.
+//! The plan of a row, from its word map `gen`.
 //!
 //! | Words | Meaning |
 //! |---|---|
@@ -19,57 +19,57 @@ use super::{super::input::Input, wire::Wire};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// How long an ordinary row may take.
+/// The time limit of an ordinary row.
 const LIMIT: Duration = Duration::from_secs(15);
-/// How long a row that stalls may take: a server has its own, shorter limits.
+/// The time limit of a row that stalls: a server has its own, shorter limits.
 const STALLED: Duration = Duration::from_secs(35);
-/// What a limit of the row's own is stretched by, for a busy machine.
+/// The factor for a limit given by the row, for a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
-/// What many beside it may cost a fresh request.
+/// The maximum time of a fresh request beside many others.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What is done with the request.
+/// The action with the request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Act {
-    /// It is sent once.
+    /// Sends it once.
     Send,
-    /// These bytes are sent.
+    /// Sends these bytes.
     Raw(Vec<u8>),
-    /// It is sent with a pause after each byte; the head too, or the body only.
+    /// Sends it with a pause after each byte; the head too, or the body only.
     Slow { pause: Duration, head: bool },
-    /// Only its first bytes are sent, then the end of the stream.
+    /// Sends only its first bytes, then ends the stream.
     Cut(usize),
-    /// It is sent this many times on one connection without waiting.
+    /// Sends it this many times on one connection without waiting.
     Pipeline(usize),
-    /// It is sent on this many connections at a time.
+    /// Sends it on this many connections at a time.
     Concurrent(usize),
-    /// This many stand by while it is sent once.
+    /// Sends it once while this many others are open.
     Beside(Beside, usize),
-    /// This many HTTP/2 streams are opened and reset.
+    /// Opens and resets this many HTTP/2 streams.
     Reset(usize),
 }
 
-/// What stands by.
+/// The connections that are open beside the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
-    /// Connections that say nothing.
+    /// Connections without any bytes.
     Connections,
     /// Connections with half a request.
     Halves,
-    /// Sessions nobody uses.
+    /// Unused sessions.
     Sessions,
     /// Open streams of events.
     Streams,
 }
 
-/// The act, and how long the reaction may take.
+/// The action, and the time limit of the reaction.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) act: Act,
     pub(super) limit: Duration,
 }
 
-/// Reads the words; those that change the request change it here.
+/// Reads the words; applies those that change the request.
 pub(super) fn plan(words: &Value, wire: &mut Wire) -> Result<Plan, String> {
     let mut plan = Plan { act: Act::Send, limit: LIMIT };
     let none = Map::new();
@@ -99,10 +99,7 @@ pub(super) fn plan(words: &Value, wire: &mut Wire) -> Result<Plan, String> {
                 let all = Value::Object(words.clone());
                 wire.body = Input::generated(&all).ok_or("a repetition without `n`")?;
             }
-            "header_count" | "headers" => {
-                let more = (0..count()?).map(|number| format!("X-Filler-{number}: {number}"));
-                wire.lines.extend(more);
-            }
+            "header_count" | "headers" => wire.lines.extend(fillers(count()?)),
             "header_bytes" => wire.lines.push(format!("X-Filler: {}", "a".repeat(count()?))),
             "path_bytes" | "uri_bytes" | "url_bytes" => {
                 wire.path = format!("{}?{}", wire.path, "a".repeat(count()?));
@@ -126,6 +123,11 @@ pub(super) fn plan(words: &Value, wire: &mut Wire) -> Result<Plan, String> {
             unknown => return Err(format!("unknown generator `{unknown}`")),
         }
     }
+    Ok(adjust(plan, words, wire))
+}
+
+/// Reads the words that concern the whole plan: the framing in chunks, and the time limit.
+fn adjust(mut plan: Plan, words: &Map<String, Value>, wire: &mut Wire) -> Plan {
     if let Act::Beside(..) = plan.act {
         plan.limit = FRESH;
     }
@@ -139,19 +141,23 @@ pub(super) fn plan(words: &Value, wire: &mut Wire) -> Result<Plan, String> {
     if let Some(limit) = words.get("limit_s").and_then(Value::as_f64) {
         plan.limit = Duration::try_from_secs_f64(limit).unwrap_or(STALLED).min(STALLED) + GRACE;
     }
-    Ok(plan)
+    plan
+}
+
+fn fillers(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|number| format!("X-Filler-{number}: {number}"))
 }
 
 fn stalled(act: Act) -> Plan {
     Plan { act, limit: STALLED }
 }
 
-/// The pause between bytes at so many a second.
+/// Returns the pause between bytes at a rate per second.
 fn pace(per_second: &Value) -> Duration {
     Duration::from_secs_f64(1.0 / per_second.as_f64().unwrap_or(1.0).max(0.1))
 }
 
-/// A body that begins as the given one and goes on for ever.
+/// Returns a body that begins as the given one and never ends.
 fn repeated(body: &Input, unit: &str, times: usize) -> Input {
     let Input::Bytes(prefix) = body else { return Input::Bytes(Vec::new()) };
     Input::Repeat {
@@ -162,7 +168,7 @@ fn repeated(body: &Input, unit: &str, times: usize) -> Input {
     }
 }
 
-/// Puts the body into chunks: of `size` bytes each, or one chunk again and again.
+/// Splits the body into chunks of `size` bytes each, or repeats one chunk.
 fn chunked(wire: &mut Wire, size: Option<u64>, times: Option<u64>) {
     let size = size.and_then(|size| usize::try_from(size).ok()).unwrap_or(1).max(1);
     wire.set("Transfer-Encoding", "chunked");

@@ -1,4 +1,4 @@
-//! One row against the server: placeholders, the request, what comes back, and a sign of life.
+//! Runs one row against the server: placeholders, the request, the reply, and a ping.
 
 use super::{
     super::input::Input,
@@ -23,13 +23,12 @@ use std::{
     time::Duration,
 };
 
-/// How often a row is tried whose answer was lost because the server closed with bytes unread.
+/// The number of attempts of a row whose reply was lost because the server closed with unread bytes.
 const TRIES: usize = 3;
 
-/// The most memory a process ever had.
+/// Returns the peak memory of a process.
 const PEAK: &str = "VmHWM";
 
-/// Runs a row and judges it.
 pub(super) fn run(row: &Row, host: &Mutex<Host>) -> Report {
     let mut report = Report::default();
     report.why = match attempt(row, host, &mut report) {
@@ -50,7 +49,7 @@ fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), Str
     let before = memory(process, PEAK);
     let mut seen = play(row, port);
     for _ in 1..TRIES {
-        // A reset may overtake the answer; a connection that is closed again and again is the answer.
+        // A reset may overtake the reply; a connection that is closed every time is the reply.
         let lost = seen.as_ref().is_ok_and(|(status, _)| *status == Status::Closed);
         if !lost || row.expect.judge(Status::Closed, None).is_ok() {
             break;
@@ -77,7 +76,7 @@ fn attempt(row: &Row, host: &Mutex<Host>, report: &mut Report) -> Result<(), Str
     row.expect.judge(status, code)
 }
 
-/// Does what the row asks for.
+/// Executes the action of the row.
 fn play(row: &Row, port: u16) -> Result<(Status, Option<i64>), String> {
     let request = request(row, port)?;
     let mut wire = Wire::new(&request)?;
@@ -109,15 +108,15 @@ fn play(row: &Row, port: u16) -> Result<(Status, Option<i64>), String> {
         }
         Act::Reset(count) => return Ok((rapid_reset(port, count, limit), None)),
     };
-    // Of many answers the first that is unlike the others counts.
+    // Of many replies the first that differs from the others counts.
     let odd = answers.iter().find(|answer| answer.status != Status::Of(200));
     let answer = odd.or(answers.first()).ok_or("no answer was read")?;
     Ok((answer.status, answer.code()))
 }
 
-/// The request with its placeholders filled.
+/// Returns the request with its placeholders filled.
 fn request(row: &Row, port: u16) -> Result<Request, String> {
-    // Who asks is who opens the session.
+    // The caller is the owner of the session.
     let mut own = Vec::new();
     for (name, value) in &row.request.headers {
         let caller = ["authorization", "x-test-mode"];
@@ -143,7 +142,7 @@ fn request(row: &Row, port: u16) -> Result<Request, String> {
     Ok(request)
 }
 
-/// What a placeholder stands for; `own` are the header lines of the caller.
+/// Returns the value of a placeholder; `own` are the header lines of the caller.
 fn placeholder(name: &str, port: u16, own: &[String]) -> Result<String, String> {
     if name == "PORT" {
         return Ok(port.to_string());
@@ -188,7 +187,7 @@ fn filled_value(
     })
 }
 
-/// The request byte by byte: all of it, or the body only.
+/// Returns the request byte by byte: all of it, or the body only.
 fn slow(wire: &Wire, pause: Duration, head: bool) -> impl Iterator<Item = Piece> + Send {
     let (start, rest) = if head {
         (Vec::new(), wire.bytes())
@@ -199,18 +198,18 @@ fn slow(wire: &Wire, pause: Duration, head: bool) -> impl Iterator<Item = Piece>
     std::iter::once((start, Duration::ZERO)).chain(drops)
 }
 
-/// Sends the beginning, ends the stream, and reads what comes.
+/// Sends the beginning, ends the stream, and reads the reply.
 fn cut(port: u16, wire: &Wire, length: usize, limit: Duration) -> Vec<Answer> {
     let mut bytes = wire.bytes();
     bytes.truncate(length);
     let Ok(mut stream) = connect(port) else { return Vec::new() };
-    // A server that has closed already has answered by that.
+    // A server that has closed already has replied by that.
     let _ = stream.write_all(&bytes);
     let _ = stream.shutdown(Shutdown::Write);
     vec![Reader::new(&stream, crate::run::now() + limit).answer(&wire.method)]
 }
 
-/// Opens what stands by; dropping it closes it.
+/// Opens the other connections; dropping the result closes them.
 fn beside(kind: Beside, count: usize, port: u16, wire: &Wire) -> Result<Vec<TcpStream>, String> {
     let failed = |error: std::io::Error| format!("what stands by: {error}");
     let mut streams = Vec::new();

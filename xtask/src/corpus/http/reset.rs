@@ -1,4 +1,4 @@
-//! HTTP/2 rapid reset: streams that are opened and reset at once, thousands of them.
+//! HTTP/2 rapid reset: thousands of streams that are opened and reset at once.
 
 use crate::{
     exchange::{Piece, Status, connect},
@@ -10,7 +10,7 @@ use std::{
 };
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How many streams one write holds.
+/// The number of streams in one write.
 const TOGETHER: u32 = 100;
 
 const HEADERS: u8 = 1;
@@ -27,7 +27,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The frames: preface, settings, then `HEADERS` and `RST_STREAM` for each stream.
+/// Returns the frames: preface, settings, then `HEADERS` and `RST_STREAM` for each stream.
 fn pieces(count: usize) -> impl Iterator<Item = Piece> {
     // POST, http, `/mcp` and a host, from the static table and two literals.
     let mut block = vec![0x83, 0x86, 0x04, 4];
@@ -50,11 +50,11 @@ fn pieces(count: usize) -> impl Iterator<Item = Piece> {
     std::iter::once((start, Duration::ZERO)).chain(batches)
 }
 
-/// Opens and resets the streams; a server may close the connection or bear it.
+/// Opens and resets the streams; a server may close the connection or survive it.
 pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
     let Ok(mut stream) = connect(port) else { return Status::Closed };
     let end = now() + limit;
-    // A server that does not read must not hold us up.
+    // A server that does not read must not block this thread.
     if stream.set_write_timeout(Some(limit)).is_err() {
         return Status::Closed;
     }
@@ -75,7 +75,7 @@ pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
             Ok(0) => return Status::Closed,
             Ok(count) => seen.extend_from_slice(&buffer[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) => {
-                // Quiet and open: it has borne it, if it speaks HTTP/2 at all.
+                // Quiet and open: the server survived it, if it supports HTTP/2 at all.
                 return if seen.is_empty() { Status::Silent } else { spoken(&seen) };
             }
             Err(_) => return Status::Closed,
@@ -84,7 +84,7 @@ pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
     spoken(&seen)
 }
 
-/// What a server that is still there has said.
+/// Returns the reply of a server that is still open.
 fn spoken(mut bytes: &[u8]) -> Status {
     if let Some(status) = bytes.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3)) {
         let status = std::str::from_utf8(status).ok().and_then(|status| status.parse().ok());

@@ -1,4 +1,4 @@
-//! One labelled HTTP row: the request as it is written down, and the status and code that are right.
+//! One labelled HTTP row: the request, and the accepted statuses and codes.
 
 use crate::{
     exchange::Status,
@@ -17,7 +17,7 @@ pub(super) struct Row {
     pub(super) why: String,
     #[serde(default)]
     pub(super) request: Request,
-    /// What is done beyond sending the request once: a map of words, see [`super::plan`].
+    /// The actions beyond sending the request once: a map of words, see [`super::plan`].
     #[serde(default, rename = "gen")]
     pub(super) generator: Value,
     #[serde(default)]
@@ -37,7 +37,7 @@ pub(super) struct Request {
     pub(super) body_b64: Option<String>,
 }
 
-/// What must come back; what is not said is not judged.
+/// The accepted replies; members that are absent are not judged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Expect {
@@ -49,18 +49,18 @@ pub(super) struct Expect {
     bounded_memory: bool,
 }
 
-/// What `bounded_memory` allows.
+/// The growth that `bounded_memory` allows.
 const BOUNDED: u64 = 64 << 20;
 
 impl Row {
-    /// Reads a line of the corpus; of a row for another transport, no more than that.
+    /// Reads a line of the corpus; only the transport of rows for another one.
     pub(super) fn read(line: &str) -> Outcome<Self> {
         let mut value: Value = serde_json::from_str(line).context("a row of the corpus")?;
         if value["transport"] != "http" {
             value = serde_json::json!({"id": value["id"], "transport": value["transport"]});
         }
         let id = value["id"].to_string();
-        // Bytes may stand beside the request or in it.
+        // Bytes may be beside the request or in it.
         if let (Some(bytes), Some(request)) =
             (value.get("bytes_b64").cloned(), value.get_mut("request"))
         {
@@ -69,14 +69,14 @@ impl Row {
         serde_json::from_value(value).context(id)
     }
 
-    /// Whether the row is meant for the protected server.
+    /// Returns whether the row is for the protected server.
     pub(super) fn wants_auth(&self) -> bool {
         self.request.headers.keys().any(|name| name.eq_ignore_ascii_case("x-test-mode"))
     }
 }
 
 impl Expect {
-    /// Judges what came back.
+    /// Judges the reply.
     pub(super) fn judge(&self, status: Status, code: Option<i64>) -> Result<(), String> {
         let right = one_or_many(&self.status);
         let status = status.value();
@@ -91,7 +91,7 @@ impl Expect {
         Ok(())
     }
 
-    /// How much the server may grow, if that is judged.
+    /// Returns the maximum growth of the server, if it is judged.
     pub(super) fn growth(&self) -> Option<u64> {
         self.max_rss_growth_bytes.or_else(|| self.bounded_memory.then_some(BOUNDED))
     }

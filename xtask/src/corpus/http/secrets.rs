@@ -1,18 +1,18 @@
-//! Keys and signed tokens of the protected server: those that open it, and those that are wrong in one way.
+//! Keys and signed tokens of the protected server: valid ones, and those with one defect each.
 //!
-//! What is wrong is read from the words of the placeholder: `JWT_WRONG_AUD`, `KEY_REVOKED`.
+//! The words of the placeholder name the defect: `JWT_WRONG_AUD`, `KEY_REVOKED`.
 
 use crate::run::{Outcome, now_seconds};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
-/// Who signs.
+/// The issuer of the tokens.
 pub(super) const ISSUER: &str = "https://issuer.example";
-/// Whom the tokens are for.
+/// The audience of the tokens.
 pub(super) const AUDIENCE: &str = "https://mcp.example/mcp";
-/// What they allow.
+/// The scope of the tokens.
 pub(super) const SCOPE: &str = "mcp:use";
-/// How long a token lives.
+/// The lifetime of a token, in seconds.
 const LIFE: i64 = 3600;
 /// The name of the signing key.
 const KEY_ID: &str = "corpus-1";
@@ -34,14 +34,14 @@ pub(super) fn key_set() -> Value {
     }]})
 }
 
-/// Whether a word of a placeholder is one of these.
-fn says(name: &str, words: &[&str]) -> bool {
+/// Returns whether a word of a placeholder is one of these.
+fn has_word(name: &str, words: &[&str]) -> bool {
     name.split('_').any(|word| words.contains(&word))
 }
 
-/// What becomes of an API key.
+/// The state of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum KeyState {
     Good,
     Revoked,
     Expired,
@@ -49,31 +49,34 @@ pub(super) enum Standing {
     Unknown,
 }
 
-/// The standing a placeholder asks for.
-pub(super) fn standing(name: &str) -> Standing {
-    if says(name, &["REVOKED"]) {
-        Standing::Revoked
-    } else if says(name, &["EXPIRED", "OLD"]) {
-        Standing::Expired
-    } else if says(name, &["UNKNOWN", "WRONG", "BAD", "INVALID", "FORGED", "NOBODY", "TRUNCATED"]) {
-        Standing::Unknown
+/// Returns the state that a placeholder requests.
+pub(super) fn key_state(name: &str) -> KeyState {
+    if has_word(name, &["REVOKED"]) {
+        KeyState::Revoked
+    } else if has_word(name, &["EXPIRED", "OLD"]) {
+        KeyState::Expired
+    } else if has_word(
+        name,
+        &["UNKNOWN", "WRONG", "BAD", "INVALID", "FORGED", "NOBODY", "TRUNCATED"],
+    ) {
+        KeyState::Unknown
     } else {
-        Standing::Good
+        KeyState::Good
     }
 }
 
-/// The API key behind a placeholder: `mgp_<id>_<secret>`, the same each time.
+/// Returns the API key of a placeholder: `mgp_<id>_<secret>`, the same each time.
 pub(super) fn key(name: &str) -> String {
     // A wrong secret is that of another key under the id of `KEY_A`.
-    let (id, secret) = match standing(name) {
-        Standing::Unknown if says(name, &["SECRET", "WRONG", "BAD"]) => ("KEY_A", name),
+    let (id, secret) = match key_state(name) {
+        KeyState::Unknown if has_word(name, &["SECRET", "WRONG", "BAD"]) => ("KEY_A", name),
         _ => (name, name),
     };
     let key = format!("mgp_{}_{}", digits(id, 1), digits(secret, 4));
-    if says(name, &["TRUNCATED"]) { key[..key.len() - 8].to_owned() } else { key }
+    if has_word(name, &["TRUNCATED"]) { key[..key.len() - 8].to_owned() } else { key }
 }
 
-/// Sixteen hexadecimal digits for each round, from a name.
+/// Returns sixteen hexadecimal digits per round, derived from a name.
 fn digits(name: &str, rounds: u64) -> String {
     let hash = |round: u64| {
         name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ round, |hash, byte| {
@@ -84,7 +87,7 @@ fn digits(name: &str, rounds: u64) -> String {
     rounds.concat()
 }
 
-/// The token behind a placeholder.
+/// Returns the token of a placeholder.
 pub(super) fn token(name: &str) -> Outcome<String> {
     let at = now_seconds();
     let mut claims = json!({
@@ -93,47 +96,47 @@ pub(super) fn token(name: &str) -> Outcome<String> {
     });
     let mut header = Header::new(Algorithm::ES256);
     header.kid = Some(KEY_ID.to_owned());
-    let missing = says(name, &["NO", "MISSING", "WITHOUT"]);
+    let missing = has_word(name, &["NO", "MISSING", "WITHOUT"]);
     let mut set = |claim: &str, wrong: Value| {
         claims[claim] = if missing { Value::Null } else { wrong };
     };
-    if says(name, &["AUD", "AUDIENCE"]) {
+    if has_word(name, &["AUD", "AUDIENCE"]) {
         set("aud", json!("https://other.example/mcp"));
     }
-    if says(name, &["ISS", "ISSUER"]) {
+    if has_word(name, &["ISS", "ISSUER"]) {
         set("iss", json!("https://evil.example"));
     }
-    if says(name, &["EXP", "EXPIRED"]) {
+    if has_word(name, &["EXP", "EXPIRED"]) {
         set("exp", json!(at - LIFE));
     }
-    if says(name, &["NBF", "FUTURE", "EARLY"]) {
+    if has_word(name, &["NBF", "FUTURE", "EARLY"]) {
         set("nbf", json!(at + LIFE));
     }
-    if says(name, &["SCOPE", "SCOPES"]) {
+    if has_word(name, &["SCOPE", "SCOPES"]) {
         set("scope", json!("nothing:useful"));
     }
-    if says(name, &["SUB", "SUBJECT"]) {
+    if has_word(name, &["SUB", "SUBJECT"]) {
         set("sub", json!(""));
     }
     if let Some(claims) = claims.as_object_mut() {
         claims.retain(|_, value| !value.is_null());
     }
-    if says(name, &["KID"]) {
+    if has_word(name, &["KID"]) {
         header.kid = Some("nobody".to_owned());
     }
-    if says(name, &["HS256", "HMAC", "CONFUSION", "ALG"]) && !says(name, &["NONE"]) {
-        // The public key taken for a shared secret.
+    if has_word(name, &["HS256", "HMAC", "CONFUSION", "ALG"]) && !has_word(name, &["NONE"]) {
+        // The public key is used as a shared secret.
         header.alg = Algorithm::HS256;
         return Ok(encode(&header, &claims, &EncodingKey::from_secret(X.as_bytes()))?);
     }
     let signed = encode(&header, &claims, &EncodingKey::from_ec_pem(SIGNING.as_bytes())?)?;
     let (message, signature) = signed.rsplit_once('.').unwrap_or((&signed, ""));
-    if says(name, &["NONE", "UNSIGNED"]) {
+    if has_word(name, &["NONE", "UNSIGNED"]) {
         let claims = message.split_once('.').map_or("", |(_, claims)| claims);
         // {"alg":"none","typ":"JWT"}
         return Ok(format!("eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.{claims}."));
     }
-    if says(name, &["SIG", "SIGNATURE", "TAMPERED", "FORGED", "BADSIG", "INVALID"]) {
+    if has_word(name, &["SIG", "SIGNATURE", "TAMPERED", "FORGED", "BADSIG", "INVALID"]) {
         let first = if signature.starts_with('A') { 'B' } else { 'A' };
         return Ok(format!("{message}.{first}{}", signature.get(1..).unwrap_or_default()));
     }
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_opens_unless_its_name_says_what_is_wrong() {
+    fn a_token_is_valid_unless_its_name_has_a_defect() {
         assert!(opens("JWT_OK") && opens("JWT_VALID"));
         let wrong = [
             "JWT_WRONG_AUD",
@@ -181,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_their_shape_and_standing() {
+    fn keys_have_their_shape_and_key_state() {
         let key_a = key("KEY_A");
         assert_eq!(key_a.split('_').map(str::len).collect::<Vec<_>>(), [3, 16, 64]);
         assert_ne!(key_a, key("KEY_B"));
-        assert_eq!(standing("KEY_B"), Standing::Good);
-        assert_eq!(standing("KEY_REVOKED"), Standing::Revoked);
+        assert_eq!(key_state("KEY_B"), KeyState::Good);
+        assert_eq!(key_state("KEY_REVOKED"), KeyState::Revoked);
         assert_eq!(key("KEY_WRONG_SECRET")[..20], key_a[..20]);
     }
 }

@@ -1,4 +1,4 @@
-//! A request as bytes: what the row says, and a length if it says none.
+//! A request as bytes: as in the row, with a length if the row has none.
 
 use super::{super::input::Input, row::Request};
 use crate::exchange::Piece;
@@ -24,7 +24,7 @@ impl Wire {
         let mut lines: Vec<String> = Vec::new();
         for (name, given) in headers {
             match given {
-                // Several of one name.
+                // Several headers of one name.
                 serde_json::Value::Array(many) => {
                     lines.extend(many.iter().map(|given| format!("{name}: {}", value(given))));
                 }
@@ -44,14 +44,14 @@ impl Wire {
         })
     }
 
-    /// Whether a header of this name is there.
+    /// Returns whether there is a header of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.lines.iter().any(|line| {
             line.split_once(':').is_some_and(|(known, _)| known.trim().eq_ignore_ascii_case(name))
         })
     }
 
-    /// Sets a header, or takes the place of one.
+    /// Sets or replaces a header.
     pub(super) fn set(&mut self, name: &str, value: &str) {
         self.lines.retain(|line| {
             line.split_once(':').is_none_or(|(known, _)| !known.trim().eq_ignore_ascii_case(name))
@@ -59,7 +59,7 @@ impl Wire {
         self.lines.push(format!("{name}: {value}"));
     }
 
-    /// The head; a body gets its length unless the row frames it in its own way.
+    /// Returns the head; a body gets its length unless the row frames it itself.
     pub(super) fn head(&self) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path).into_bytes();
         for line in &self.lines {
@@ -76,12 +76,12 @@ impl Wire {
         head
     }
 
-    /// All of it, in pieces.
+    /// Returns the whole request, in pieces.
     pub(super) fn pieces(&self) -> impl Iterator<Item = Piece> + Send + '_ {
         std::iter::once((self.head(), Duration::ZERO)).chain(self.body.pieces())
     }
 
-    /// All of it at once; for small bodies.
+    /// Returns the whole request at once; for small bodies.
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.pieces().flat_map(|(bytes, _)| bytes).collect()
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_row_frames_itself_stays() {
+    fn a_body_that_the_row_frames_stays_unchanged() {
         let sent = text(
             r#"{"method":"POST","path":"/","body":"ab","extra_headers_raw":["transfer-encoding : chunked"]}"#,
         );

@@ -1,27 +1,28 @@
-//! Foreign clients under our server over HTTP, with JSON answers and with events.
+//! Foreign clients of our server over HTTP, with JSON replies and with events.
 
 use super::{
     super::{
-        Cell, Ours, Quadrant, Stage, child,
-        clients::{LIMIT, SDKS, Sdk, at_home, calls, judge, plain},
+        Cell, Ours, Quadrant, Stage,
+        clients::{SDKS, Sdk, TIMEOUT, at_home, calls, judge, plain},
     },
     PREFIX,
     tap::Tap,
 };
 use crate::{
+    child,
     run::{Failure, Outcome},
     serving::Served,
 };
 use std::ffi::OsString;
 
-/// How our server answers.
+/// The form of our server's replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answers {
     Json,
     Events,
 }
 
-/// Every cell of this kind.
+/// Returns every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for sdk in SDKS {
@@ -48,7 +49,7 @@ pub(super) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Our echo server, as it is asked to answer.
+/// Starts our echo server with the requested form of replies.
 pub(super) fn echo(stage: &Stage, cell: &Cell, events: bool) -> Outcome<Served> {
     let mut words: Vec<OsString> = vec![stage.program(Ours::Echo)?.into()];
     words.extend(["--http", "127.0.0.1:PORT"].map(OsString::from));
@@ -63,7 +64,7 @@ fn talk(sdk: &Sdk, mode: &str, answers: Answers, cell: &Cell, stage: &Stage) -> 
     command.arg(mode).arg(tap.url());
     at_home(&mut command, &stage.places);
     let errors = stage.places.log(&cell.name, "stderr");
-    let ended = child::run(command, &calls().to_string(), &errors, LIMIT)?;
+    let ended = child::run(command, &calls().to_string(), &errors, TIMEOUT)?;
     judge(&ended.stdout)?;
     if !ended.success {
         return Err(Failure::new(format!("the client failed; see {}", errors.display())));

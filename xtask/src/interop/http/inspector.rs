@@ -1,9 +1,9 @@
-//! The command line of the MCP Inspector under our server: it lists, strict about schemas, and calls.
+//! The command line of the MCP Inspector against our server: it lists, with strict schemas, and calls.
 
 use super::{
     super::{
-        Cell, Quadrant, Stage, child,
-        clients::{LIMIT, at_home},
+        Cell, Quadrant, Stage,
+        clients::{TIMEOUT, at_home},
         install::Places,
         pins::INSPECTOR,
     },
@@ -11,14 +11,17 @@ use super::{
     clients::echo,
     tap::Tap,
 };
-use crate::run::{Context, Failure, Outcome};
+use crate::{
+    child,
+    run::{Context, Failure, Outcome},
+};
 use serde_json::Value;
 use std::process::Command;
 
-/// What is echoed.
+/// The echoed text.
 const TEXT: &str = "żółw 🦀";
 
-/// Every cell of this kind.
+/// Returns every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
     let eras = [("auto", MODERN), ("legacy", LEGACY), ("modern", MODERN)];
     let cell = |(era, revision): (&'static str, &'static str)| Cell {
@@ -55,7 +58,7 @@ fn talk(era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     Ok("lists with `--strict`, and calls".to_owned())
 }
 
-/// Runs the Inspector once; it must end well and say JSON.
+/// Runs the Inspector once; it must succeed and print JSON.
 fn ask(era: &str, url: &str, method: &[&str], cell: &Cell, stage: &Stage) -> Outcome<Value> {
     let places = &stage.places;
     let mut command = Command::new(Places::node(INSPECTOR)?);
@@ -64,7 +67,7 @@ fn ask(era: &str, url: &str, method: &[&str], cell: &Cell, stage: &Stage) -> Out
     command.args(method).args(["-q", "--format", "json"]);
     at_home(&mut command, places);
     let errors = places.log(&cell.name, "stderr");
-    let ended = child::run(command, "", &errors, LIMIT)?;
+    let ended = child::run(command, "", &errors, TIMEOUT)?;
     if !ended.success {
         let why = std::fs::read_to_string(&errors).unwrap_or_default();
         let said = format!("{} {}", ended.stdout.trim(), why.trim());
@@ -73,7 +76,7 @@ fn ask(era: &str, url: &str, method: &[&str], cell: &Cell, stage: &Stage) -> Out
     serde_json::from_str(ended.stdout.trim()).context(format!("{}: {}", method[0], ended.stdout))
 }
 
-/// Every text under a name, however deep.
+/// Returns every text under a name, at any depth.
 fn found<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
     match value {
         Value::Array(many) => many.iter().flat_map(|value| found(value, name)).collect(),

@@ -1,4 +1,4 @@
-//! The same conversations over HTTP: foreign clients under our server, ours under foreign servers, the Inspector.
+//! The same conversations over HTTP: foreign clients of our server, our client with foreign servers, the Inspector.
 
 mod clients;
 mod inspector;
@@ -9,13 +9,13 @@ use super::Cell;
 
 pub(super) use tap::Tap;
 
-/// What the names of these cells begin with.
+/// The beginning of the names of these cells.
 pub(super) const PREFIX: &str = "http/";
 
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
-/// Every cell over HTTP.
+/// Returns every cell over HTTP.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = clients::cells();
     cells.extend(inspector::cells());

@@ -1,4 +1,4 @@
-//! Foreign servers under our client over HTTP, in every mode it knows.
+//! Our client with foreign servers over HTTP, in every mode.
 
 use super::{
     super::{
@@ -23,7 +23,7 @@ use std::process::Command;
 struct Server {
     name: &'static str,
     pin: Pin,
-    /// The revision it ends at in mode `auto`; a server of the old era knows no other.
+    /// The revision of mode `auto`; a server of the old era has no other.
     best: &'static str,
     command: fn(&Places, u16) -> Outcome<Command>,
 }
@@ -52,11 +52,11 @@ const SERVERS: &[Server] = &[
 
 fn python(places: &Places, port: u16) -> Command {
     let mut command = Command::new(places.python(PYTHON_2));
-    command.arg(places.driver("python2_server.py")).arg(port.to_string());
+    command.arg(places.driver("server.py")).arg(port.to_string());
     command
 }
 
-/// It listens on every interface, unless what it is loaded with keeps it from that.
+/// Starts the server; the loaded script binds it to loopback, it would listen on every interface.
 fn everything(places: &Places, port: u16) -> Outcome<Command> {
     let mut command = Command::new(Places::node(SERVER_EVERYTHING)?);
     command.arg("--require").arg(places.driver("loopback.cjs"));
@@ -71,7 +71,7 @@ fn rmcp(places: &Places, port: u16, answers: &str) -> Command {
     command
 }
 
-/// Every cell of this kind.
+/// Returns every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for server in SERVERS {

@@ -1,4 +1,4 @@
-//! Stands between a client and a server over TCP, on loopback, and keeps what passes.
+//! A proxy between a client and a server over TCP, on loopback, that records the traffic.
 
 use super::super::relay::Traffic;
 use crate::run::Outcome;
@@ -12,14 +12,14 @@ use std::{
     thread,
 };
 
-/// What went each way, in the order it came.
+/// The bytes of each direction, in order.
 #[derive(Debug, Default)]
 struct Log {
     up: Vec<u8>,
     down: Vec<u8>,
 }
 
-/// A door to a server that remembers; it takes no more once it is dropped.
+/// A recording proxy; accepts no connections after it is dropped.
 #[derive(Debug)]
 pub(in super::super) struct Tap {
     port: u16,
@@ -28,7 +28,7 @@ pub(in super::super) struct Tap {
 }
 
 impl Tap {
-    /// Opens a door to the server on this port.
+    /// Creates a proxy before the server on this port.
     pub(in super::super) fn before(server: u16) -> Outcome<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
@@ -40,7 +40,7 @@ impl Tap {
                     return;
                 }
                 let to = TcpStream::connect((Ipv4Addr::LOCALHOST, server));
-                // Whoever cannot be served sees the connection close.
+                // The client of a failed connection sees it close.
                 let Ok((from, to)) = stream.and_then(|from| Ok((from, to?))) else { continue };
                 connect(&from, &to, &log);
             }
@@ -48,12 +48,12 @@ impl Tap {
         Ok(tap)
     }
 
-    /// Where the client goes.
+    /// Returns the URL for the client.
     pub(in super::super) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// What has passed so far.
+    /// Returns the traffic so far.
     pub(in super::super) fn traffic(&self) -> Traffic {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = |bytes: &[u8]| -> Vec<String> {
@@ -72,7 +72,7 @@ impl Tap {
 impl Drop for Tap {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::SeqCst);
-        // Wakes the listener, so that it sees it.
+        // Wakes the listener, so that it notices the end.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -87,11 +87,11 @@ fn connect(from: &TcpStream, to: &TcpStream, log: &Arc<Mutex<Log>>) {
     }
 }
 
-/// Passes bytes on until one side ends.
+/// Forwards bytes until one side ends.
 fn pass(mut from: TcpStream, mut to: TcpStream, up: bool, log: &Mutex<Log>) {
     let mut buffer = [0; 1 << 14];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        // Logged first: what a peer has seen is in the log.
+        // Recorded first: everything a peer has seen is in the log.
         {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
             let side = if up { &mut log.up } else { &mut log.down };

@@ -1,20 +1,23 @@
-//! The command line of the MCP Inspector under the kernel: a process for each request.
+//! The command line of the MCP Inspector with the kernel: one process per request.
 
 use super::{
     super::{
-        Cell, Stage, child,
-        clients::{LIMIT, at_home},
+        Cell, Stage,
+        clients::{TIMEOUT, at_home},
         install::Places,
         pins::INSPECTOR,
         servers::TEXT,
     },
-    Way, agent, cell,
+    Connection, agent, cell,
 };
-use crate::run::{Failure, Outcome};
+use crate::{
+    child,
+    run::{Failure, Outcome},
+};
 use serde_json::json;
 use std::{fs, path::Path, process::Command};
 
-/// What is asked for, and a part of what must come.
+/// A request, and a part of its result.
 const ASKED: &[(&[&str], &str)] = &[
     (&["tools/list", "--strict"], "mgp_tools_discover"),
     (
@@ -47,27 +50,28 @@ const ASKED: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Every cell of this kind.
+/// Returns every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
     let eras = [("legacy", "2025-11-25"), ("modern", "2026-07-28")];
     let mut cells = Vec::new();
-    for way in [Way::Stdio, Way::Http] {
+    for connection in [Connection::Stdio, Connection::Http] {
         for (era, revision) in eras {
-            let shown = (format!("{}/inspector/{era}", way.shown()), era, INSPECTOR);
-            cells.push(cell(shown, revision, move |cell, stage| talk(way, era, cell, stage)));
+            let shown = (format!("{}/inspector/{era}", connection.shown()), era, INSPECTOR);
+            cells
+                .push(cell(shown, revision, move |cell, stage| talk(connection, era, cell, stage)));
         }
     }
     cells
 }
 
-/// The agents of these cells; the Inspector calls what it has listed, and nothing else.
+/// Returns the agents of these cells; the Inspector only calls tools it has listed.
 pub(super) fn agents() -> Vec<String> {
     cells().iter().map(agent).collect()
 }
 
-fn talk(way: Way, era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
+fn talk(connection: Connection, era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     let world = stage.kernel()?;
-    let target: Vec<String> = if way == Way::Http {
+    let target: Vec<String> = if connection == Connection::Http {
         let bearer = format!("Authorization: Bearer {}", world.key(&agent(cell))?);
         let url = format!("http://127.0.0.1:{}/mcp", world.port());
         [&url, "--transport", "http", "--header", &bearer].map(str::to_owned).into()
@@ -91,7 +95,7 @@ fn talk(way: Way, era: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
     Ok(format!("{} requests, the list with `--strict`", ASKED.len()))
 }
 
-/// Runs the Inspector once; it must end well.
+/// Runs the Inspector once; it must succeed.
 fn ask(
     target: &[String],
     era: &str,
@@ -104,7 +108,7 @@ fn ask(
     command.args(target).args(["--protocol-era", era, "--method"]).args(asked);
     command.args(["-q", "--format", "json"]);
     at_home(&mut command, places);
-    let ended = child::run(command, "", errors, LIMIT)?;
+    let ended = child::run(command, "", errors, TIMEOUT)?;
     if !ended.success {
         let why = fs::read_to_string(errors).unwrap_or_default();
         let said = format!("{} {}", ended.stdout.trim(), why.trim());

@@ -1,6 +1,6 @@
-//! Foreign clients, our kernel, foreign servers: everything MCP has, on stdio and over HTTP, in both eras.
+//! Foreign clients, our kernel, foreign servers: all of MCP, on stdio and over HTTP, in both eras.
 //!
-//! One kernel serves all cells, as it would all hosts of a person; each cell is an agent of its own.
+//! One kernel serves all cells, as it would serve all hosts of a person; each cell is an agent.
 
 mod inspector;
 mod same;
@@ -8,39 +8,42 @@ mod script;
 mod world;
 
 use super::{
-    Cell, Quadrant, Stage, child,
+    Cell, Quadrant, Stage,
     clients::{SDKS, Sdk, at_home},
     http::Tap,
     pins::Pin,
     relay::Traffic,
     relayed, servers,
 };
-use crate::run::{Failure, Outcome};
+use crate::{
+    child,
+    run::{Failure, Outcome},
+};
 use std::time::Duration;
 
 pub(super) use world::World;
 
-/// What the names of these cells begin with.
+/// The beginning of the names of these cells.
 pub(super) const PREFIX: &str = "kernel/";
 
-/// How long one conversation may take on a busy machine.
-const LIMIT: Duration = Duration::from_mins(3);
+/// The time limit of one conversation on a busy machine.
+const TIMEOUT: Duration = Duration::from_mins(3);
 
-/// What the list must cost less than all definitions, in percent.
-const SAVED: f64 = 95.0;
+/// The minimum saving of the list against all definitions, in percent.
+const MIN_SAVED_PERCENT: f64 = 95.0;
 
-/// How a client reaches the kernel.
+/// The connection of a client to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Through a shim, which finds the kernel that runs.
+enum Connection {
+    /// Through a shim, which finds the running kernel.
     Stdio,
-    /// With a key.
+    /// Over HTTP, with a key.
     Http,
     /// The kernel is the process that the host starts.
     Standalone,
 }
 
-impl Way {
+impl Connection {
     fn shown(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
@@ -50,19 +53,20 @@ impl Way {
     }
 }
 
-/// Every cell of this kind.
+/// Returns every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
-    for way in [Way::Stdio, Way::Http, Way::Standalone] {
+    for connection in [Connection::Stdio, Connection::Http, Connection::Standalone] {
         for sdk in SDKS {
             for &(mode, revision) in sdk.modes {
-                // One that starts all servers anew shows what is different about it.
-                if way == Way::Standalone && (sdk.name, mode) != ("python-2", "auto") {
+                // A kernel that starts all servers itself needs only one cell.
+                if connection == Connection::Standalone && (sdk.name, mode) != ("python-2", "auto")
+                {
                     continue;
                 }
-                let shown = (format!("{}/{}/{mode}", way.shown(), sdk.name), mode, sdk.pin);
+                let shown = (format!("{}/{}/{mode}", connection.shown(), sdk.name), mode, sdk.pin);
                 cells.push(cell(shown, revision, move |cell, stage| {
-                    talk(way, sdk, mode, cell, stage)
+                    talk(connection, sdk, mode, cell, stage)
                 }));
             }
         }
@@ -74,7 +78,7 @@ pub(super) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// A cell of the kernel, with all servers behind it.
+/// Creates a cell of the kernel, with all servers behind it.
 fn cell(
     (name, mode, pin): (String, &str, Pin),
     revision: &'static str,
@@ -92,37 +96,43 @@ fn cell(
     }
 }
 
-/// The agents of the cells that show a key.
+/// Returns the agents of the cells that use a key.
 fn with_keys() -> Vec<String> {
-    let begin = format!("{PREFIX}{}/", Way::Http.shown());
+    let begin = format!("{PREFIX}{}/", Connection::Http.shown());
     cells().iter().filter(|cell| cell.name.starts_with(&begin)).map(agent).collect()
 }
 
-/// The agent of a cell.
+/// Returns the agent of a cell.
 fn agent(cell: &Cell) -> String {
     cell.name[PREFIX.len()..].replace('/', "-")
 }
 
-fn talk(way: Way, sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<String> {
+fn talk(
+    connection: Connection,
+    sdk: &Sdk,
+    mode: &str,
+    cell: &Cell,
+    stage: &Stage,
+) -> Outcome<String> {
     let (places, world, agent) = (&stage.places, stage.kernel()?, agent(cell));
     let (root, folder) = (format!("file:///work/{agent}"), servers::home_folder(places));
     let mut command = sdk.driven_in_full(places)?;
     command.arg(mode);
     let traffic = places.log(&cell.name, "traffic");
     let (mut tap, mut key) = (None, None);
-    if way == Way::Http {
+    if connection == Connection::Http {
         let before = Tap::before(world.port())?;
         command.arg(before.url());
         (tap, key) = (Some(before), Some(world.key(&agent)?));
     } else {
-        let alone = way == Way::Standalone;
+        let alone = connection == Connection::Standalone;
         let kernel = if alone { world.alone(places, &agent)? } else { world.shim(&agent) };
         command.args(relayed(&traffic)?).args(kernel);
     }
     at_home(&mut command, places);
     let errors = places.log(&cell.name, "stderr");
     let script = script::script(&root, key, &folder);
-    let ended = child::run(command, &script, &errors, LIMIT)?;
+    let ended = child::run(command, &script, &errors, TIMEOUT)?;
     let steps = script::judge(&ended.stdout, &root, &folder, cell.revision)?;
     if !ended.success {
         return Err(Failure::new(format!("the client failed; see {}", errors.display())));
@@ -135,11 +145,11 @@ fn talk(way: Way, sdk: &Sdk, mode: &str, cell: &Cell, stage: &Stage) -> Outcome<
     Ok(format!("{steps} steps; cancelled below too"))
 }
 
-/// What the instance of this client saw: that a call was cancelled, and no MGP after the offer.
+/// Checks the traffic of this client's instance: a call was cancelled, and there is no MGP after the offer.
 fn below(root: &str, world: &World) -> Outcome {
     let all = world.below(world::EVERYTHING)?;
     let own = all.iter().find(|one| one.up.iter().any(|line| line.contains(root)));
-    let own = own.ok_or_else(|| Failure::new("no instance was told the roots of this client"))?;
+    let own = own.ok_or_else(|| Failure::new("no instance received the roots of this client"))?;
     if !own.up.iter().any(|line| line.contains("notifications/cancelled")) {
         return Err(Failure::new("the call that was cancelled above went on below"));
     }
@@ -150,23 +160,25 @@ fn below(root: &str, world: &World) -> Outcome {
     }
 }
 
-/// Whether a line has a member or a method of MGP; the tools to find tools are called after it, and may be.
+/// Returns whether a line has a member or a method of MGP; the names of the tools for tool discovery do not count.
 fn has_member(line: &str) -> bool {
     ["\"_mgp\"", "\"mgp\":", "dev.cloto/", "\"mgp/", "\"notifications/mgp"]
         .iter()
         .any(|name| line.contains(name))
 }
 
-/// What the list of a newcomer costs against all definitions.
+/// Compares the cost of a new agent's list with that of all definitions.
 fn tokens(stage: &Stage) -> Outcome<String> {
-    let told = stage.kernel()?.ask(&["tools", "tokens", "--agent", "newcomer"])?;
-    let saved = told["saved_percent"].as_f64().unwrap_or(0.0);
-    let shown = format!("{} of {} tokens: {saved} % less", told["listed"], told["all"]);
-    let counted = told["servers"].as_array().is_some_and(|servers| {
+    let tokens = stage.kernel()?.ask(&["tools", "tokens", "--agent", "newcomer"])?;
+    let saved = tokens["saved_percent"].as_f64().unwrap_or(0.0);
+    let shown = format!("{} of {} tokens: {saved} % less", tokens["listed"], tokens["all"]);
+    let counted = tokens["servers"].as_array().is_some_and(|servers| {
         servers.len() == 5 && servers.iter().all(|server| server["tokens"].as_u64() > Some(0))
     });
-    if !counted || saved < SAVED {
-        return Err(Failure::new(format!("{shown}, expected {SAVED} % over five servers")));
+    if !counted || saved < MIN_SAVED_PERCENT {
+        return Err(Failure::new(format!(
+            "{shown}, expected {MIN_SAVED_PERCENT} % over five servers"
+        )));
     }
     Ok(shown)
 }

@@ -1,18 +1,21 @@
-//! The same requests to a server itself and through the kernel: what comes back is the same.
+//! The same requests to a server directly and through the kernel: the results must be equal.
 
 use super::{
     super::{
-        Cell, Stage, child,
+        Cell, Stage,
         clients::{SDKS, at_home},
         servers::{self, TEXT},
     },
-    LIMIT, agent, cell, script,
+    TIMEOUT, agent, cell, script,
 };
-use crate::run::{Context, Failure, Outcome};
+use crate::{
+    child,
+    run::{Context, Failure, Outcome},
+};
 use serde_json::{Value, json};
 use std::{ffi::OsString, path::Path};
 
-/// What is asked of each server; only what does not tell the time, and changes nothing.
+/// The requests to each server: only those without side effects and times.
 fn asked(server: &str, folder: &Path) -> Vec<Value> {
     let file = folder.join("turtle.txt");
     let call =
@@ -64,9 +67,9 @@ fn asked(server: &str, folder: &Path) -> Vec<Value> {
     }
 }
 
-/// Every cell of this kind.
+/// Returns every cell of this kind.
 pub(super) fn cells() -> Vec<Cell> {
-    // The first SDK speaks both eras.
+    // The first SDK supports both eras.
     let sdk = &SDKS[0];
     let eras = [("legacy", "2025-11-25"), ("auto", "2026-07-28")];
     let each = servers::collection().flat_map(|server| eras.map(|era| (server, era)));
@@ -82,7 +85,7 @@ pub(super) fn cells() -> Vec<Cell> {
     .collect()
 }
 
-/// What comes back from whatever a command starts.
+/// Returns the results of the server that a command starts.
 fn answers(
     server: &str,
     command: &[OsString],
@@ -99,16 +102,16 @@ fn answers(
     let mut driver = SDKS[0].driven_in_full(places)?;
     driver.arg(mode).args(command);
     at_home(&mut driver, places);
-    let ended = child::run(driver, &script, &places.log(&cell.name, "stderr"), LIMIT)?;
+    let ended = child::run(driver, &script, &places.log(&cell.name, "stderr"), TIMEOUT)?;
     let account = script::read(&ended.stdout)?;
     let answers = (0..steps.len()).map(|number| {
         let mut seen = script::step(&account, &number.to_string())?.clone();
-        // Whose answer it is, and how long it may be kept, is for each hop to say.
+        // The author of a result, and its lifetime, differ by hop.
         if let Some(result) = seen["result"].as_object_mut() {
             for own in ["_meta", "ttlMs", "cacheScope"] {
                 result.remove(own);
             }
-            // A list through the kernel has what others list as well.
+            // A list through the kernel also contains the items of other servers.
             for list in ["resources", "resourceTemplates", "prompts"] {
                 if let Some(all) = result.get_mut(list).and_then(Value::as_array_mut) {
                     all.retain(|one| one["name"] != "knowledge-graph");

@@ -1,17 +1,17 @@
-//! What every client does through the kernel, and what it must see.
+//! The steps of every client through the kernel, and their expected results.
 
 use super::super::servers::TEXT;
 use crate::run::{Context, Failure, Outcome};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// One step: what the driver is asked for, and what of the result must be there.
+/// One step: the request to the driver, and the expected parts of its result.
 struct Step {
     name: &'static str,
     asked: Value,
     /// Parts of the result.
     wanted: Vec<String>,
-    /// A question that the client must have been asked meanwhile.
+    /// A request that the client must have received meanwhile.
     question: Option<&'static str>,
 }
 
@@ -29,13 +29,13 @@ impl Step {
     }
 }
 
-/// The two tools that a caller begins with.
+/// The two tools that every caller has.
 const LISTED: [&str; 2] = ["mgp_tools_discover", "mgp_tools_call"];
 
 const DOCUMENT: &str = "demo://resource/static/document/features.md";
 const DYNAMIC: &str = "demo://resource/dynamic/text/7";
 
-/// Everything, in order; `root` is the folder the client offers, `folder` the one with a file and a repository.
+/// Returns all steps in order; `root` is the folder the client offers, `folder` the one with a file and a repository.
 fn steps(root: &str, folder: &Path) -> Vec<Step> {
     let find = |name, query: &str, arguments: Value, wanted: &[&str]| {
         Step::new(name, "find", json!({"query": query, "arguments": arguments}), wanted)
@@ -47,7 +47,7 @@ fn steps(root: &str, folder: &Path) -> Vec<Step> {
     let tokyo = "T21:00:00+09:00";
     let mut all = vec![
         Step::new("list", "tools", json!({}), &LISTED),
-        // One tool of each server: found by what it does, called by the name it was found under.
+        // One tool of each server: found by a description, called by the found name.
         find(
             "find-time",
             "convert a time between time zones",
@@ -78,16 +78,13 @@ fn steps(root: &str, folder: &Path) -> Vec<Step> {
         call("wrong", "get-sum", json!({"a": "two"}), &[]),
         call("unknown", "no_such_tool", json!({}), &["no_such_tool"]),
     ];
-    all.extend(rest(root));
+    all.extend(reading());
+    all.extend(calling(root));
     all
 }
 
-/// What is not about finding tools.
-fn rest(root: &str) -> Vec<Step> {
-    let call = |name, tool: &str, arguments: Value, wanted: &[&str]| {
-        Step::new(name, "call", json!({"name": tool, "arguments": arguments}), wanted)
-    };
-    let long = |steps| json!({"duration": f64::from(steps) / 5.0, "steps": steps});
+/// Returns the steps about resources, prompts and completions.
+fn reading() -> Vec<Step> {
     vec![
         Step::new("resources", "resources", json!({}), &[DOCUMENT]),
         Step::new("templates", "templates", json!({}), &["demo://resource/dynamic/text/{"]),
@@ -118,6 +115,16 @@ fn rest(root: &str) -> Vec<Step> {
             }),
             &["\"3\""],
         ),
+    ]
+}
+
+/// Returns the steps that call tools: requests to the client, progress, cancellation, subscriptions, logs.
+fn calling(root: &str) -> Vec<Step> {
+    let call = |name, tool: &str, arguments: Value, wanted: &[&str]| {
+        Step::new(name, "call", json!({"name": tool, "arguments": arguments}), wanted)
+    };
+    let long = |steps| json!({"duration": f64::from(steps) / 5.0, "steps": steps});
+    vec![
         call(
             "sampling",
             "trigger-sampling-request",
@@ -163,13 +170,13 @@ fn rest(root: &str) -> Vec<Step> {
     ]
 }
 
-/// What a driver reads.
+/// Returns the input of a driver.
 pub(super) fn script(root: &str, key: Option<&str>, folder: &Path) -> String {
     let steps: Vec<_> = steps(root, folder).into_iter().map(|step| step.asked).collect();
     json!({"root": root, "key": key, "steps": steps}).to_string()
 }
 
-/// The client's account; gives how many steps there were.
+/// Judges the client's report; returns the number of steps.
 pub(super) fn judge(text: &str, root: &str, folder: &Path, revision: &str) -> Outcome<usize> {
     let account = read(text)?;
     let settled = &step(&account, "connect")?["result"]["revision"];
@@ -185,12 +192,12 @@ pub(super) fn judge(text: &str, root: &str, folder: &Path, revision: &str) -> Ou
     Ok(steps.len())
 }
 
-/// The lines of a driver.
+/// Parses the lines of a driver.
 pub(super) fn read(text: &str) -> Outcome<Vec<Value>> {
     text.lines().map(|line| serde_json::from_str(line).context(line)).collect()
 }
 
-/// One of them.
+/// Returns one step of a report.
 pub(super) fn step<'a>(account: &'a [Value], name: &str) -> Outcome<&'a Value> {
     let found = account.iter().find(|step| step["step"] == name);
     found.context(format!("step `{name}`, of {} seen", account.len()))
@@ -202,7 +209,7 @@ fn right(wanted: &Step, seen: &Value) -> Outcome {
         return Err(Failure::new(if failed { "it failed" } else { "it did not fail" }));
     }
     let text = [&seen["result"], &seen["error"]].map(Value::to_string).join(" ");
-    // The text of a result may be JSON itself, so one level of escapes is taken off.
+    // The text of a result may be JSON itself, so one level of escapes is removed.
     let bare = text.replace("\\\\", "\\").replace("\\\"", "\"");
     if let Some(part) =
         wanted.wanted.iter().find(|part| !text.contains(&***part) && !bare.contains(&***part))
@@ -222,18 +229,18 @@ fn right(wanted: &Step, seen: &Value) -> Outcome {
             let tools = seen["result"]["tools"].as_array().context("tools")?;
             tools.iter().map(|tool| tool["name"].as_str()).eq(LISTED.map(Some))
         }
-        // The TypeScript SDK passes over a step that it reads together with the result: it handles
-        // results at once and notices a moment later, when nobody waits for them any more.
+        // The TypeScript SDK skips a progress notification that it reads together with the result: it handles results
+        // at once, and notifications a moment later, when the call has ended.
         "progress" => seen["progress"].as_u64() >= Some(4),
         "watch" => has("updated", DYNAMIC),
-        // Whoever says something is named.
+        // The server that wrote the log is named.
         "log" => has("logs", "everything"),
         _ => true,
     };
     if so { Ok(()) } else { Err(Failure::new("not what was expected")) }
 }
 
-/// What was seen, as far as it fits a line.
+/// Returns a report of limited length.
 fn brief(seen: &Value) -> String {
     seen.to_string().chars().take(300).collect()
 }

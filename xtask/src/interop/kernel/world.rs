@@ -1,9 +1,10 @@
-//! One kernel with five foreign servers behind it: started once, used by every cell of its kind.
+//! One kernel with five foreign servers behind it: started once, shared by every cell of its kind.
 
 use super::super::{
-    Ours, Stage, child, clients::at_home, install::Places, relay::Traffic, relayed, servers,
+    Ours, Stage, clients::at_home, install::Places, relay::Traffic, relayed, servers,
 };
 use crate::{
+    child,
     run::{Context, Failure, Outcome, now},
     serving::Served,
 };
@@ -19,13 +20,13 @@ use std::{
     time::Duration,
 };
 
-/// How long the five may take until their tools are known, on a busy machine.
-const KNOWN: Duration = Duration::from_secs(90);
+/// The time limit until the tools of all five are known, on a busy machine.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long a command of `mgp` may take.
-const LIMIT: Duration = Duration::from_mins(1);
+/// The time limit of a command of `mgp`.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The server that is asked for roots, and that keeps what it was told: each agent has an instance of its own.
+/// The server that asks for roots and keeps state: each agent has its own instance.
 pub(super) const EVERYTHING: &str = "everything";
 
 /// A running kernel.
@@ -61,7 +62,7 @@ impl World {
         };
         let served = Served::start(command, &places.log("kernel", "server"))?;
         let world = Self { served, keys, folder, home: places.home(), mgp: mgp.clone() };
-        let end = now() + KNOWN;
+        let end = now() + DISCOVERY_TIMEOUT;
         while !world.knows_all()? {
             if now() > end {
                 return Err(Failure::new("the kernel does not know the tools of all servers"));
@@ -78,22 +79,21 @@ impl World {
         Ok(servers.len() == servers::collection().count() && servers.iter().all(known))
     }
 
-    /// The port it listens on.
     pub(super) fn port(&self) -> u16 {
         self.served.port()
     }
 
-    /// What `mgp` says to a command, as JSON.
+    /// Runs a command of `mgp`; returns its output as JSON.
     pub(super) fn ask(&self, words: &[&str]) -> Outcome<Value> {
         ask(&self.mgp, &self.folder, &self.home, words)
     }
 
-    /// The key of an agent.
+    /// Returns the key of an agent.
     pub(super) fn key(&self, agent: &str) -> Outcome<&str> {
         Ok(self.keys.get(agent).context(format!("a key for {agent}"))?)
     }
 
-    /// The command a host starts, which reaches the same kernel.
+    /// Returns the command a host starts, which connects to the same kernel.
     pub(super) fn shim(&self, agent: &str) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec![self.mgp.clone().into(), "serve".into()];
         words.extend(["--stdio", "--agent", agent].map(OsString::from));
@@ -101,7 +101,7 @@ impl World {
         words
     }
 
-    /// The same for a kernel that is the host's alone, with a state folder of its own.
+    /// Returns the command for a kernel of the host alone, with its own state folder.
     pub(super) fn alone(&self, places: &Places, agent: &str) -> Outcome<Vec<OsString>> {
         let mut words = self.shim(agent);
         words.pop();
@@ -110,7 +110,7 @@ impl World {
         Ok(words)
     }
 
-    /// What went to the processes of a server and came from them.
+    /// Returns the traffic of the processes of a server.
     pub(super) fn below(&self, server: &str) -> Outcome<Vec<Traffic>> {
         let folder = self.folder.join(server);
         let files = fs::read_dir(&folder).context(folder.display())?;
@@ -120,35 +120,36 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // One that does not leave in order is killed.
+        // A kernel that does not stop in order is killed.
         let _ = self.ask(&["stop"]);
     }
 }
 
-/// Runs a command of `mgp` about the kernel of a folder.
+/// Runs a command of `mgp` on the kernel of a folder.
 fn ask(mgp: &Path, folder: &Path, home: &Path, words: &[&str]) -> Outcome<Value> {
     let mut command = Command::new(mgp);
     command.args(words).arg("--state").arg(folder.join("state")).arg("--json").env("HOME", home);
     let errors = folder.join("mgp.stderr");
-    let ended = child::run(command, "", &errors, LIMIT)?;
+    let ended = child::run(command, "", &errors, TIMEOUT)?;
     if !ended.success {
         let why = fs::read_to_string(&errors).unwrap_or_default();
         return Err(Failure::new(format!("mgp {}: {}", words.join(" "), why.trim())));
     }
-    // Some have nothing to say.
+    // Some commands print nothing.
     if ended.stdout.trim().is_empty() {
         return Ok(Value::Null);
     }
     serde_json::from_str(&ended.stdout).context(&ended.stdout)
 }
 
-/// The configuration and the state of a kernel, the folder of the state last.
+/// Returns the flags for the configuration and the state of a kernel, the state folder last.
 fn of(folder: &Path) -> [OsString; 4] {
     let (file, state) = (folder.join("mgp.toml"), folder.join("state"));
     ["--config".into(), file.into(), "--state".into(), state.into()]
 }
 
-/// Five servers that everyone may use, each behind a relay; some agents have a tool of one in their lists.
+/// Returns a configuration of five servers that everyone may use, each behind a relay; some agents have a pinned
+/// tool.
 fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<String> {
     let mut text = "[kernel]\npermission_policy = \"auto_approve\"\n".to_owned();
     for agent in pinned {
@@ -168,7 +169,7 @@ fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<S
             all.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", "),
         );
         if id == EVERYTHING {
-            // It says of itself that it reads only; its name says otherwise.
+            // The server declares this tool as reading only; its name suggests more.
             text.push_str("risk = { trigger-long-running-operation = \"safe\" }\n");
             text.push_str("isolation = \"per_agent\"\n");
         }
@@ -176,7 +177,7 @@ fn configuration(places: &Places, folder: &Path, pinned: &[String]) -> Outcome<S
     Ok(text)
 }
 
-/// A text of TOML, whose escapes are those of JSON; a dollar sign would begin a variable.
+/// Returns a text of TOML, whose escapes are those of JSON; a dollar sign would begin a variable.
 fn quoted(word: &std::ffi::OsStr) -> String {
     Value::from(word.to_string_lossy().replace('$', "$$")).to_string()
 }

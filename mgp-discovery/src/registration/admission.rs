@@ -1,0 +1,62 @@
+//! The callers who may register and deregister (MGP §15.4).
+
+use mgp_types::RpcError;
+use mgp_types::method::method_of_tool;
+use mgp_types::service::{Authority, Context, Pass, Rule, ServerId, Start};
+
+use super::event::Event;
+use super::refusal::RegistrationRefused as Refused;
+use super::registrations::RegistrationState;
+use crate::error::Error;
+
+/// The beginning of the scopes of credentials that concern administration; `mgp-security` lists all.
+const ADMIN: &str = "admin.";
+const ADMIN_WRITE: &str = "admin.write";
+const TOOLS: &str = "tools.";
+
+impl RegistrationState {
+    /// Admits callers with the right, within the rate limit; refusals are recorded.
+    pub(super) async fn admit(
+        &self,
+        cx: &Context,
+        method: &'static str,
+        server: Option<ServerId>,
+    ) -> Result<(), Error> {
+        if let Err(refused) = self.may(cx, method) {
+            let error = RpcError::from(Error::from(refused.clone()));
+            // The audit of a tool call records its refusal already.
+            let is_recorded = cx.extensions.get::<Start>().is_some_and(|start| start.key == cx.key);
+            if !is_recorded {
+                let event = Event::administration_refused(&cx.principal, server, method, &error);
+                self.record_event(event.during(cx.trace.as_deref())).await;
+            }
+            return Err(refused.into());
+        }
+        Ok(self.rate.take(&cx.principal, self.config.per_minute)?)
+    }
+
+    fn may(&self, cx: &Context, method: &'static str) -> Result<(), Refused> {
+        let pass = cx.extensions.get::<Pass>();
+        if pass.is_some_and(|pass| !pass.is_good()) {
+            return Err(Refused::PassEnded);
+        }
+        let not = |rule| Err(Refused::NotAllowed { method, rule });
+        if cx.principal.authority() == Authority::Operator {
+            if pass.is_some_and(|pass| !administers(pass)) {
+                return not(Rule::new(format!("pass without {ADMIN_WRITE}")));
+            }
+            return Ok(());
+        }
+        let tool = method_of_tool(method).map_or(method, |tool| tool.name);
+        match self.may.sees(cx, None, tool) {
+            Ok(()) => Ok(()),
+            Err(hidden) => not(hidden.rule().clone()),
+        }
+    }
+}
+
+/// Returns whether an operator with these credentials counts as one: credentials made for tools do not administer.
+fn administers(pass: &Pass) -> bool {
+    let begins = |prefix: &str| pass.permissions().iter().any(|word| word.starts_with(prefix));
+    pass.permits(ADMIN_WRITE) || !(begins(TOOLS) || begins(ADMIN))
+}

@@ -1,0 +1,60 @@
+//! The judgement of the code of sandboxed servers (MGP §7, §15.4).
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::program::{Code, code};
+use super::record::{Proposal, is_sandboxed};
+use super::refusal::RegistrationRefused as Refused;
+use super::registrations::RegistrationState;
+use super::servers::{Script, Verdict};
+use crate::error::Error;
+
+/// The time limit of a judge.
+const JUDGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+const REMEDY: &str =
+    "ask an operator to register it with `trust_level` `standard`, or to add it to `mgp.toml`";
+
+impl RegistrationState {
+    /// Refuses code of a sandboxed server that was not judged to be safe.
+    pub(super) async fn judged(&self, proposal: &Proposal) -> Result<(), Error> {
+        if !is_sandboxed(&proposal.trust) {
+            return Ok(());
+        }
+        let server = proposal.server();
+        let unavailable = |reason: String| Refused::Unavailable {
+            server: server.clone(),
+            reason,
+            remedy: REMEDY,
+        };
+        let seen = proposal.clone();
+        let code = self.blocking(&server, move |config| code(&seen, config)).await??;
+        if let Code::None = code {
+            return Ok(());
+        }
+        let Some(judge) = &self.judge else {
+            let reason = "this kernel cannot judge the code of sandboxed servers yet";
+            return Err(unavailable(reason.to_owned()).into());
+        };
+        let Code::Text { language, text } = code else {
+            let reason = "its code cannot be judged; the command must be an interpreter, and its first argument the script";
+            return Err(unavailable(reason.to_owned()).into());
+        };
+        let script = Script { server: server.clone(), language, text };
+        match timeout(JUDGE_TIMEOUT, judge.judge(script)).await {
+            Ok(Ok(Verdict::Accepted)) => Ok(()),
+            Ok(Ok(Verdict::Rejected(violations))) => {
+                Err(Refused::Rejected { server, violations }.into())
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%server, %error, "the code of a server could not be judged");
+                Err(unavailable("its code could not be judged".to_owned()).into())
+            }
+            Err(_) => {
+                Err(unavailable(format!("its code was not judged within {JUDGE_TIMEOUT:?}")).into())
+            }
+        }
+    }
+}

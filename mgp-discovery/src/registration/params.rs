@@ -1,0 +1,246 @@
+//! Reads the params of a registration: all checks that need no file (MGP §15.4).
+
+use std::collections::BTreeMap;
+
+use mgp_types::Extras;
+use mgp_types::mgp::{
+    Permission, RegisterParams, RestartPolicy, ServerMgpConfig, Transport, TrustLevel,
+};
+use mgp_types::service::Authority;
+
+use super::config::RegistrationConfig;
+use super::refusal::RegistrationRefused as Refused;
+use crate::config::{limits, valid_id};
+
+/// The maximum number of arguments, variables, extensions or permissions of a registration.
+const MAX_ENTRIES: usize = 64;
+/// The maximum size of a justification or claimed name.
+const MAX_TEXT_BYTES: usize = 1024;
+
+/// Variables that change which code a program loads; the operator who approves does not see their values.
+const LOADING: &[&str] = &[
+    "BASH_ENV",
+    "BUN_OPTIONS",
+    "CLASSPATH",
+    "DENO_DIR",
+    "ENV",
+    "GCONV_PATH",
+    "GIT_ASKPASS",
+    "GIT_EDITOR",
+    "GIT_EXEC_PATH",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PAGER",
+    "GIT_PROXY_COMMAND",
+    "GIT_TEMPLATE_DIR",
+    "GLIBC_TUNABLES",
+    "IFS",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "LUA_CPATH",
+    "LUA_INIT",
+    "LUA_PATH",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PATH",
+    "PATHEXT",
+    "PERL5DB",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PERLLIB",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
+    "PYTHONHOME",
+    "PYTHONINSPECT",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "RUBYLIB",
+    "RUBYOPT",
+    "SHELL",
+    "SHELLOPTS",
+    "ZDOTDIR",
+    "_JAVA_OPTIONS",
+];
+/// The beginnings of the names of such variables.
+const LOADING_PREFIXES: &[&str] =
+    &["BASH_FUNC_", "DYLD_", "GIT_CONFIG", "GIT_SSH", "LD_", "NPM_CONFIG_", "PIP_", "UV_"];
+
+/// A requested registration, checked as far as possible without files.
+#[derive(Clone)]
+pub(super) struct RegisterRequest {
+    pub(super) id: String,
+    pub(super) command: String,
+    pub(super) args: Vec<String>,
+    pub(super) cwd: Option<String>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) source: Option<String>,
+    pub(super) mgp: ServerMgpConfig,
+    pub(super) trust: TrustLevel,
+    pub(super) claimed_by: Option<String>,
+    pub(super) justification: Option<String>,
+    pub(super) notes: Vec<String>,
+}
+
+impl RegisterRequest {
+    /// Reads params; a caller who is not an operator gets the trust level `sandboxed`.
+    pub(super) fn read(
+        params: RegisterParams,
+        by: Authority,
+        config: &RegistrationConfig,
+    ) -> Result<Self, Refused> {
+        let RegisterParams { id, command, args, transport, mgp, env, cwd, source, .. } = params;
+        if !valid_id(&id) {
+            let most = limits::ID_BYTES;
+            return unfit(format!(
+                "`id` has letters, digits, `.`, `_` and `-`, at most {most}, and begins with one of the first two"
+            ));
+        }
+        if !matches!(transport, None | Some(Transport::Stdio)) {
+            return unfit(
+                "`transport` is `stdio` for servers that are registered; ask an operator to add a URL to `mgp.toml`"
+                    .into(),
+            );
+        }
+        let Some(command) = command.filter(|command| !command.trim().is_empty()) else {
+            return unfit("`command` is missing; name the program to run".into());
+        };
+        let (args, env) = (args.into_vec(), env.unwrap_or_default());
+        let argv = || [&command].into_iter().chain(&args).chain(&cwd);
+        bounded("args", args.len(), MAX_ENTRIES)?;
+        bounded("env", env.len(), MAX_ENTRIES)?;
+        fits("`command`, `args` and `cwd`", argv().map(String::len).sum(), config.argv_bytes)?;
+        let env_bytes = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+        fits("`env`", env_bytes, config.env_bytes)?;
+        fits("`source`", source.as_ref().map_or(0, String::len), config.script_bytes)?;
+        for text in argv().chain(env.values()) {
+            literal(text)?;
+        }
+        if source.as_ref().is_some_and(|source| source.contains('\0')) {
+            return unfit("`source` contains a NUL".into());
+        }
+        let mut notes = Vec::new();
+        for name in env.keys() {
+            variable(name, by, &mut notes)?;
+        }
+        let (mgp, trust) = govern(mgp.unwrap_or_default(), by)?;
+        Ok(Self {
+            id,
+            command,
+            args,
+            cwd,
+            env,
+            source,
+            mgp,
+            trust,
+            claimed_by: words("created_by", params.created_by)?,
+            justification: words("justification", params.justification)?,
+            notes,
+        })
+    }
+}
+
+/// Reads the governance; only an operator can loosen a rule.
+fn govern(
+    mut mgp: ServerMgpConfig,
+    by: Authority,
+) -> Result<(ServerMgpConfig, TrustLevel), Refused> {
+    bounded("mgp.extensions", mgp.extensions.len(), MAX_ENTRIES)?;
+    bounded("mgp.permissions_required", mgp.permissions_required.len(), MAX_ENTRIES)?;
+    if let Some(long) = mgp.extensions.iter().find(|name| name.len() > limits::ID_BYTES) {
+        return unfit(format!("an extension has {} bytes, more than any extension", long.len()));
+    }
+    let needs = Permission::canonical(mgp.permissions_required.iter());
+    let is_odd = |permission: &&Permission| {
+        !permission.is_valid() || permission.as_str().len() > limits::ID_BYTES
+    };
+    if needs.iter().any(|permission| is_odd(&permission)) {
+        return unfit(
+            "`mgp.permissions_required` has a name that is neither standard nor in reverse-domain notation"
+                .into(),
+        );
+    }
+    mgp.permissions_required = needs.into();
+    // Unknown members have no effect, and are not stored.
+    mgp.extra = Extras::default();
+    if let Some(RestartPolicy::Other(_)) = mgp.restart_policy {
+        return unfit("`mgp.restart_policy` is `never`, `on_failure` or `always`".into());
+    }
+    let request = mgp.trust_level.take();
+    let trust = match (by, request) {
+        (Authority::Operator, Some(TrustLevel::Other(_))) => {
+            return unfit("`mgp.trust_level` is `trusted`, `standard` or `sandboxed`".into());
+        }
+        (Authority::Operator, Some(trust)) => trust,
+        _ => {
+            mgp.default_policy = None;
+            TrustLevel::Sandboxed
+        }
+    };
+    Ok((mgp, trust))
+}
+
+fn variable(name: &str, by: Authority, notes: &mut Vec<String>) -> Result<(), Refused> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || !name.bytes().all(plain) || name.as_bytes()[0].is_ascii_digit() {
+        return unfit(
+            "a name in `env` has letters, digits and `_`, and begins with no digit".into(),
+        );
+    }
+    let loads = changes_code(name);
+    match by {
+        Authority::Operator if loads => notes.push(format!("`{name}` may change which code runs")),
+        _ if loads => {
+            return unfit(format!(
+                "`{name}` may change which code runs, so only an operator sets it; leave it out"
+            ));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Returns whether a variable of this name can change which code a program loads.
+pub(crate) fn changes_code(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    LOADING.contains(&upper.as_str())
+        || LOADING_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
+}
+
+/// A registration must not use variables, files and commands of the kernel's user.
+fn literal(text: &str) -> Result<(), Refused> {
+    if text.contains('\0') {
+        return unfit("the command contains a NUL".into());
+    }
+    if text.contains("${") {
+        return unfit(
+            "`${…}` is not expanded for registered servers; write the value itself, or ask an operator to add the server to `mgp.toml`"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+fn words(name: &str, words: Option<String>) -> Result<Option<String>, Refused> {
+    fits(&format!("`{name}`"), words.as_ref().map_or(0, String::len), MAX_TEXT_BYTES)?;
+    Ok(words.filter(|words| !words.trim().is_empty()))
+}
+
+fn bounded(name: &str, count: usize, most: usize) -> Result<(), Refused> {
+    if count <= most {
+        Ok(())
+    } else {
+        unfit(format!("`{name}` has {count} entries; {most} are possible"))
+    }
+}
+
+fn fits(what: &str, bytes: usize, most: usize) -> Result<(), Refused> {
+    if bytes <= most {
+        Ok(())
+    } else {
+        unfit(format!("{what} has {bytes} bytes; {most} are possible"))
+    }
+}
+
+pub(super) fn unfit<T>(what: String) -> Result<T, Refused> {
+    Err(Refused::Unfit(what))
+}

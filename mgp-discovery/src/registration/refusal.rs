@@ -1,0 +1,161 @@
+//! The refusals of registration (MGP §14.3, §15.4).
+
+use std::time::Duration;
+
+use mgp_types::Object;
+use mgp_types::method::{DiscoveryList, Request as _};
+use mgp_types::service::{Rule, ServerId};
+
+/// A refusal; `error.rs` maps it to a code.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistrationRefused {
+    /// The caller may not call an administrative method.
+    #[error("only operators may call `{method}`, and callers an operator granted it to")]
+    NotAllowed {
+        /// The method.
+        method: &'static str,
+        /// The rule that decided it.
+        #[source]
+        rule: Rule,
+    },
+    /// The credentials expired while they were in use.
+    #[error("the credentials have expired; get new ones")]
+    PassEnded,
+    /// Another principal registered it.
+    #[error("only an operator, or the principal who registered `{0}`, may deregister it")]
+    NotCreator(ServerId),
+    /// Registrations of this kind are not supported here.
+    #[error("`{server}` is not registered: {reason}; {remedy}")]
+    Unavailable {
+        /// The server.
+        server: ServerId,
+        /// The missing part.
+        reason: String,
+        /// The remedy.
+        remedy: &'static str,
+    },
+    /// The id is taken.
+    #[error("there is a server `{there}` already; {remedy}", remedy = .is.remedy())]
+    Taken {
+        /// The server that has it.
+        there: ServerId,
+        /// The kind of that server.
+        is: Holder,
+    },
+    /// The server is configured.
+    #[error("`{0}` comes from the configuration; ask an operator to remove it from `mgp.toml`")]
+    Configured(ServerId),
+    /// The registration does not exist, or the caller may not see it.
+    #[error("no server `{0}` is registered; `{list}` lists the servers", list = DiscoveryList::METHOD)]
+    Unknown(ServerId),
+    /// The waiting registration differs from the reviewed one.
+    #[error("the registration of `{0}` that waits for approval is another one; review it again")]
+    NotWaiting(ServerId),
+    /// The params are not valid.
+    #[error("{0}")]
+    Unfit(String),
+    /// The maximum number is reached.
+    #[error("{there} {what}, which is the maximum; {remedy}")]
+    TooMany {
+        /// The number of existing ones.
+        there: usize,
+        /// Their kind.
+        what: &'static str,
+        /// The remedy that makes room.
+        remedy: &'static str,
+    },
+    /// The rate limit is exceeded.
+    #[error("too fast: too many registrations; try again in {}s", .0.as_secs().max(1))]
+    TooFast(Duration),
+    /// The code of a sandboxed server is not safe.
+    #[error("the script of `{server}` was rejected: {}", .violations.join(", "))]
+    Rejected {
+        /// The server.
+        server: ServerId,
+        /// The broken rules.
+        violations: Vec<String>,
+    },
+    /// The files differ from the approved ones; an operator is asked.
+    #[error(
+        "`{0}` is not started: its files differ from the approved ones; an operator must approve them"
+    )]
+    Changed(ServerId),
+    /// An approved file is missing.
+    #[error("`{server}` is not started: {reason}")]
+    NotThere {
+        /// The server.
+        server: ServerId,
+        /// The missing part.
+        reason: String,
+    },
+    /// The server may not run: it is not approved, it is being removed, or the configuration took its id.
+    #[error("`{0}` is not started: it is not approved, or no longer registered")]
+    NotApproved(ServerId),
+    /// The change could not be recorded, and was not made.
+    #[error("nothing was changed: {0}")]
+    Unaudited(#[from] mgp_types::service::Unaudited),
+}
+
+/// The holder of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Holder {
+    /// The configuration, or another server that was not registered here.
+    Other,
+    /// A registration.
+    Registered,
+    /// A registration that waits for an operator.
+    Waiting,
+    /// A registration that is being removed.
+    Leaving,
+}
+
+impl Holder {
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Other => "choose another id",
+            Self::Registered => "choose another id, or deregister that one first",
+            Self::Waiting => "it waits for an operator: choose another id, or deregister it first",
+            Self::Leaving => "it is being removed: try again once it is gone",
+        }
+    }
+}
+
+impl RegistrationRefused {
+    /// Returns the details for the caller.
+    pub(crate) fn details(&self) -> Option<Object> {
+        let mut details = Object::new();
+        // Texts can always be encoded.
+        let mut put = |name: &str, word: &str| drop(details.encode(name, word));
+        match self {
+            Self::NotAllowed { method, .. } => {
+                put("method", method);
+                put("remedy", "ask an operator");
+            }
+            Self::NotCreator(server) => {
+                put("server_id", server.as_str());
+                put("remedy", "ask an operator");
+            }
+            Self::Unavailable { server, remedy, .. } => {
+                put("server_id", server.as_str());
+                put("remedy", remedy);
+            }
+            Self::Taken { there, is } => {
+                put("server_id", there.as_str());
+                put("remedy", is.remedy());
+            }
+            Self::Configured(server) => {
+                put("server_id", server.as_str());
+                put("remedy", "ask an operator to remove it from `mgp.toml`");
+            }
+            Self::Unknown(server) | Self::NotWaiting(server) => put("server_id", server.as_str()),
+            Self::Rejected { server, violations } => {
+                put("server_id", server.as_str());
+                details.encode("violations", violations).ok()?;
+            }
+            _ => return None,
+        }
+        Some(details)
+    }
+}

@@ -1,0 +1,535 @@
+//! The registrations: their records in the store, and the one way to change them (MGP §15.4).
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use mgp_types::mgp::{Actor, AuditEvent, AuditResult};
+use mgp_types::service::{
+    AuditSink, Authority, Hidden, MemoryAudit, Principal, ServerId, Visibility, visibility,
+};
+use mgp_types::store::{Change, Store, StoreError, within};
+use mgp_types::sync::Mutex;
+use mgp_types::{Payload, Timestamp};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use super::config::RegistrationConfig;
+use super::event::Event;
+use super::rate::CallRate;
+use super::record::{Creator, Proposal, Record, SPACE, Stage};
+use super::refusal::RegistrationRefused as Refused;
+use super::review::Waiting;
+use super::servers::{Judge, Servers};
+use super::work::{Progress, Work};
+use crate::error::Error;
+use crate::registry::{Fleet, Known};
+
+/// The first delay before a failed store is read again, and the number of attempts.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const LOOKS: u32 = 8;
+
+/// The servers that are registered at run time.
+///
+/// An approved registration is stored, started again with the kernel, and always started exactly as approved.
+/// A removal that a crash of the kernel interrupts is completed at its next start.
+///
+/// If an implementation of [`Servers`] also holds this value, it must hold it weakly, or neither is ever dropped.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use mgp_discovery::{Approved, Fleet, Known, Registrations, Servers};
+/// use mgp_types::RpcError;
+/// use mgp_types::service::{BoxFuture, Principal, ServerId, Stack, mock};
+/// use mgp_types::store::MemoryStore;
+///
+/// /// Runs nothing.
+/// struct Idle;
+///
+/// impl Fleet for Idle {
+///     fn known(&self) -> Vec<Known> {
+///         Vec::new()
+///     }
+/// }
+///
+/// impl Servers for Idle {
+///     fn configured(&self, server: &ServerId) -> bool {
+///         server.as_str() == "files"
+///     }
+///     fn start(&self, server: Approved) -> BoxFuture<'static, Result<(), RpcError>> {
+///         Box::pin(async move { Ok(server.launch().await.map(drop)?) })
+///     }
+///     fn drain(&self, _: &ServerId, _: Duration) -> BoxFuture<'static, ()> {
+///         Box::pin(async {})
+///     }
+///     fn remove(&self, _: &ServerId) -> BoxFuture<'static, Result<(), RpcError>> {
+///         Box::pin(async { Ok(()) })
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let registrations = Registrations::builder(Arc::new(MemoryStore::new()), Arc::new(Idle)).build();
+/// registrations.open().await.unwrap();
+///
+/// let mut client = mock::client(Stack::new(registrations.router()));
+/// # let program = std::env::temp_dir().join(format!("mgp-register-{}", std::process::id()));
+/// # std::fs::write(&program, "a program").unwrap();
+/// # #[cfg(unix)]
+/// # std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+/// let params = |id: &str| format!(r#"{{"id":"{id}","command":{program:?}}}"#);
+/// let refused = client.request("mgp/discovery/register", &params("made")).await.unwrap_err();
+/// assert_eq!(refused.code().0, 1000, "not granted");
+///
+/// client.cx.principal = Principal::local().operator();
+/// let answer = client.request("mgp/discovery/register", &params("made")).await.unwrap();
+/// assert!(answer.as_str().starts_with(r#"{"id":"made","status":"connected""#));
+/// let taken = client.request("mgp/discovery/register", &params("files")).await.unwrap_err();
+/// assert_eq!(taken.code().0, 4101, "the id is configured");
+/// # std::fs::remove_file(program).unwrap();
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Registrations(pub(super) Arc<RegistrationState>);
+
+/// A builder of [`Registrations`].
+#[must_use = "nothing is registered until it is built"]
+pub struct RegistrationsBuilder {
+    store: Arc<dyn Store>,
+    servers: Arc<dyn Servers>,
+    audit: Arc<dyn AuditSink>,
+    may: Arc<dyn Visibility>,
+    judge: Option<Arc<dyn Judge>>,
+    config: RegistrationConfig,
+}
+
+pub(super) struct RegistrationState {
+    store: Arc<dyn Store>,
+    pub(super) servers: Arc<dyn Servers>,
+    pub(super) audit: Arc<dyn AuditSink>,
+    pub(super) may: Arc<dyn Visibility>,
+    pub(super) judge: Option<Arc<dyn Judge>>,
+    pub(super) config: Arc<RegistrationConfig>,
+    pub(super) rate: CallRate,
+    /// Held from a read to the change that depends on it.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// `true` once the records of the store are being worked on.
+    opened: AtomicBool,
+    /// The records of the store at the last read.
+    records: Mutex<Arc<Records>>,
+    /// Running work, and the results of finished work.
+    pub(super) work: Mutex<HashMap<ServerId, Work>>,
+    news: watch::Sender<u64>,
+}
+
+/// The right to change registrations, one caller at a time.
+pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
+
+/// Registrations by server.
+pub(super) type Records = BTreeMap<String, StoredRegistration>;
+
+/// A registration, with the revision that wrote it.
+#[derive(Clone)]
+pub(super) struct StoredRegistration {
+    pub(super) record: Arc<Record>,
+    pub(super) revision: u64,
+}
+
+// === impl RegistrationsBuilder ===
+
+impl RegistrationsBuilder {
+    /// Sets the sink of events; without it they are kept in memory.
+    ///
+    /// A sink that takes events out of the same store gets them in the same commit.
+    pub fn audit(mut self, audit: Arc<dyn AuditSink>) -> Self {
+        self.audit = audit;
+        self
+    }
+
+    /// Sets the callers, besides operators, who may call the methods: those who see the kernel's own tool of that
+    /// name, with dots.
+    /// || By default only operators may.
+    pub fn may(mut self, may: Arc<dyn Visibility>) -> Self {
+        self.may = may;
+        self
+    }
+
+    /// Sets the judge of the code of sandboxed servers; without a judge such code is not registered.
+    pub fn judge(mut self, judge: Arc<dyn Judge>) -> Self {
+        self.judge = Some(judge);
+        self
+    }
+
+    /// Sets the bounds.
+    pub fn config(mut self, config: RegistrationConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Returns the registrations; no server is started before they are [opened](Registrations::open).
+    #[must_use]
+    pub fn build(self) -> Registrations {
+        let Self { store, servers, audit, may, judge, config } = self;
+        Registrations(Arc::new(RegistrationState {
+            store,
+            servers,
+            audit,
+            may,
+            judge,
+            config: Arc::new(config),
+            rate: CallRate::default(),
+            turn: Arc::default(),
+            opened: AtomicBool::new(false),
+            records: Mutex::default(),
+            work: Mutex::default(),
+            news: watch::Sender::new(0),
+        }))
+    }
+}
+
+mgp_types::opaque_debug!(RegistrationsBuilder { config });
+
+// === impl Registrations ===
+
+impl Registrations {
+    /// Builds registrations in a store, for some servers.
+    pub fn builder(store: Arc<dyn Store>, servers: Arc<dyn Servers>) -> RegistrationsBuilder {
+        RegistrationsBuilder {
+            store,
+            servers,
+            audit: Arc::new(MemoryAudit::new()),
+            may: Arc::new(visibility(|_, _, _| Err(Hidden::by("operators only")))),
+            judge: None,
+            config: RegistrationConfig::default(),
+        }
+    }
+
+    /// Reads the store and resumes work: starts approved servers, and completes removals.
+    ///
+    /// Must be called once, when the configuration is known; the work continues after it returned.
+    /// Each approved server is known to [`Servers`] by then, whether or not it runs.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the store cannot be read; no work was begun then.
+    ///
+    /// # Cancel safety
+    /// May be called again.
+    pub async fn open(&self) -> Result<(), Error> {
+        let state = &self.0;
+        let turn = state.turn().await;
+        state.opened.store(true, Ordering::Release);
+        state.refresh(&turn).await?;
+        let records = state.records();
+        let starting = records.values().filter(|stored| stored.record.is_approved());
+        let starting: Vec<_> = starting.filter_map(|stored| state.resume(stored)).collect();
+        // A removal takes a turn of its own.
+        drop(turn);
+        for mut live in starting {
+            // The first message of a start reports that its server was handed over.
+            let _ = live.changed().await;
+        }
+        Ok(())
+    }
+
+    /// Returns the ids of the approved servers that are not being removed.
+    #[must_use]
+    pub fn approved(&self) -> Vec<ServerId> {
+        let records = self.0.records();
+        let approved = records.values().filter(|stored| stored.record.is_approved());
+        approved.map(|stored| stored.record.program.server()).collect()
+    }
+
+    /// Returns whether a store has an approved registration of this id that is not being removed; for programs that
+    /// run no servers.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn is_approved_in(store: &dyn Store, server: &ServerId) -> Result<bool, Error> {
+        let records = store.load(SPACE).await?.records.into_iter();
+        let mut of = records.filter(|record| record.key == server.as_str());
+        let read = of.find_map(|record| record.value?.get::<Record>().ok());
+        Ok(read.is_some_and(|record| record.is_approved()))
+    }
+
+    /// Adapts to a changed configuration: a registration whose id the configuration took is drained and suspended; a
+    /// registration whose id became free again is started.
+    ///
+    /// Must be called after [`Servers::configured`] reflects the new configuration, and before its servers are
+    /// started.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the registrations cannot be read.
+    ///
+    /// # Cancel safety
+    /// May be called again; the next call completes unfinished drains.
+    pub async fn reconfigured(&self) -> Result<(), Error> {
+        let state = &self.0;
+        let turn = state.turn().await;
+        state.refresh(&turn).await?;
+        let mut yielding = Vec::new();
+        for stored in state.records().values() {
+            let server = stored.record.program.server();
+            if state.servers.configured(&server) {
+                yielding.extend(state.suspend(stored));
+            } else {
+                state.resume_suspended(stored);
+            }
+        }
+        // A removal takes a turn of its own.
+        drop(turn);
+        for given_way in yielding {
+            given_way.await;
+        }
+        Ok(())
+    }
+
+    /// Returns the registrations that wait for an operator, by server.
+    ///
+    /// # Errors
+    /// [`Error::NotOperator`] for other callers; [`Error::Store`].
+    pub async fn waiting(&self, by: &Principal) -> Result<Vec<Waiting>, Error> {
+        operator(by)?;
+        let turn = self.0.turn().await;
+        self.0.refresh(&turn).await?;
+        let records = self.0.records();
+        Ok(records.values().filter_map(|stored| Waiting::of(&stored.record)).collect())
+    }
+
+    /// Returns a counter that changes with every registration: requested, decided, removed.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.news.subscribe()
+    }
+
+    /// Returns the servers together with registrations that are not running, for [`list_router`](crate::list_router).
+    #[must_use]
+    pub fn fleet(&self) -> Arc<dyn Fleet> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Fleet for Registrations {
+    fn known(&self) -> Vec<Known> {
+        let mut known = self.0.servers.known();
+        for stored in self.0.records().values() {
+            let id = stored.record.program.id.as_str();
+            if !known.iter().any(|known| known.summary.id == id)
+                && !stored.record.is_over(SystemTime::now())
+            {
+                known.push(self.0.list_entry(&stored.record));
+            }
+        }
+        known
+    }
+}
+
+impl fmt::Debug for Registrations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Registrations({})", self.0.records().len())
+    }
+}
+
+// === impl RegistrationState ===
+
+impl RegistrationState {
+    /// Returns the records of the store at the last read.
+    pub(super) fn records(&self) -> Arc<Records> {
+        Arc::clone(&self.records.lock())
+    }
+
+    pub(super) fn stored(&self, server: &ServerId) -> Option<StoredRegistration> {
+        self.records.lock().get(server.as_str()).cloned()
+    }
+
+    pub(super) async fn turn(&self) -> Turn {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
+    /// Reads the store, removes expired records, and continues the work of the others.
+    pub(super) async fn refresh(self: &Arc<Self>, turn: &Turn) -> Result<(), Error> {
+        self.read().await?;
+        let (mut change, mut events) = (Change::new(), Vec::new());
+        let now = SystemTime::now();
+        for (id, stored) in self.records().iter().filter(|(_, stored)| stored.record.is_over(now)) {
+            change = change.expect(SPACE, id, Some(stored.revision)).remove(SPACE, id);
+            if stored.record.is_waiting() {
+                events.push(Event::ended(&stored.record, AuditResult::Blocked, "expired").build());
+            }
+        }
+        if !change.is_empty() {
+            self.commit(turn, change, events).await?;
+        }
+        self.forget_all_but(&self.records());
+        if self.opened.load(Ordering::Acquire) {
+            for stored in self.records().values() {
+                self.resume(stored);
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<(), Error> {
+        let loaded = within(self.store.answers_within(), self.store.load(SPACE)).await?;
+        let mut records = Records::new();
+        for record in loaded.records {
+            let Some(value) = record.value else { continue };
+            match value.get::<Record>() {
+                Ok(read) => {
+                    let stored =
+                        StoredRegistration { record: Arc::new(read), revision: record.revision };
+                    records.insert(record.key, stored);
+                }
+                // An unreadable record starts nothing, and is not overwritten.
+                Err(error) => {
+                    tracing::error!(server = record.key, %error, "unreadable registration");
+                }
+            }
+        }
+        *self.records.lock() = Arc::new(records);
+        Ok(())
+    }
+
+    /// Replaces a record, with its events, and begins the work it requests.
+    ///
+    /// Runs to its end even if the caller's future is dropped.
+    pub(super) async fn decide(
+        self: &Arc<Self>,
+        turn: Turn,
+        before: Option<StoredRegistration>,
+        record: Record,
+        events: Vec<AuditEvent>,
+    ) -> Result<Option<watch::Receiver<Progress>>, Error> {
+        let state = Arc::clone(self);
+        let decided = tokio::spawn(async move {
+            let server = record.program.server();
+            let id = record.program.id.as_str();
+            let value = Payload::of(&record).map_err(|error| Refused::Unfit(error.to_string()))?;
+            let change = Change::new()
+                .expect(SPACE, id, before.map(|stored| stored.revision))
+                .put(SPACE, id, value);
+            state.commit(&turn, change, events).await.inspect_err(|_| state.refresh_later())?;
+            let live = state.stored(&server).and_then(|stored| state.resume(&stored));
+            Ok(live)
+        });
+        match decided.await {
+            Ok(decided) => decided,
+            Err(end) => match end.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => Err(StoreError::Closed.into()),
+            },
+        }
+    }
+
+    /// Reads the store again after a delay: a change may have been stored although the store did not answer.
+    fn refresh_later(self: &Arc<Self>) {
+        let state = Arc::downgrade(self);
+        tokio::spawn(async move {
+            for tried in 0..LOOKS {
+                sleep(RETRY_INTERVAL * (1 << tried)).await;
+                let Some(state) = state.upgrade() else { return };
+                let turn = state.turn().await;
+                if state.refresh(&turn).await.is_ok() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Removes a record, with its events.
+    pub(super) async fn remove_record(
+        &self,
+        turn: &Turn,
+        stored: &StoredRegistration,
+        events: Vec<AuditEvent>,
+    ) -> Result<(), Error> {
+        let id = stored.record.program.id.as_str();
+        let change = Change::new().expect(SPACE, id, Some(stored.revision)).remove(SPACE, id);
+        self.commit(turn, change, events).await
+    }
+
+    async fn commit(
+        &self,
+        _turn: &Turn,
+        mut change: Change,
+        events: Vec<AuditEvent>,
+    ) -> Result<(), Error> {
+        match self.audit.outbox(&*self.store) {
+            Some(log) => {
+                for event in events {
+                    change = change.event(log, event);
+                }
+            }
+            // A change that cannot be recorded is not made.
+            None => {
+                for event in events {
+                    self.audit.record(event).await.map_err(Refused::from)?;
+                }
+            }
+        }
+        within(self.store.answers_within(), self.store.commit(change)).await?;
+        let read = self.read().await;
+        self.news.send_modify(|news| *news += 1);
+        read
+    }
+
+    /// Records an event of something that has happened, even if recording fails.
+    pub(super) async fn record_event(&self, event: Event) {
+        if let Err(unaudited) = self.audit.record(event.build()).await {
+            tracing::error!(error = %unaudited, "audit failed: the outcome of a registration was not recorded");
+        }
+    }
+
+    /// Returns the time at which a waiting registration expires.
+    pub(super) fn until(&self) -> Timestamp {
+        let longest = Duration::from_hours(24 * 365);
+        (SystemTime::now() + self.config.expires.min(longest)).into()
+    }
+
+    /// Runs a function that blocks on files, on a thread for blocking work.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        server: &ServerId,
+        work: impl FnOnce(&RegistrationConfig) -> T + Send + 'static,
+    ) -> Result<T, Refused> {
+        let config = Arc::clone(&self.config);
+        spawn_blocking(move || work(&config)).await.map_err(|_| Refused::NotThere {
+            server: server.clone(),
+            reason: "reading its files failed".to_owned(),
+        })
+    }
+
+    /// Requests approval of files that differ from the approved ones.
+    pub(super) async fn ask_again(
+        self: &Arc<Self>,
+        before: StoredRegistration,
+        program: Proposal,
+    ) -> Result<(), Error> {
+        let mut record = Record { program, changed: true, ..Record::clone(&before.record) };
+        record.asked_at = Timestamp::now();
+        record.stage = Stage::Waiting { until: None };
+        let event = Event::approval_requested(Actor::kernel(), &record, None);
+        let turn = self.turn().await;
+        self.decide(turn, Some(before), record, vec![event.build()]).await.map(drop)
+    }
+
+    pub(super) fn weak(self: &Arc<Self>) -> Weak<Self> {
+        Arc::downgrade(self)
+    }
+}
+
+/// Refuses callers who are not operators.
+pub(super) fn operator(by: &Principal) -> Result<(), Error> {
+    if by.authority() == Authority::Operator { Ok(()) } else { Err(Error::NotRegistrar) }
+}
+
+/// Returns whether a principal made a registration.
+pub(super) fn is_creator(record: &Record, by: &Principal) -> bool {
+    record.by == Creator::of(by)
+}

@@ -1,0 +1,251 @@
+//! Tests of review, approval and rejection.
+
+use mgp_types::Hash;
+use mgp_types::mgp::Permission;
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_agents_server_waits_and_runs_once_it_is_approved() {
+    let world = World::new();
+    let reply = world.register(maker(), count("made")).await.unwrap();
+    assert_eq!(reply["status"], "pending_approval");
+    let waiting = world.waiting().await.remove(0);
+    assert_eq!(reply["approval_id"], waiting.fingerprint.to_string());
+    assert_eq!(reply["expires_at"], waiting.until.as_ref().unwrap().as_str());
+    assert!(world.fake.log().is_empty(), "nothing runs before the approval");
+
+    // A repeated request waits as before, and requests no second approval.
+    let again = world.register(maker(), count("made")).await.unwrap();
+    assert_eq!(again["status"], "pending_approval");
+    let reply = world.approve().await.unwrap();
+    assert_eq!(reply["status"], "connected");
+    // The state of an earlier server of that id is removed first.
+    assert_eq!(world.fake.log(), ["remove made", "start made --all"]);
+    assert!(world.waiting().await.is_empty());
+    assert_eq!(
+        world.new_events(),
+        [
+            "server_registered BLOCKED by maker",
+            "approval_requested BLOCKED by maker",
+            "server_registered SUCCESS by ada"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_state_of_an_earlier_server_must_be_removed_first() {
+    let world = World::new();
+    world.register(maker(), count("made")).await.unwrap();
+    world.fake.stuck.store(1, Ordering::Relaxed);
+    let refused = RpcError::from(world.approve().await.unwrap_err());
+    assert!(refused.message().contains("is not removed yet"), "{refused}");
+    assert_eq!(world.fake.log(), ["remove made"]);
+    assert_eq!(world.waiting().await.len(), 1, "it may be approved again");
+    world.approve().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_shows_everything_that_runs_and_no_secret() {
+    let world = World::new();
+    let params = json!({
+        "id": "made", "command": "count", "args": ["a b", "\u{1b}[2J", "\u{202e}x"],
+        "env": { "API_KEY": "hunter2" }, "cwd": "bin", "justification": "to\ncount",
+        "mgp": { "permissions_required": ["network.outbound"] },
+    });
+    world.register(maker(), params).await.unwrap();
+    let waiting = world.waiting().await.remove(0);
+    let program = world.folder.join("bin/count");
+    assert_eq!(waiting.argv[0], program.to_str().unwrap());
+    assert_eq!(waiting.argv[1..], ["a b", "\u{1b}[2J", "\u{202e}x"]);
+    assert_eq!(waiting.env, ["API_KEY"]);
+    assert_eq!(waiting.cwd, world.folder.join("bin"));
+    let sha256 = Hash::of(&fs::read(&program).unwrap()).to_string();
+    assert_eq!(waiting.files, [(program, sha256.clone())]);
+    let shown = waiting.to_string();
+    for words in ["asked for by local/local/maker", "\"a b\"", "is given   API_KEY", "to\\ncount"] {
+        assert!(shown.contains(words), "`{words}` is not in\n{shown}");
+    }
+    assert!(shown.contains(&format!("sha256 {sha256}")), "{shown}");
+    assert!(shown.contains("needs      network.outbound"), "{shown}");
+    assert!(shown.contains("is denied  shell.execute code_execution"), "{shown}");
+    assert!(!shown.contains(['\u{1b}', '\u{202e}']), "control characters: {shown:?}");
+    for text in [shown, format!("{waiting:?}"), format!("{:?}", world.audit.events())] {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    // The program gets the value anyway, marked as secret.
+    world.approve().await.unwrap();
+    let launch = world.fake.running()[0].launch().await.unwrap();
+    assert!(!format!("{launch:?}").contains("hunter2"));
+    let ExpandedReach::Program { env, cwd, .. } = launch.reach else { panic!("a program") };
+    assert_eq!((env["API_KEY"].as_str(), cwd), ("hunter2", Some(world.folder.join("bin"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_reviewed_registration_is_approved_and_only_by_an_operator() {
+    let world = World::new();
+    world.register(maker(), count("made")).await.unwrap();
+    let waiting = world.waiting().await.remove(0);
+    let (server, right) = (waiting.server, waiting.fingerprint);
+    let approve = async |by: Principal, server: &ServerId, fingerprint: &Hash| {
+        let reply = world.registrations.approve(&by, server, fingerprint, &[]).await;
+        RpcError::from(reply.unwrap_err()).code().0
+    };
+    assert_eq!(approve(maker(), &server, &right).await, 1000);
+    assert_eq!(approve(operator(), &server, &Hash::of(b"other")).await, 4004);
+    assert_eq!(approve(operator(), &"other".into(), &right).await, 4004);
+    assert!(world.registrations.waiting(&maker()).await.is_err());
+    assert!(world.registrations.reject(&maker(), &server, &right).await.is_err());
+
+    // The program was replaced while the operator reviewed it.
+    program(&world.folder.join("bin/count"), "\u{7f}ELF with a worm");
+    assert_eq!(approve(operator(), &server, &right).await, 4004);
+    assert_ne!(world.waiting().await[0].fingerprint, right, "the new one waits");
+    assert!(world.fake.log().is_empty());
+    world.approve().await.unwrap();
+    assert_eq!(world.fake.log(), ["remove made", "start made --all"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_is_bound_to_the_environment_although_its_values_are_hidden() {
+    let world = World::new();
+    let mut params = count("made");
+    params["env"] = json!({ "KEY": "one" });
+    world.register(maker(), params.clone()).await.unwrap();
+    let one = world.waiting().await[0].fingerprint;
+    world.deregister(maker(), "made").await.unwrap();
+    params["env"] = json!({ "KEY": "two" });
+    world.register(maker(), params).await.unwrap();
+    assert_ne!(world.waiting().await[0].fingerprint, one);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejection_is_remembered_for_the_same_request_only() {
+    let world = World::new();
+    world.register(maker(), count("made")).await.unwrap();
+    let waiting = world.waiting().await.remove(0);
+    world.registrations.reject(&operator(), &waiting.server, &waiting.fingerprint).await.unwrap();
+    let reply = world.register(maker(), count("made")).await.unwrap();
+    assert_eq!(reply["status"], "rejected");
+    assert!(world.waiting().await.is_empty());
+    let mut other = count("made");
+    other["args"] = json!(["--few"]);
+    assert_eq!(world.register(maker(), other).await.unwrap()["status"], "pending_approval");
+    assert!(world.new_events().contains(&"server_registered BLOCKED by ada".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undecided_registration_expires() {
+    let world = World::with(|config| config.expires = Duration::ZERO, |builder| builder);
+    world.register(maker(), count("made")).await.unwrap();
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(world.waiting().await.is_empty());
+    assert_eq!(world.stored().await, 0);
+    assert_eq!(world.new_events()[2], "server_registered BLOCKED by kernel");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sandboxed_servers_are_denied_permissions_not_granted_by_name() {
+    let world = World::new();
+    world.register(maker(), count("made")).await.unwrap();
+    let waiting = world.waiting().await.remove(0);
+    assert_eq!(waiting.denied.len(), 5);
+    let granted = [Permission::Camera, Permission::from("filesystem")];
+    let (server, fingerprint) = (&waiting.server, &waiting.fingerprint);
+    let approved = world.registrations.approve(&operator(), server, fingerprint, &granted).await;
+    approved.unwrap();
+    let denied = world.fake.running()[0].denied.clone();
+    let names: Vec<_> = denied.iter().map(Permission::as_str).collect();
+    assert_eq!(names, ["shell.execute", "code_execution", "network.listen"]);
+}
+
+/// Accepts scripts that do not contain `evil`.
+struct Kind;
+
+impl Judge for Kind {
+    fn judge(&self, script: Script) -> BoxFuture<'static, Result<Verdict, RpcError>> {
+        let is_evil = script.text.contains("evil");
+        assert_eq!(script.language, "python");
+        let verdict = if is_evil {
+            Verdict::Rejected(vec!["line 1: evil".to_owned()])
+        } else {
+            Verdict::Accepted
+        };
+        Box::pin(async move { Ok(verdict) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandboxed_script_is_refused_without_a_judge() {
+    let world = World::new();
+    let mut sandboxed = script("made");
+    sandboxed["mgp"]["trust_level"] = json!("sandboxed");
+    let source = json!({ "id": "made", "command": "python3.11", "source": "print(1)" });
+    let module = json!({ "id": "made", "command": "python3.11", "args": ["-m", "made"] });
+    for params in [sandboxed, source, module] {
+        for by in [operator(), maker()] {
+            let answer = world.register(by, params.clone()).await;
+            let error = refused(answer, 4100, "this kernel cannot judge");
+            assert!(error.message().contains("an operator to register it"), "a remedy: {error}");
+        }
+    }
+    // A registration by an agent is sandboxed, whatever its params.
+    refused(world.register(maker(), script("made")).await, 4100, "this kernel cannot judge");
+    assert_eq!(world.stored().await, 0);
+    assert_eq!(world.register(operator(), script("made")).await.unwrap()["status"], "connected");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_judge_decides_before_an_operator_is_asked_and_again_before_the_start() {
+    let world = World::with(|_| {}, |builder| builder.judge(Arc::new(Kind)));
+    assert_eq!(
+        world.register(maker(), script("made")).await.unwrap()["status"],
+        "pending_approval"
+    );
+    world.approve().await.unwrap();
+    assert_eq!(world.fake.log(), ["remove made", "start made made.py x"]);
+
+    fs::write(world.folder.join("evil.py"), "evil()").unwrap();
+    let evil = |args: Value| json!({ "id": "evil", "command": "python3.11", "args": args });
+    let error = refused(world.register(maker(), evil(json!(["evil.py"]))).await, 1011, "evil");
+    assert!(error.as_recovery().unwrap().details.as_ref().unwrap().get("violations").is_some());
+    assert!(world.new_events().contains(&"CODE_REJECTED BLOCKED by maker".to_owned()));
+    // A command that runs more than the script it shows is not judged by that script.
+    for args in
+        [json!(["-c", "evil()"]), json!(["-m", "evil", "made.py"]), json!(["-i", "made.py"])]
+    {
+        refused(world.register(maker(), evil(args)).await, 4100, "cannot be judged");
+    }
+    // The script was good in the request and evil at the approval: the change is noticed, then its code is judged.
+    fs::write(world.folder.join("evil.py"), "good()").unwrap();
+    world.register(maker(), evil(json!(["evil.py"]))).await.unwrap();
+    fs::write(world.folder.join("evil.py"), "evil()").unwrap();
+    assert_eq!(RpcError::from(world.approve().await.unwrap_err()).code().0, 4004);
+    assert_eq!(RpcError::from(world.approve().await.unwrap_err()).code().0, 1011);
+    assert!(world.fake.log().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_of_a_request_is_stored_in_a_private_folder() {
+    let world = World::new();
+    let params = json!({
+        "id": "made", "command": "python3.11", "args": ["x"], "source": "print(1)",
+        "mgp": { "trust_level": "standard" },
+    });
+    world.register(operator(), params).await.unwrap();
+    let file = world.folder.join("scripts/made.py");
+    assert_eq!(world.fake.log(), [format!("start made {} x", file.display())]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "print(1)");
+    // A changed file is replaced by the approved script before the start.
+    fs::write(&file, "evil()").unwrap();
+    world.fake.running()[0].launch().await.unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "print(1)");
+    world.deregister(operator(), "made").await.unwrap();
+    assert!(!file.exists());
+
+    let world = World::with(|config| config.scripts = None, |builder| builder);
+    let params = json!({
+        "id": "made", "command": "python3.11", "source": "1", "mgp": { "trust_level": "standard" },
+    });
+    refused(world.register(operator(), params).await, 4100, "name a file in `args`");
+}

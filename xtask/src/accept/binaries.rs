@@ -1,0 +1,206 @@
+//! Steps that are test binaries of the workspace: builds the examples they start, runs them and counts.
+
+use super::Verdict;
+use crate::run::{Outcome, Program, Rigour, has};
+
+/// A test binary, and how it is run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tests {
+    package: &'static str,
+    binary: &'static str,
+    /// Runs with a filter each; each must find a test.
+    each: &'static [&'static str],
+    /// Filters of one run.
+    any: &'static [&'static str],
+    env: &'static [(&'static str, &'static str)],
+    /// Beginnings of lines that the tests must print; those lines are the figure.
+    prints: &'static [&'static str],
+    bound: &'static str,
+    needs: &'static [&'static str],
+    release: bool,
+}
+
+impl Tests {
+    /// Creates a run of the whole binary.
+    pub(super) const fn of(package: &'static str, binary: &'static str) -> Self {
+        Self {
+            package,
+            binary,
+            each: &[""],
+            any: &[],
+            env: &[],
+            prints: &[],
+            bound: "all passed",
+            needs: &[],
+            release: false,
+        }
+    }
+
+    /// Runs the binary once for each of these filters.
+    pub(super) const fn each(mut self, filters: &'static [&'static str]) -> Self {
+        self.each = filters;
+        self
+    }
+
+    /// Runs the tests whose names contain one of these.
+    pub(super) const fn any(mut self, filters: &'static [&'static str]) -> Self {
+        self.any = filters;
+        self
+    }
+
+    /// Sets environment variables.
+    pub(super) const fn env(mut self, env: &'static [(&'static str, &'static str)]) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Requires lines with these beginnings; the tests run one after the other.
+    pub(super) const fn prints(mut self, lines: &'static [&'static str]) -> Self {
+        self.prints = lines;
+        self
+    }
+
+    /// Sets the bound that is shown.
+    pub(super) const fn bound(mut self, bound: &'static str) -> Self {
+        self.bound = bound;
+        self
+    }
+
+    /// Reports as skipped what the tests cannot cover without these programs.
+    pub(super) const fn needs(mut self, programs: &'static [&'static str]) -> Self {
+        self.needs = programs;
+        self
+    }
+
+    /// Builds with optimisation.
+    pub(super) const fn release(mut self) -> Self {
+        self.release = true;
+        self
+    }
+}
+
+/// The result of one run of a binary.
+#[derive(Debug, Default)]
+struct Count {
+    passed: usize,
+    failed: usize,
+    /// The required lines that were printed.
+    printed: Vec<String>,
+}
+
+/// Runs test binaries and sums their counts.
+pub(super) fn run(check: &str, all: &[Tests], rigour: Rigour) -> Outcome<Verdict> {
+    build_examples(all)?;
+    let mut sum = Count::default();
+    let mut bounds: Vec<&str> = Vec::new();
+    for tests in all {
+        for program in tests.needs.iter().filter(|program| !has(program)) {
+            let why = format!("{program} is not installed");
+            rigour.skip(&format!("{check} with {program}"), &why)?;
+        }
+        for filter in tests.each {
+            let count = run_one(tests, filter)?;
+            let word = if count.failed == 0 { "PASS" } else { "FAIL" };
+            let Count { passed, failed, .. } = count;
+            println!("{check} {} {filter}: {word} {passed} passed, {failed} failed", tests.binary);
+            sum.passed += passed;
+            sum.failed += failed;
+            sum.printed.extend(count.printed);
+        }
+        if !bounds.contains(&tests.bound) {
+            bounds.push(tests.bound);
+        }
+    }
+    let counts = format!("{} passed, {} failed", sum.passed, sum.failed);
+    let figure = if sum.printed.is_empty() { counts } else { sum.printed.join("; ") };
+    Ok(Verdict { pass: sum.failed == 0, figure, bound: bounds.join("; ") })
+}
+
+/// Builds the examples that the tests start; the tests of the client start those of the server too.
+fn build_examples(all: &[Tests]) -> Outcome {
+    let mut built: Vec<&str> = Vec::new();
+    for tests in all {
+        let server = (tests.package == "mgp-client-sdk").then_some("mgp-server-sdk");
+        for package in server.into_iter().chain([tests.package]) {
+            if !built.contains(&package) {
+                let release: &[&str] = if tests.release { &["--release"] } else { &[] };
+                let build = ["build", "--package", package, "--examples"];
+                Program::cargo(&build).args(release).run()?;
+                built.push(package);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs one binary with one filter; a run that finds no test, fails, or lacks a required line counts a failure.
+fn run_one(tests: &Tests, filter: &str) -> Outcome<Count> {
+    let mut program = Program::cargo(&["test", "--package", tests.package, "--test", tests.binary]);
+    if tests.release {
+        program = program.args(&["--release"]);
+    }
+    program = program.args(&["--"]).args(tests.any);
+    if !filter.is_empty() {
+        program = program.args(&[filter]);
+    }
+    if !tests.prints.is_empty() {
+        // One after the other, so that no test disturbs the times of another.
+        program = program.args(&["--show-output", "--test-threads=1"]);
+    }
+    for (key, value) in tests.env {
+        program = program.env(key, value);
+    }
+    let (success, text) = program.tee()?;
+    let (passed, failed) = counts(&text).unwrap_or_default();
+    let printed = required(&text, tests.prints);
+    let whole = success && passed > 0 && printed.is_some();
+    Ok(Count {
+        passed,
+        failed: if whole { failed } else { failed.max(1) },
+        printed: printed.unwrap_or_default(),
+    })
+}
+
+/// Returns a line for each beginning, or `None` if one is missing.
+fn required(text: &str, beginnings: &[&str]) -> Option<Vec<String>> {
+    let mut lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let mut take = |beginning: &&str| {
+        let at = lines.iter().position(|line| line.starts_with(*beginning))?;
+        Some(lines.remove(at).to_owned())
+    };
+    beginnings.iter().map(&mut take).collect()
+}
+
+/// Returns the numbers of passed and failed tests, from the closing lines of the runner.
+fn counts(text: &str) -> Option<(usize, usize)> {
+    let before = |line: &str, word: &str| {
+        let start = line.split(word).next()?;
+        start.split_whitespace().last()?.parse::<usize>().ok()
+    };
+    let lines = text.lines().filter(|line| line.starts_with("test result:"));
+    let counts =
+        lines.filter_map(|line| Some((before(line, " passed")?, before(line, " failed")?)));
+    counts.reduce(|one, other| (one.0 + other.0, one.1 + other.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_lines_are_counted() {
+        let text = "test a ... ok\n\ntest result: ok. 7 passed; 0 failed; 0 ignored\n";
+        assert_eq!(counts(text), Some((7, 0)));
+        let text = "test result: FAILED. 3 passed; 2 failed; 0 ignored\n";
+        assert_eq!(counts(&text.repeat(2)), Some((6, 4)));
+        assert_eq!(counts("nothing"), None);
+    }
+
+    #[test]
+    fn a_missing_line_is_noticed() {
+        let text = "tough: 1 kill\n  tough: 2 threads\nidle: 3 ms\n";
+        assert_eq!(required(text, &["idle:"]).unwrap(), ["idle: 3 ms"]);
+        assert_eq!(required(text, &["tough: "; 2]).unwrap(), ["tough: 1 kill", "tough: 2 threads"]);
+        assert!(required(text, &["tough: "; 3]).is_none());
+    }
+}

@@ -1,0 +1,66 @@
+//! `mcp.faults`: hostile and careless clients against a server process of their own.
+
+mod body;
+mod sessions;
+mod slow;
+
+use super::Verdict;
+use crate::{
+    corpus::{alive, echo},
+    run::{Failure, Outcome, target},
+    serving::Served,
+};
+use std::ffi::OsString;
+
+/// One fault: its name, and a function that causes it and returns an observation.
+type Fault = (&'static str, fn(&Served) -> Outcome<String>);
+
+const FAULTS: &[Fault] = &[
+    ("a 1 GiB body that says its length", |served| body::gigabyte(served, body::Framing::Length)),
+    ("a 1 GiB body in chunks", |served| body::gigabyte(served, body::Framing::Chunks)),
+    ("heads that drip", |served| slow::drip(served, slow::Part::Head)),
+    ("bodies that drip", |served| slow::drip(served, slow::Part::Body)),
+    ("10,000 idle sessions", sessions::idle),
+];
+
+/// Runs each against a server of its own, and prints a line for each.
+pub(super) fn all() -> Outcome<Verdict> {
+    let mut words: Vec<OsString> = vec![echo()?.into()];
+    words.extend(["--http", "127.0.0.1:PORT"].map(OsString::from));
+    let log = target()?.join("scratch/faults.log");
+    std::fs::create_dir_all(target()?.join("scratch"))?;
+    let mut failed = 0;
+    for (name, fault) in FAULTS {
+        let served = Served::words(&words, &log)?;
+        let seen = fault(&served).and_then(|seen| {
+            let lives = alive(served.port());
+            if lives { Ok(seen) } else { Err(Failure::new(format!("{seen}; then no answer"))) }
+        });
+        match seen {
+            Ok(seen) => println!("mcp.faults {name}: PASS {seen}"),
+            Err(failure) => {
+                failed += 1;
+                println!("mcp.faults {name}: FAIL {failure}");
+            }
+        }
+    }
+    let all = FAULTS.len();
+    Ok(Verdict {
+        pass: failed == 0,
+        figure: format!("{} of {all} faults survived", all - failed),
+        bound: "all".to_owned(),
+    })
+}
+
+/// Formats a number of bytes.
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+/// Returns the head of a request to the server on this port; `more` are complete lines.
+fn head(port: u16, method: &str, more: &str) -> String {
+    format!(
+        "{method} /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2025-11-25\r\n{more}\r\n"
+    )
+}

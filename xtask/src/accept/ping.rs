@@ -1,0 +1,285 @@
+//! `life.ping`: a busy server answers pings, whatever its tools do to its threads (MGP §11.3).
+
+use crate::{
+    accept::Verdict,
+    run::{Context, Failure, Outcome, now, release_example},
+    serving::{Served, kill_group, own_group},
+};
+use serde_json::{Value, json};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, TcpStream},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+/// The maximum time of 99 of 100 pings.
+const MAX_P99: Duration = Duration::from_millis(50);
+/// The time limit of the specification.
+const WORST: Duration = Duration::from_secs(5);
+/// The number of calls that run or wait meanwhile.
+const IN_FLIGHT: usize = 1000;
+/// The same over HTTP, where each call holds a connection.
+const CONNECTIONS: usize = 500;
+/// The time a reply is waited for before the check fails.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+/// The number of threads of the server: one is blocked, one is left.
+const WORKERS: &str = "2";
+
+/// Pings a server over stdin and stdout, then one at a URL.
+pub(super) fn ping() -> Outcome<Verdict> {
+    let program = release_example("mgp-server-sdk", "workbench", &[])?;
+    let mut all = Vec::new();
+    for (what, times) in [
+        ("one thread blocked for long", long(&program)?),
+        ("a thread blocked again and again", again(&program)?),
+        ("the same at a URL", over_http(&program)?),
+    ] {
+        println!("{what}: {}", figures(&times));
+        all.push(times);
+    }
+    let count: usize = all.iter().map(Vec::len).sum();
+    let slowest = all.iter().map(|times| percentile(times, 99)).max().unwrap_or(WORST);
+    let worst = all.iter().flatten().max().copied().unwrap_or(WORST);
+    Ok(Verdict {
+        pass: slowest < MAX_P99 && worst < WORST && count >= 900,
+        figure: format!(
+            "p99 {:.1} ms, worst {:.1} ms of {count} pings with {IN_FLIGHT} calls in flight and a thread blocked",
+            milliseconds(slowest),
+            milliseconds(worst)
+        ),
+        bound: format!("{} ms", MAX_P99.as_millis()),
+    })
+}
+
+/// Pings a server with a thousand calls and one thread blocked all the time.
+fn long(program: &Path) -> Outcome<Vec<Duration>> {
+    let mut server = Server::start(program)?;
+    server.call(1, "freeze", 60_000)?;
+    for id in 0..IN_FLIGHT {
+        server.call(1_000 + id, "sleep", 600_000)?;
+    }
+    let mut times = Vec::new();
+    for id in 0..400 {
+        thread::sleep(Duration::from_millis(5 + id % 20));
+        times.push(server.ping(10_000 + usize::try_from(id)?)?);
+    }
+    Ok(times)
+}
+
+/// Pings a server whose thread is blocked again for every few pings: each time the server has to notice.
+fn again(program: &Path) -> Outcome<Vec<Duration>> {
+    let mut server = Server::start(program)?;
+    // All calls that run at once, but one.
+    for id in 0..255 {
+        server.call(1_000 + id, "sleep", 600_000)?;
+    }
+    let mut times = Vec::new();
+    for round in 0..60 {
+        server.call(round, "freeze", 120)?;
+        for ping in 0..5 {
+            times.push(server.ping(10_000 + round * 10 + ping)?);
+            thread::sleep(Duration::from_millis(7));
+        }
+        server.answer(round)?;
+    }
+    Ok(times)
+}
+
+/// A server on two threads, and its output.
+struct Server {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(program: &Path) -> Outcome<Self> {
+        let mut command = Command::new(program);
+        command.args(["--workers", WORKERS]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        own_group(&mut command);
+        let mut child = command.spawn().context("workbench")?;
+        let input = child.stdin.take().context("stdin")?;
+        let output = BufReader::new(child.stdout.take().context("stdout")?);
+        let mut server = Self { child, input, output };
+        let mgp = json!({"mgp": {"version": "0.3.0", "extensions": ["lifecycle"]}});
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": mgp,
+            "clientInfo": {"name": "xtask", "version": "1"},
+        });
+        server
+            .send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}))?;
+        server.answer(0)?;
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
+        Ok(server)
+    }
+
+    fn send(&mut self, message: &Value) -> Outcome {
+        Ok(self.input.write_all(format!("{message}\n").as_bytes())?)
+    }
+
+    fn call(&mut self, id: usize, tool: &str, ms: u64) -> Outcome {
+        let params = json!({"name": tool, "arguments": {"ms": ms}});
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+    }
+
+    /// Sends a ping; returns its duration.
+    fn ping(&mut self, id: usize) -> Outcome<Duration> {
+        let begin = now();
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "mgp/health/ping"}))?;
+        let answer = self.answer(id)?;
+        let took = begin.elapsed();
+        let status = &answer["result"]["status"];
+        if status == "healthy" { Ok(took) } else { Err(Failure::new(answer.to_string())) }
+    }
+
+    /// Returns the reply to a request; others are skipped.
+    fn answer(&mut self, id: usize) -> Outcome<Value> {
+        // A server that never replies is killed, which ends its output.
+        let _watched = watch(&self.child);
+        loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line)? == 0 {
+                return Err(Failure::new(format!(
+                    "no answer to request {id} within {REPLY_TIMEOUT:?}"
+                )));
+            }
+            let message: Value = serde_json::from_str(&line)?;
+            if message["id"] == id {
+                return Ok(message);
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The server may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Kills a process after the time limit, unless the returned sender is dropped before.
+fn watch(child: &Child) -> Sender<()> {
+    let (done, waiting) = channel::<()>();
+    let process = child.id();
+    thread::spawn(move || {
+        if waiting.recv_timeout(REPLY_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            kill_group(process);
+        }
+    });
+    done
+}
+
+// === HTTP ===
+
+/// Pings a server while connections hold a call each and a thread is blocked repeatedly.
+fn over_http(program: &Path) -> Outcome<Vec<Duration>> {
+    let log = std::env::temp_dir().join(format!("xtask-ping-{}.log", std::process::id()));
+    let command = |port: u16| {
+        let mut command = Command::new(program);
+        command.args(["--workers", WORKERS, "--http", &format!("127.0.0.1:{port}")]);
+        Ok(command)
+    };
+    let served = Served::start(command, &log)?;
+    let mut held = Vec::new();
+    for id in 0..CONNECTIONS {
+        held.push(post(served.port(), &call(id, "sleep", 600_000), "tools/call", "sleep")?);
+    }
+    let mut times = Vec::new();
+    for round in 0..60 {
+        held.push(post(served.port(), &call(round, "freeze", 120), "tools/call", "freeze")?);
+        for _ in 0..5 {
+            let begin = now();
+            let mut pinged = post(
+                served.port(),
+                &message(1, "mgp/health/ping", json!({})),
+                "mgp/health/ping",
+                "",
+            )?;
+            let mut answer = String::new();
+            pinged.read_to_string(&mut answer)?;
+            times.push(begin.elapsed());
+            if !answer.contains(r#""status":"healthy""#) {
+                return Err(Failure::new(answer));
+            }
+            thread::sleep(Duration::from_millis(7));
+        }
+        // The thread is free again before it is blocked the next time.
+        thread::sleep(Duration::from_millis(90));
+    }
+    drop(held);
+    let _ = std::fs::remove_file(log);
+    Ok(times)
+}
+
+fn call(id: usize, tool: &str, ms: u64) -> Value {
+    message(id, "tools/call", json!({"name": tool, "arguments": {"ms": ms}}))
+}
+
+fn message(id: usize, method: &str, mut params: Value) -> Value {
+    let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"dev.cloto/mgp": mgp}},
+    });
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+/// Sends a message on a new connection, and reads nothing yet.
+fn post(port: u16, message: &Value, method: &str, name: &str) -> Outcome<TcpStream> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    let body = message.to_string();
+    let named = if name.is_empty() { String::new() } else { format!("mcp-name: {name}\r\n") };
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost:{port}\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: {method}\r\n{named}content-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes())?;
+    Ok(stream)
+}
+
+// === Figures ===
+
+fn figures(times: &[Duration]) -> String {
+    let [middle, slow] = [50, 99].map(|part| milliseconds(percentile(times, part)));
+    let worst = times.iter().max().copied().unwrap_or_default();
+    let count = times.len();
+    format!(
+        "{count} pings, p50 {middle:.1} ms, p99 {slow:.1} ms, worst {:.1} ms",
+        milliseconds(worst)
+    )
+}
+
+fn percentile(times: &[Duration], part: usize) -> Duration {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let at = (sorted.len() * part).div_ceil(100).saturating_sub(1);
+    sorted.get(at).copied().unwrap_or(WORST)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_measured_values() {
+        let times: Vec<_> = (1..=200).map(Duration::from_millis).collect();
+        assert_eq!(percentile(&times, 50), Duration::from_millis(100));
+        assert_eq!(percentile(&times, 99), Duration::from_millis(198));
+        assert_eq!(percentile(&[], 99), WORST);
+    }
+}

@@ -1,0 +1,73 @@
+//! `sdk.lifecycle`: the messages of the base protocol's own document.
+
+use crate::{
+    accept::{Verdict, shared},
+    contract,
+    run::{Context, Failure, Outcome, Rigour},
+};
+use std::fs;
+
+/// The two messages of the handshake, then its error; the name of a file selects the type that reads it.
+const MESSAGES: &[&str] = &["mcp_initialize.json", "mcp_initialize_result.json", "mcp_error.json"];
+
+/// Reads the messages of the document with our types and writes them again.
+pub(in crate::accept) fn document(rigour: Rigour) -> Outcome<Verdict> {
+    let Some(folder) = shared("spec") else {
+        rigour.skip("the messages of the document", "it does not lie beside the repository")?;
+        return Ok(Verdict {
+            pass: true,
+            figure: "messages SKIPPED".to_owned(),
+            bound: "all".to_owned(),
+        });
+    };
+    let document = fs::read_dir(&folder)?
+        .filter_map(Result::ok)
+        .find(|entry| entry.file_name().to_string_lossy().starts_with("002_"))
+        .context("the document of the base protocol")?;
+    // The document is a web page: some of its spaces are not those of JSON.
+    let text = fs::read_to_string(document.path())?.replace('\u{a0}', " ");
+    let found = objects(&text);
+    if found.len() != MESSAGES.len() {
+        return Err(Failure::new(format!("{} messages in the document", found.len())));
+    }
+    for (file, message) in MESSAGES.iter().zip(found) {
+        println!("{file}: {}", contract::check_example(file, message)?);
+    }
+    Ok(Verdict {
+        pass: true,
+        figure: format!("{} messages re-serialise", MESSAGES.len()),
+        bound: "all".to_owned(),
+    })
+}
+
+/// Returns the JSON objects in a text, found by their braces; no string in them may contain a brace.
+fn objects(text: &str) -> Vec<&str> {
+    let (mut found, mut depth, mut start) = (Vec::new(), 0usize, 0);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '{' => {
+                if depth == 0 {
+                    start = at;
+                }
+                depth += 1;
+            }
+            '}' if depth == 1 => {
+                depth = 0;
+                found.push(&text[start..=at]);
+            }
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_found_between_words() {
+        assert_eq!(objects("a {\"b\": {}} c {1} }"), ["{\"b\": {}}", "{1}"]);
+    }
+}

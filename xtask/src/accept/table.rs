@@ -1,0 +1,306 @@
+//! The table of acceptance checks: a name, a sentence, and test binaries or programs.
+
+use super::{
+    Check, Step,
+    Step::{Program, Tests as TestStep},
+    binaries::Tests,
+    faults, fresh, gov, index, ping, sdk, spec, wire,
+};
+use crate::{bench, conformance, interop};
+
+const CLIENT: &str = "mgp-client-sdk";
+const KERNEL: &str = "mgp-kernel";
+const MGP: &str = "mgp";
+const SECURITY: &str = "mgp-security";
+const SERVER: &str = "mgp-server-sdk";
+const TRANSPORT: &str = "mgp-transport";
+
+const fn check(name: &'static str, about: &'static str, steps: &'static [Step]) -> Check {
+    Check { name, about, steps }
+}
+
+/// Every check.
+pub(super) const CHECKS: &[Check] = &[
+    check(
+        "core.fresh",
+        "a fresh clone with only the Rust toolchain runs the two README commands",
+        &[Program(|_| fresh::core_fresh())],
+    ),
+    check(
+        "core.spec",
+        "the examples of the specification are read, and damaged copies are refused",
+        &[Program(|_| spec::core_spec())],
+    ),
+    check(
+        "core.service",
+        "order, requests over a hop, one stack for all callers, scopes, tasks, outlets",
+        &[TestStep(&[Tests::of(CLIENT, "core_service")])],
+    ),
+    check(
+        "core.cleanup",
+        "dropped calls, slow readers, faulty children and a killed parent leave nothing behind",
+        &[TestStep(&[
+            Tests::of(SERVER, "core_cleanup"),
+            Tests::of(TRANSPORT, "connection_ends"),
+            Tests::of(TRANSPORT, "child"),
+        ])],
+    ),
+    check(
+        "core.wire",
+        "broken input: the labelled corpus, and ten million mutated lines",
+        &[Program(|_| wire::core_wire())],
+    ),
+    check(
+        "core.stdio-kinds",
+        "real Node and Python parents over pipes, sockets, files and a terminal",
+        &[TestStep(&[
+            Tests::of(SERVER, "stdio_kinds").needs(&["node", "python3"]),
+            Tests::of(TRANSPORT, "stdio_kinds_raw"),
+        ])],
+    ),
+    check(
+        "core.bench",
+        "the stdio budgets against rmcp and the bare loop",
+        &[Program(|options| bench::core_bench(options.rigour))],
+    ),
+    check(
+        "sdk.cells",
+        "the four cells with real peers; every method with its extension on and off",
+        &[
+            TestStep(&[Tests::of(SERVER, "extensions")]),
+            Program(|options| interop::verdict(options.rigour)),
+        ],
+    ),
+    check(
+        "sdk.lifecycle",
+        "the messages of the handshake's document, revisions, pings, timeouts, both sides",
+        &[
+            TestStep(&[Tests::of(SERVER, "sdk_lifecycle"), Tests::of(CLIENT, "client")]),
+            Program(|options| sdk::document(options.rigour)),
+        ],
+    ),
+    check(
+        "sdk.first-server",
+        "the README's server is short and compiles elsewhere; the macro costs nothing",
+        &[Program(|options| sdk::first_server(options.rigour))],
+    ),
+    check(
+        "sdk.first-client",
+        "the README's client is short and calls that server",
+        &[Program(|_| sdk::first_client())],
+    ),
+    check(
+        "sdk.docs",
+        "all public items are documented, guides compile, examples are run by tests",
+        &[Program(|_| sdk::docs())],
+    ),
+    check(
+        "sdk.bench",
+        "the budgets of the core hold with checked arguments and typed results",
+        &[Program(|options| sdk::bench(options.rigour))],
+    ),
+    check(
+        "mcp.required",
+        "everything the official suite requires of both revisions, of server and client",
+        &[Program(|_| conformance::required())],
+    ),
+    check(
+        "mcp.tasks",
+        "the suite's optional scenarios: tasks, headers, schemas, credentials, old servers",
+        &[Program(|_| conformance::extensions())],
+    ),
+    check(
+        "mcp.http-wire",
+        "broken requests over HTTP: the labelled corpus",
+        &[Program(|_| wire::http_wire())],
+    ),
+    check(
+        "mcp.faults",
+        "cuts, floods, slow and foreign clients over HTTP, a line for each fault",
+        &[
+            TestStep(&[
+                Tests::of(SERVER, "http_faults").each(&[
+                    "client_gone::",
+                    "idle_sessions::",
+                    "slow_clients::",
+                    "large_bodies::",
+                    "sealed_state::",
+                    "other_audience::",
+                    "two_chats::",
+                    "other_tenant::",
+                    "stream_cancel::",
+                    "credentials::",
+                    "dropped_calls::",
+                    "noise::",
+                ]),
+                Tests::of(CLIENT, "http_cuts"),
+                Tests::of(SERVER, "carriers"),
+            ]),
+            Program(|_| faults::all()),
+        ],
+    ),
+    check(
+        "mcp.interop",
+        "foreign clients and servers over HTTP in every mode, and the Inspector",
+        &[Program(|options| interop::over_http(options.rigour))],
+    ),
+    check(
+        "mcp.bench",
+        "the HTTP budgets against rmcp and bare hyper, and idle sessions per GiB",
+        &[Program(|options| bench::mcp_bench(options.rigour))],
+    ),
+    check(
+        "gov.world",
+        "lists and calls agree in random worlds; only an operator changes permissions",
+        &[TestStep(&[Tests::of(SECURITY, "access_worlds"), Tests::of(SECURITY, "access_attack")])],
+    ),
+    check(
+        "gov.lies",
+        "the claims of a sandboxed server about its tools change no decision",
+        &[TestStep(&[Tests::of(SECURITY, "lies")])],
+    ),
+    check(
+        "gov.audit",
+        "every change of a log is found, and no acknowledged event is lost to a kill",
+        &[
+            Program(|_| gov::audit()),
+            TestStep(&[
+                Tests::of(SECURITY, "kills").env(&[("KILLS", "1000")]),
+                Tests::of(SECURITY, "audit_cancel"),
+            ]),
+        ],
+    ),
+    check(
+        "gov.cost",
+        "the instructions of a governed echo, the time of a decision and a revocation",
+        &[
+            Program(|options| gov::cost(options.rigour)),
+            TestStep(&[Tests::of(SECURITY, "two_processes")]),
+        ],
+    ),
+    check(
+        "gov.alone",
+        "one layer of governance alone, on a client and on a server",
+        &[TestStep(&[Tests::of(CLIENT, "alone"), Tests::of(SERVER, "alone")])],
+    ),
+    check(
+        "gov.tooldef",
+        "definitions that attack, change or imitate: the labelled corpus",
+        &[Program(|_| gov::tooldef())],
+    ),
+    check(
+        "life.rules",
+        "every rule of supervision in virtual time, and laws over random events",
+        &[TestStep(&[Tests::of("mgp-lifecycle", "supervise_rules")])],
+    ),
+    check(
+        "life.ping",
+        "pings of a server with a thousand calls in flight and a thread blocked",
+        &[Program(|_| ping::ping())],
+    ),
+    check(
+        "life.drain",
+        "a thousand servers end under load: no accepted call is lost, no late call is accepted",
+        &[TestStep(&[Tests::of(SERVER, "drain")
+            .env(&[("DRAINS", "1000")])
+            .prints(&["1000 drains:", "idle:"])
+            .bound("no accepted call lost, none accepted late, idle p99 50 ms")])],
+    ),
+    check(
+        "life.kills",
+        "a real child killed a thousand times, and children that misbehave",
+        &[TestStep(&[Tests::of(CLIENT, "supervised").env(&[("KILLS", "1000")])])],
+    ),
+    check(
+        "life.retry",
+        "retried calls: their traffic, and servers that ask for too many retries",
+        &[TestStep(&[Tests::of(CLIENT, "retry")])],
+    ),
+    check(
+        "life.alone",
+        "one lifecycle layer alone, on a client and on a server",
+        &[TestStep(&[
+            Tests::of(CLIENT, "alone").each(&["life::"]),
+            Tests::of(CLIENT, "limits").each(&["alone"]),
+            Tests::of(CLIENT, "supervised").each(&["alone"]),
+        ])],
+    ),
+    check(
+        "index.quality",
+        "seven labelled sets, one configuration: the share of the needed tools that is found",
+        &[Program(index::quality)],
+    ),
+    check(
+        "index.laws",
+        "hybrid loses to neither half; exact and mistyped names; the gain by history",
+        &[Program(index::laws)],
+    ),
+    check(
+        "index.speed",
+        "searches among 3 thousand, 100 thousand and a million tools; changes, opening, memory",
+        &[Program(|options| bench::index_speed(options.data.clone()))],
+    ),
+    check(
+        "index.tokens",
+        "the cost of a request against all definitions, and no budget is exceeded",
+        &[Program(index::tokens)],
+    ),
+    check(
+        "index.tough",
+        "kills, searches during server changes, a million changes, hostile definitions",
+        &[TestStep(&[Tests::of("mgp-toolindex", "tough")
+            .release()
+            .env(&[("KILLS", "100"), ("CHANGES", "1000000"), ("ROUNDS", "500"), ("STEPS", "20000")])
+            .prints(&["tough: "; 5])
+            .bound("5 reports, all passed")])],
+    ),
+    check(
+        "kernel.demo",
+        "a fresh clone with only the Rust toolchain builds and shows the demonstration",
+        &[Program(|_| fresh::kernel_demo())],
+    ),
+    check(
+        "kernel.interop",
+        "foreign clients use five foreign servers through the kernel, with all features of MCP",
+        &[Program(|options| interop::through_the_kernel(options.rigour))],
+    ),
+    check(
+        "kernel.refusals",
+        "refusals with reason and remedy for the caller and in the log; an agent tries everything",
+        &[TestStep(&[Tests::of(MGP, "refusals"), Tests::of(KERNEL, "admin")])],
+    ),
+    check(
+        "kernel.tenants",
+        "two hosts, one child, equal ids and tokens: no message crosses",
+        &[TestStep(&[Tests::of(KERNEL, "route").each(&["tenants"])])],
+    ),
+    check(
+        "kernel.chaos",
+        "kills of kernel and child under load; 200 servers, most of them broken",
+        &[TestStep(&[Tests::of(MGP, "run")
+            .any(&["chaos::", "broken::"])
+            .env(&[("ROUNDS", "200")])
+            .prints(&["200 rounds:", "200 servers:"])
+            .bound(
+                "nothing acknowledged lost, ready again p99 2 s, nothing left; 50 of 200 work",
+            )])],
+    ),
+    check(
+        "kernel.first-ten-minutes",
+        "every first mistake is answered in one line with the fix",
+        &[TestStep(&[
+            Tests::of(MGP, "run").each(&["first::"]),
+            Tests::of(MGP, "commands").each(&["begin::"]),
+        ])],
+    ),
+    check(
+        "kernel.flows",
+        "a model that sees only tools/list finds a tool, and requests one it lacks",
+        &[TestStep(&[Tests::of(MGP, "flow")])],
+    ),
+    check(
+        "kernel.bench",
+        "the cost of a hop through the kernel, its start and its memory",
+        &[Program(|options| bench::kernel_bench(options.rigour))],
+    ),
+];

@@ -1,0 +1,114 @@
+//! A program with a time limit: run to its end, or killed with everything it started.
+
+use crate::{
+    run::{Context, Failure, Outcome, now, target},
+    serving::{kill_group, own_group},
+};
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// The result of a program.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) success: bool,
+    pub(crate) stdout: String,
+}
+
+/// Runs `command` with `input` for at most a minute.
+pub(crate) fn talk(command: Command, input: &str) -> Outcome<Ended> {
+    let errors = target()?.join("scratch/stderr.txt");
+    run(command, input, &errors, Duration::from_mins(1))
+}
+
+/// Runs `command` with `input`, its standard error going to a file.
+pub(crate) fn run(
+    mut command: Command,
+    input: &str,
+    errors: &Path,
+    limit: Duration,
+) -> Outcome<Ended> {
+    if let Some(folder) = errors.parent() {
+        fs::create_dir_all(folder).context(folder.display())?;
+    }
+    own_group(&mut command);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(File::create(errors).context(errors.display())?)
+        .spawn()
+        .context(command.get_program().to_string_lossy())?;
+    let mut stdin = child.stdin.take().context("stdin")?;
+    let input = input.to_owned();
+    // A program that never reads must not block this thread; one that exits early reports the reason itself.
+    let writer = thread::spawn(move || stdin.write_all(input.as_bytes()));
+    let mut stdout = child.stdout.take().context("stdout")?;
+    let reader = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stdout.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let status = wait(&mut child, limit);
+    // Kills the processes it started and did not end.
+    kill_group(child.id());
+    let _ = child.wait();
+    let _ = writer.join();
+    let stdout = reader.join().map_err(|_| Failure::new("its output was lost"))?;
+    match status? {
+        Some(success) => Ok(Ended { success, stdout }),
+        None => Err(Failure::new(format!(
+            "did not end within {} s; so far: {}",
+            limit.as_secs(),
+            stdout.lines().last().unwrap_or("nothing")
+        ))),
+    }
+}
+
+/// Waits for the end; returns whether it was a success, or `None` after the time limit.
+fn wait(child: &mut Child, limit: Duration) -> Outcome<Option<bool>> {
+    let end = now() + limit;
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok(Some(status.success())),
+            None if now() > end => return Ok(None),
+            None => thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, input: &str, limit: Duration) -> Outcome<Ended> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let errors = std::env::temp_dir().join(format!("xtask-child-{}", std::process::id()));
+        let ended = run(command, input, &errors, limit);
+        let _ = std::fs::remove_file(errors);
+        ended
+    }
+
+    #[test]
+    fn a_program_is_run_to_its_end() {
+        let ended =
+            shell("read a; echo got $a; exit 3", "this\n", Duration::from_secs(10)).unwrap();
+        assert_eq!((ended.success, ended.stdout.as_str()), (false, "got this\n"));
+    }
+
+    #[test]
+    fn one_that_does_not_end_goes_with_its_children() {
+        // The background child holds the pipe open: the read ends only if it is killed too.
+        let start = now();
+        let failure =
+            shell("sleep 60 & echo on; wait", "", Duration::from_millis(300)).unwrap_err();
+        assert!(failure.to_string().contains("so far: on"), "{failure}");
+        assert!(start.elapsed() < Duration::from_secs(20));
+        assert!(shell("sleep 60 & echo off", "", Duration::from_secs(20)).is_ok());
+    }
+}
