@@ -1,4 +1,4 @@
-//! Decisions about definitions and permissions, and the record of them.
+//! Decisions about definitions and permissions, and their records.
 
 use std::sync::atomic::Ordering;
 
@@ -27,10 +27,10 @@ async fn a_changed_definition_waits_and_is_approved() {
     let before = now().await;
     assert_eq!((before.standing, before.seen_by_agent), (ToolStanding::Pinned, Some(true)));
 
-    world.is_other.store(true, Ordering::Relaxed);
+    world.has_new_text.store(true, Ordering::Relaxed);
     operator.request::<KernelServersRestart>(&KernelServerParams::new("clock")).await.unwrap();
     world
-        .until("it waits", |world| {
+        .until("the definition waits", |world| {
             !world.kernel.governance().definitions().waiting().unwrap().is_empty()
         })
         .await;
@@ -48,7 +48,7 @@ async fn a_changed_definition_waits_and_is_approved() {
     let told = operator.request::<KernelToolsApprove>(&decision).await.unwrap();
     assert_eq!(told.status, "approved");
     world
-        .until("it is listed again", |world| {
+        .until("the new definition is listed", |world| {
             let now = world.kernel.index().get("clock", "now");
             now.is_some_and(|now| now.description() == Some("The time, at last"))
         })
@@ -58,7 +58,7 @@ async fn a_changed_definition_waits_and_is_approved() {
 }
 
 #[tokio::test]
-async fn permissions_are_decided_listed_and_taken_back() {
+async fn permissions_are_approved_listed_and_revoked() {
     let world = World::new().await;
     let operator = world.operator().await;
     let mut change = KernelPermissionChangeParams::new("clock", vec!["system.info".into()]);
@@ -78,12 +78,12 @@ async fn permissions_are_decided_listed_and_taken_back() {
     let mut query = KernelAuditParams::new();
     (query.server_id, query.newest_first) = (Some("clock".to_owned()), Some(true));
     query.limit = Some(1);
-    // What was answered is there at once.
+    // The log contains everything that was answered.
     let page = operator.request::<KernelAudit>(&query).await.unwrap();
     assert_eq!(page.events[0].event_type.as_str(), "PERMISSION_REVOKED");
     assert!(page.next.is_some());
-    let told =
+    let verified =
         operator.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await.unwrap();
-    assert!(told.ok && told.records > 2, "{told:?}");
+    assert!(verified.ok && verified.records > 2, "{verified:?}");
     world.end().await;
 }

@@ -1,4 +1,4 @@
-//! What is to be heard of a refusal, word for word: members of `error.data._mgp`, or the plain peer's result.
+//! The expected error of a call, byte for byte: `error.data._mgp` for MGP peers, a tool result for plain ones.
 
 use mgp_types::mcp::Era;
 use mgp_types::service::Stack;
@@ -6,60 +6,60 @@ use mgp_types::{ErrorCode, Recovery};
 use serde_json::{Value, json};
 
 use crate::page::{Page, Row};
-use crate::peer::{PEERS, Peer, Tongue};
+use crate::peer::{Dialect, PEERS, Peer};
 
-/// A refusal of a tool call as each peer must hear it.
+/// The error of a tool call that each peer must get.
 #[must_use]
-pub(crate) struct Heard {
+pub(crate) struct ExpectedError {
     code: ErrorCode,
     row: Row,
     recovery: Value,
-    says: Vec<&'static str>,
+    texts: Vec<&'static str>,
     details: Vec<&'static str>,
-    /// Whether the details say that the call began; none where they do not tell.
+    /// The member `started` of the details, if there is one.
     started: Option<bool>,
 }
 
-impl Heard {
-    /// A refusal with the code's own hints and without details.
-    pub(crate) fn of(code: ErrorCode) -> Self {
+impl ExpectedError {
+    /// Expects the default hints of a code and no details.
+    pub(crate) fn new(code: ErrorCode) -> Self {
         let row = Page::read().row(code);
         let recovery = serde_json::to_value(Recovery::default_for(code).unwrap()).unwrap();
-        Self { code, row, recovery, says: Vec::new(), details: Vec::new(), started: None }
+        Self { code, row, recovery, texts: Vec::new(), details: Vec::new(), started: None }
     }
 
-    /// Words that the message must have: what failed, and what to do.
-    pub(crate) fn says(mut self, words: impl IntoIterator<Item = &'static str>) -> Self {
-        self.says.extend(words);
+    /// Expects these texts in the message.
+    pub(crate) fn message(mut self, texts: impl IntoIterator<Item = &'static str>) -> Self {
+        self.texts.extend(texts);
         self
     }
 
-    /// The members of the details, all of them.
+    /// Expects exactly these members in the details.
     pub(crate) fn details(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
         self.details.extend(names);
         self
     }
 
-    /// A hint that is not the code's own.
+    /// Expects a hint that differs from the default of the code.
     pub(crate) fn hint(mut self, name: &str, value: Value) -> Self {
         self.recovery[name] = value;
         self
     }
 
-    /// The details say whether the call began, besides what else they say.
+    /// Expects the member `started` in the details, beside the others.
     pub(crate) fn started(mut self, started: bool) -> Self {
         self.started = Some(started);
         self
     }
 
-    /// The same call is not to be made again, though others with this code are.
+    /// Expects that the call must not be repeated, against the default of the code.
     pub(crate) fn no_retry(mut self) -> Self {
         let hints = Recovery::default_for(self.code).unwrap().no_retry();
         self.recovery = serde_json::to_value(hints).unwrap();
         self
     }
 
-    /// The same call is to be made again, though others with this code are not.
+    /// Expects that the call may be repeated after a second, against the default of the code.
     pub(crate) fn after_a_second(self) -> Self {
         let (wait, attempts) = (json!(1000), json!(5));
         let strategy = json!("fixed_delay");
@@ -69,7 +69,7 @@ impl Heard {
             .hint("max_retries", attempts)
     }
 
-    /// The hints of a tool that does no harm when it runs twice.
+    /// Expects the hints of a tool that may run twice.
     pub(crate) fn of_repeatable(mut self) -> Self {
         let hints = json!({
             "category": self.recovery["category"], "retryable": true, "retry_after_ms": 1000,
@@ -79,8 +79,8 @@ impl Heard {
         self
     }
 
-    /// Lets all four peers call a tool of the same server.
-    pub(crate) async fn heard_by_all(&self, stack: &Stack, tool: &str) {
+    /// Calls a tool as each of the four peers and checks the answers.
+    pub(crate) async fn check_all_peers(&self, stack: &Stack, tool: &str) {
         for kind in PEERS {
             let mut peer = Peer::join(stack, kind).await;
             let answer = peer.call(tool).await;
@@ -88,12 +88,12 @@ impl Heard {
         }
     }
 
-    /// Holds an answer against what must be heard, and against the page.
+    /// Checks an answer, and that the page documents it.
     #[track_caller]
     pub(crate) fn check(&self, peer: &Peer, answer: &Value) {
-        match peer.tongue {
-            Tongue::Mgp => self.check_mgp(answer),
-            Tongue::Plain => self.check_plain(peer, answer),
+        match peer.dialect {
+            Dialect::Mgp => self.check_mgp(answer),
+            Dialect::Plain => self.check_plain(peer, answer),
         }
     }
 
@@ -140,12 +140,12 @@ impl Heard {
 
     #[track_caller]
     fn check_words(&self, message: &str) {
-        for words in &self.says {
-            assert!(message.contains(words), "`{words}` is not in `{message}`");
+        for text in &self.texts {
+            assert!(message.contains(text), "`{text}` is not in `{message}`");
         }
     }
 
-    /// Members that nobody expects, or that the page does not tell of, are found too.
+    /// Also finds members that are unexpected or undocumented.
     #[track_caller]
     fn check_details(&self, details: &Value) {
         let mut names: Vec<&str> =
@@ -159,10 +159,9 @@ impl Heard {
         expected.sort_unstable();
         assert_eq!(names, expected, "{details}");
         for name in names {
-            let told = self.row.tells_of_detail(name);
             assert!(
-                told,
-                "docs/errors.md does not tell of `{name}` in the details of {}",
+                self.row.documents_detail(name),
+                "docs/errors.md does not document `{name}` in the details of {}",
                 self.code
             );
         }

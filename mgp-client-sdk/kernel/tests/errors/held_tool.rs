@@ -1,22 +1,22 @@
-//! A tool that runs until it is let go, to meet a call while it runs.
+//! A tool that runs until the test releases it.
 
 use std::sync::Arc;
 
 use mgp_server_sdk::Tool;
 use tokio::sync::Notify;
 
-/// What the tool waits for, and tells.
+/// The handle of the tool.
 #[derive(Clone, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldTool {
     begun: Arc<Notify>,
     end: Arc<Notify>,
 }
 
-impl Held {
-    /// The tool.
+impl HeldTool {
+    /// Returns the tool.
     pub(crate) fn tool(&self, name: &str) -> Tool {
         let held = self.clone();
-        Tool::new(name, "Waits to be let go", move || {
+        Tool::new(name, "Runs until it is released", move || {
             let held = held.clone();
             async move {
                 held.begun.notify_one();
@@ -26,7 +26,7 @@ impl Held {
         })
     }
 
-    /// Waits until a call of it runs.
+    /// Waits until a call runs.
     pub(crate) async fn begun(&self) {
         self.begun.notified().await;
     }
