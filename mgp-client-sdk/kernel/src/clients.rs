@@ -64,9 +64,9 @@ pub struct Connected {
     pub principal: Principal,
     /// The transport.
     pub carrier: Carrier,
-    /// When it connected, or called first.
+    /// The time of the connection, or of the first call.
     pub since: Timestamp,
-    /// When a caller without connection or session last called.
+    /// The last call of a caller without connection or session.
     pub last_seen: Option<Timestamp>,
 }
 

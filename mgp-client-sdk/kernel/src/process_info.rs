@@ -1,4 +1,4 @@
-//! What a kernel knows of the program around it: its addresses, its start, and a request to stop.
+//! The kernel and the program around it: addresses, time of the start, and requests to stop.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::sync::watch;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reachable {
-    /// The folder of its state.
+    /// The state folder.
     pub state: Option<PathBuf>,
-    /// Its local socket.
+    /// The path of the local socket.
     pub socket: Option<PathBuf>,
     /// The URL it serves.
     pub http: Option<String>,
-    /// The files of its configuration.
+    /// The files of the configuration.
     pub config: Vec<PathBuf>,
 }
 

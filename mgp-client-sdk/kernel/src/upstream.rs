@@ -25,7 +25,7 @@ const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Discovery)
     .with(Extension::ToolDiscovery);
 
-/// What a model should know before it looks for a tool.
+/// Instructions for models.
 const INSTRUCTIONS: &str = "Tools of many servers are behind this one. \
     Find the right one with mgp_tools_discover, then call it by its name, or with mgp_tools_call.";
 

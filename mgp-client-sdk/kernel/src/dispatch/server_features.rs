@@ -1,4 +1,4 @@
-//! What belongs to servers as a whole: resources, prompts, completion and roots.
+//! Features of servers as a whole: resources, prompts, completion and roots.
 //!
 //! A caller gets the entries of all servers that it sees as a whole; the gates of each server decide once more.
 

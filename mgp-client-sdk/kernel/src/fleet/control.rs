@@ -9,10 +9,10 @@ use tokio::time::timeout;
 
 use super::managed_server::ManagedServer;
 
-/// Time that an operator waits for a start; then the state is returned as it is.
+/// Time that an operator waits for a start; then the present state is returned.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time that an operator waits for a stop; then the state is returned as it is.
+/// Time that an operator waits for a stop; then the present state is returned.
 const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl ManagedServer {

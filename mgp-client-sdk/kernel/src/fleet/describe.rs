@@ -64,7 +64,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
     described
 }
 
-/// Returns how a server is reached, as it is configured: without the values of variables, and without secrets.
+/// Returns how a server is reached, as configured: without the values of variables, and without secrets.
 fn reach(server: &Server) -> String {
     let mut text = match &server.reach {
         Reach::Program { command, args, .. } => {
@@ -120,7 +120,7 @@ fn lack_of_tools(
 
 /// Returns what is wrong with the id of a server.
 ///
-/// It is compared with all other ids, so only for servers that lack tools.
+/// The check compares it with all other ids, so it runs only for servers that lack tools.
 fn flaw_of_id(fleet: &Fleet, server: &ManagedServer) -> Option<String> {
     Some(match fleet.context().governance.definitions().flaw(server.id())? {
         NameFlaw::LooksLike { like, .. } => {

@@ -65,7 +65,7 @@ pub(crate) struct CachedList {
 /// One entry of a list, as its server wrote it.
 #[derive(Clone)]
 pub(crate) struct ListEntry {
-    /// Its URI, URI template or name.
+    /// The URI, URI template or name.
     pub(crate) key: Arc<str>,
     pub(crate) text: Payload,
 }

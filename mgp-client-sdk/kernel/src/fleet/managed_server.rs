@@ -43,7 +43,7 @@ pub(crate) struct ManagedServer {
     hold: StartHold,
     /// The number of calls in flight.
     running: AtomicUsize,
-    /// When the last call began or ended.
+    /// The time at which the last call began or ended.
     used_at: Mutex<Instant>,
     /// The instance that all principals share; of an isolated server the one its lists are read from.
     shared: Instance,

@@ -1,4 +1,4 @@
-//! What operators can look up about a server: its state, why it failed, and the end of its standard error.
+//! The log of a server for operators: the last state, the last failure, and the end of standard error.
 
 use std::collections::VecDeque;
 

@@ -51,7 +51,7 @@ impl Fleet {
         WeakFleet(Arc::downgrade(&self.0))
     }
 
-    /// Adds a server; one that is not known as it is configured is started, to read its lists.
+    /// Adds a server, and starts it to read its lists unless they are known for this configuration.
     pub(crate) fn add(&self, config: Server) -> Result<Arc<ManagedServer>, Error> {
         let server = self.insert(config, None)?;
         let is_known = self.is_known(&server);

@@ -45,8 +45,8 @@ async fn a_changed_definition_waits_and_is_approved() {
     let error = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
     assert!(error.to_string().contains("another definition"), "{error}");
     decision.fingerprint = waits.fingerprint;
-    let told = operator.request::<KernelToolsApprove>(&decision).await.unwrap();
-    assert_eq!(told.status, "approved");
+    let result = operator.request::<KernelToolsApprove>(&decision).await.unwrap();
+    assert_eq!(result.status, "approved");
     world
         .until("the new definition is listed", |world| {
             let now = world.kernel.index().get("clock", "now");
@@ -62,12 +62,12 @@ async fn permissions_are_approved_listed_and_revoked() {
     let world = World::new().await;
     let operator = world.operator().await;
     let mut change = KernelPermissionChangeParams::new("clock", vec!["system.info".into()]);
-    change.because = Some("it tells the time".to_owned());
-    let told = operator.request::<KernelPermissionsApprove>(&change).await.unwrap();
-    assert_eq!(told.permissions[0].decision, "approved");
+    change.because = Some("it returns the time".to_owned());
+    let result = operator.request::<KernelPermissionsApprove>(&change).await.unwrap();
+    assert_eq!(result.permissions[0].decision, "approved");
     let all = operator.request::<KernelPermissions>(&KernelPermissionsParams::new()).await.unwrap();
     assert_eq!(all.permissions[0].source, "operator");
-    assert_eq!(all.permissions[0].justification.as_deref(), Some("it tells the time"));
+    assert_eq!(all.permissions[0].justification.as_deref(), Some("it returns the time"));
     operator.request::<KernelPermissionsRevoke>(&change).await.unwrap();
     let all = operator.request::<KernelPermissions>(&KernelPermissionsParams::new()).await.unwrap();
     assert_eq!(all.permissions[0].decision, "revoked");

@@ -64,9 +64,9 @@ async fn an_agent_is_refused_every_operator_method_in_every_spelling() {
 async fn an_operator_may_call_the_methods_as_tools() {
     let world = World::new().await;
     let operator = world.operator().await;
-    let told = operator.call("mgp_kernel_servers").await.unwrap();
-    let told = told.structured_content.unwrap();
-    assert!(told.as_str().contains(r#""id":"clock""#), "{told:?}");
+    let result = operator.call("mgp_kernel_servers").await.unwrap();
+    let result = result.structured_content.unwrap();
+    assert!(result.as_str().contains(r#""id":"clock""#), "{result:?}");
     let listed = operator.tools().await.unwrap();
     assert!(listed.iter().all(|tool| !tool.name.contains("kernel")), "no list has them");
     world.end().await;
@@ -141,8 +141,8 @@ async fn a_method_that_is_not_served_is_refused_in_every_spelling_on_the_record(
     log.flush().await.unwrap();
     for name in names {
         let query = AuditQuery::new().agent("ada").event_type("PERMISSION_DENIED");
-        let told = serde_json::to_string(&log.query(query).await.unwrap().events).unwrap();
-        assert_eq!(told.matches(&format!(r#""method":"{name}""#)).count(), 9, "{name}: {told}");
+        let result = serde_json::to_string(&log.query(query).await.unwrap().events).unwrap();
+        assert_eq!(result.matches(&format!(r#""method":"{name}""#)).count(), 9, "{name}: {result}");
     }
     world.end().await;
 }

@@ -20,16 +20,16 @@ async fn a_server_is_stopped_stays_down_and_is_started_again() {
     let world = World::new().await;
     let (operator, agent) = (world.operator().await, world.agent().await);
     let clock = KernelServerParams::new("clock");
-    let told = operator.request::<KernelServersStop>(&clock).await.unwrap();
-    assert_eq!(told.status, ServerState::Disconnected);
+    let result = operator.request::<KernelServersStop>(&clock).await.unwrap();
+    assert_eq!(result.status, ServerState::Disconnected);
     assert!(agent.call("now").await.is_err(), "no call starts what an operator stopped");
     assert_eq!(world.kernel.servers()[0].status, ServerState::Disconnected);
 
-    let told = operator.request::<KernelServersStart>(&clock).await.unwrap();
-    assert_eq!(told.status, ServerState::Connected);
+    let result = operator.request::<KernelServersStart>(&clock).await.unwrap();
+    assert_eq!(result.status, ServerState::Connected);
     assert!(agent.call("now").await.is_ok());
-    let told = operator.request::<KernelServersRestart>(&clock).await.unwrap();
-    assert_eq!(told.status, ServerState::Connected);
+    let result = operator.request::<KernelServersRestart>(&clock).await.unwrap();
+    assert_eq!(result.status, ServerState::Connected);
 
     let mut list = KernelServersParams::new();
     list.server_id = Some("clock".to_owned());
@@ -39,11 +39,11 @@ async fn a_server_is_stopped_stays_down_and_is_started_again() {
 
     let log = world.kernel.governance().log().unwrap();
     log.flush().await.unwrap();
-    let told = AuditQuery::new().server("clock").event_type("dev.cloto.administered");
-    let told = log.query(told).await.unwrap().events;
-    let told = serde_json::to_string(&told).unwrap();
+    let result = AuditQuery::new().server("clock").event_type("dev.cloto.administered");
+    let result = log.query(result).await.unwrap().events;
+    let result = serde_json::to_string(&result).unwrap();
     for method in ["stop", "start", "restart"] {
-        assert!(told.contains(&format!("mgp/kernel/servers/{method}")), "{told}");
+        assert!(result.contains(&format!("mgp/kernel/servers/{method}")), "{result}");
     }
     world.end().await;
 }
@@ -55,8 +55,8 @@ async fn a_drained_server_finishes_its_calls_before_it_stops() {
     let running = tokio::spawn(async move { agent.call("slow").await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     let clock = KernelServerParams::new("clock");
-    let told = operator.request::<KernelServersDrain>(&clock).await.unwrap();
-    assert_eq!(told.status, ServerState::Disconnected);
+    let result = operator.request::<KernelServersDrain>(&clock).await.unwrap();
+    assert_eq!(result.status, ServerState::Disconnected);
     assert!(running.await.unwrap().is_ok(), "the call was finished");
     world.end().await;
 }

@@ -44,8 +44,8 @@ async fn a_change_of_the_file_touches_only_what_changed() {
 
     let log = world.kernel.governance().log().unwrap();
     log.flush().await.unwrap();
-    let told = log.query(AuditQuery::new().event_type("dev.cloto.policy_changed")).await.unwrap();
-    assert!(told.events.iter().any(|event| event.actor.id == "configuration"));
+    let result = log.query(AuditQuery::new().event_type("dev.cloto.policy_changed")).await.unwrap();
+    assert!(result.events.iter().any(|event| event.actor.id == "configuration"));
     world.end().await;
 }
 
@@ -54,11 +54,13 @@ async fn a_reload_by_an_operator_returns_the_changes() {
     let world = World::new(A).await;
     let operator = world.operator().await;
     world.write(&format!("{A}[agents.ada]\nbudget = 2000\n[[servers]]\nid = 'c'\ncomand = 'x'\n"));
-    let told = operator.request::<KernelReload>(&KernelReloadParams::new()).await.unwrap();
+    let result = operator.request::<KernelReload>(&KernelReloadParams::new()).await.unwrap();
     let changed: Vec<_> =
-        told.changed.iter().map(|one| (one.kind.as_str(), one.id.as_deref())).collect();
-    assert_eq!(changed, [("agent", Some("ada"))], "{told:?}");
-    assert!(told.findings.iter().any(|finding| finding.message.contains("did you mean `command`")));
+        result.changed.iter().map(|one| (one.kind.as_str(), one.id.as_deref())).collect();
+    assert_eq!(changed, [("agent", Some("ada"))], "{result:?}");
+    assert!(
+        result.findings.iter().any(|finding| finding.message.contains("did you mean `command`"))
+    );
     let agent = world.agent("ada").await;
     let session = agent.request::<ToolsSession>(&SessionParams::new()).await.unwrap();
     assert_eq!(session.max_tokens, Some(2000));

@@ -32,8 +32,8 @@ async fn code_5000_upstream_error() {
         [(false, "the server failed (HTTP 502"), (true, "broke before the answer")]
     {
         let server = script::Server::modern(move |seen| {
-            let said = || if hangs_up { script::Said::Nothing } else { script::status(502) };
-            (seen.method() == "tools/call").then(said)
+            let reply = || if hangs_up { script::Said::Nothing } else { script::status(502) };
+            (seen.method() == "tools/call").then(reply)
         })
         .await;
         let client = script::client().connect_url(&server.url).await.unwrap();

@@ -86,8 +86,8 @@ async fn code_minus_32603_internal_error() {
     for kind in PEERS {
         let mut peer = Peer::join(&stack(), kind).await;
         let answer = peer.call("boom").await;
-        let told = coded(&answer, ErrorCode::INTERNAL_ERROR);
-        assert_eq!(told, "the handler panicked; the server's log says where");
+        let message = coded(&answer, ErrorCode::INTERNAL_ERROR);
+        assert_eq!(message, "the handler panicked; the server's log says where");
     }
 }
 

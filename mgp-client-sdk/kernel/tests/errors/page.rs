@@ -83,7 +83,7 @@ fn tests() -> BTreeSet<String> {
 
 #[test]
 fn every_code_has_its_row_and_its_test() {
-    let (page, tests, mut told) = (Page::read(), tests(), BTreeSet::new());
+    let (page, tests, mut documented) = (Page::read(), tests(), BTreeSet::new());
     for code in ErrorCode::KNOWN {
         let name = code.name().unwrap();
         let Row { cells, section } = page.row(*code);
@@ -111,10 +111,12 @@ fn every_code_has_its_row_and_its_test() {
         };
         assert_eq!(named, expected, "{code}");
         assert!(tests.contains(named), "docs/errors.md names `{named}`, and there is no such test");
-        told.insert(named.to_owned());
+        documented.insert(named.to_owned());
     }
-    let untold: Vec<_> =
-        tests.iter().filter(|test| test.starts_with("code_") && !told.contains(*test)).collect();
+    let untold: Vec<_> = tests
+        .iter()
+        .filter(|test| test.starts_with("code_") && !documented.contains(*test))
+        .collect();
     assert!(untold.is_empty(), "docs/errors.md does not name {untold:?}");
 }
 

@@ -146,16 +146,16 @@ async fn code_4101_server_already_registered() {
     let stack = registrar();
     let mut peer = Peer::join(&stack, PEERS[0]).await;
     let params = json!({ "id": "made", "command": program.path });
-    let told = peer.ask("mgp/discovery/register", params).await;
-    assert_eq!(told["result"]["status"], "pending_approval", "{told}");
+    let result = peer.ask("mgp/discovery/register", params).await;
+    assert_eq!(result["result"]["status"], "pending_approval", "{result}");
     let params = json!({ "id": "made", "command": program.path, "args": ["--other"] });
     let answer = peer.ask("mgp/discovery/register", params).await;
     ExpectedError::new(ErrorCode::SERVER_ALREADY_REGISTERED)
         .message(["it waits for an operator"])
         .details(["server_id", "remedy"])
         .check_mgp(&answer);
-    let told = peer.ask("mgp/discovery/deregister", json!({ "id": "made" })).await;
-    assert_eq!(told["result"]["status"], "deregistered", "{told}");
+    let result = peer.ask("mgp/discovery/deregister", json!({ "id": "made" })).await;
+    assert_eq!(result["result"]["status"], "deregistered", "{result}");
 }
 
 #[tokio::test]

@@ -59,8 +59,8 @@ async fn code_1000_permission_denied() {
         if peer.era == Era::Modern {
             call["_meta"]["dev.cloto/mgp"]["grants"] = denied;
         } else {
-            let told = json!({ "request_id": "p", "grants": denied });
-            peer.ask("mgp/permission/response", told).await;
+            let response = json!({ "request_id": "p", "grants": denied });
+            peer.ask("mgp/permission/response", response).await;
         }
         let answer = peer.ask("tools/call", call).await;
         ExpectedError::new(ErrorCode::PERMISSION_DENIED)
@@ -155,8 +155,8 @@ async fn code_1003_auth_expired() {
     let answer = with_token(Some("expired")).await;
     assert_eq!((answer.status, &answer.body["error"]["code"]), (401, &json!(1003)));
     assert!(answer.head.contains(r#"error="invalid_token""#), "{answer:?}");
-    let told = answer.body["error"]["message"].as_str().unwrap();
-    assert!(told.contains("expired; get a new one"), "{answer:?}");
+    let response = answer.body["error"]["message"].as_str().unwrap();
+    assert!(response.contains("expired; get a new one"), "{answer:?}");
     assert!(answer.body["error"].get("data").is_none(), "nothing was negotiated: {answer:?}");
 
     // Credentials that expire during a connection: the gates refuse the next call.

@@ -59,8 +59,8 @@ async fn code_4001_tool_not_found() {
                 assert_eq!(answer["error"]["code"], -32602, "{answer}");
                 assert!(answer["error"].get("data").is_none(), "{answer}");
             }
-            let told = answer["error"]["message"].as_str().unwrap();
-            assert!(told.starts_with(words) && told.len() < 200, "{told}");
+            let message = answer["error"]["message"].as_str().unwrap();
+            assert!(message.starts_with(words) && message.len() < 200, "{message}");
         }
     }
     // Governance does not repeat unknown names.

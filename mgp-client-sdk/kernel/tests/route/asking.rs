@@ -38,8 +38,8 @@ fn curious(era: Era) -> Server {
         })
     });
     let model = Tool::new("model", "Thinks", |cx: Context| async move {
-        let said = cx.sample("2+2?").max_tokens(5).await?;
-        Ok::<_, RpcError>(format!("{said:?}"))
+        let answer = cx.sample("2+2?").max_tokens(5).await?;
+        Ok::<_, RpcError>(format!("{answer:?}"))
     });
     let roots = Tool::new("roots", "Looks", |cx: Context| async move {
         let roots = cx.roots().await?;
@@ -63,7 +63,7 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
         let over: Arc<AtomicUsize> = Arc::default();
-        let hears = Arc::clone(&over);
+        let counted_ends = Arc::clone(&over);
         let builder = host_of(above)
             .on_elicitation(move |question: ElicitParams| {
                 counted.fetch_add(1, Ordering::SeqCst);
@@ -81,7 +81,7 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
             })
             .on_elicitation_complete(move |id| {
                 assert_eq!(id, "page-1");
-                hears.fetch_add(1, Ordering::SeqCst);
+                counted_ends.fetch_add(1, Ordering::SeqCst);
             })
             .on_sampling(|_| async {
                 Ok(serde_json::from_str::<CreateMessageResult>(

@@ -23,20 +23,20 @@ struct City {
     city: String,
 }
 
-fn weather(era: Era, says: &'static str) -> Server {
+fn weather(era: Era, text: &'static str) -> Server {
     let now = Resource::template(
         "weather://{city}/now",
         "weather",
-        move |Args(at): Args<City>| async move { format!("{says} in {}", at.city) },
+        move |Args(at): Args<City>| async move { format!("{text} in {}", at.city) },
     )
     .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
     let plan = Prompt::new("plan", "Plans a day", move |Args(at): Args<City>| async move {
-        format!("Plan a day in {}: {says}.", at.city)
+        format!("Plan a day in {}: {text}.", at.city)
     })
     .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
     let server = Server::new("w", "1")
-        .resource(Resource::text("file:///readme", "readme", says))
-        .resource(Resource::text(format!("only://{says}"), "only", says))
+        .resource(Resource::text("file:///readme", "readme", text))
+        .resource(Resource::text(format!("only://{text}"), "only", text))
         .resource(now)
         .prompt(plan);
     limit_era(server, era)

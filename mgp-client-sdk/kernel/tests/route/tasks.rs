@@ -63,11 +63,11 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
             Ok(answer)
         });
         let host = host(&kernel, "ann", builder).await;
-        for (tool, said) in [("only", "done too"), ("asks", "Ann")] {
+        for (tool, expected) in [("only", "done too"), ("asks", "Ann")] {
             let result = host.call(tool).await;
             let result =
                 result.unwrap_or_else(|error| panic!("{above:?} {below:?} {tool}: {error}"));
-            assert_eq!(result.to_text(), said, "{above:?} {below:?}");
+            assert_eq!(result.to_text(), expected, "{above:?} {below:?}");
         }
         kernel.stop().await;
     }

@@ -58,9 +58,9 @@ fn shared(era: Era, both: Arc<Barrier>) -> Server {
         let both = Arc::clone(&meet);
         async move {
             both.wait().await;
-            let said = cx.sample(format!("for {who}")).max_tokens(5).await;
+            let answer = cx.sample(format!("for {who}")).max_tokens(5).await;
             both.wait().await;
-            Ok::<_, RpcError>(format!("{:?}", said?))
+            Ok::<_, RpcError>(format!("{:?}", answer?))
         }
     });
     let ask = Tool::new("ask", "Asks", move |Args(Who { who }): Args<Who>, cx: Context| {
@@ -174,14 +174,14 @@ async fn a_question_that_may_belong_to_two_hosts_reaches_neither() {
             bob.call(tool).arg("who", "bob").into_future()
         );
         for refused in [one, two] {
-            let told = match refused {
+            let text = match refused {
                 Ok(result) => {
                     assert_eq!(result.is_error, Some(true), "{above:?} {tool}");
                     result.to_text()
                 }
                 Err(error) => error.to_string(),
             };
-            assert!(told.contains("several callers"), "{above:?} {tool}: {told}");
+            assert!(text.contains("several callers"), "{above:?} {tool}: {text}");
         }
         assert!(of_ann.0.lock().unwrap().is_empty() && of_bob.0.lock().unwrap().is_empty());
         kernel.stop().await;
@@ -228,7 +228,7 @@ async fn an_unused_instance_is_stopped_to_make_room() {
     };
     let kernel = build(Kernel::builder().local_as("s", mgp, make)).await;
     wait_for_tools(&kernel, "s", 1).await;
-    assert_eq!(made.load(Ordering::SeqCst), 1, "the shared one, which says what there is");
+    assert_eq!(made.load(Ordering::SeqCst), 1, "the shared instance, whose lists are read");
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     for _ in 0..3 {
         ann.call("hello").await.unwrap();
@@ -284,7 +284,7 @@ async fn a_log_message_after_calls_of_two_principals_is_dropped() {
     wait_for_tools(&kernel, "s", 1).await;
     let (ann, of_ann) = tenant(&kernel, "ann", Era::Legacy).await;
     ann.set_level(LogLevel::Debug).await.unwrap();
-    let says = |who: &'static str| {
+    let has = |who: &'static str| {
         let received = Arc::clone(&of_ann.0);
         move || {
             let is_received = received.lock().unwrap().iter().any(|line| line.contains(who));
@@ -293,7 +293,7 @@ async fn a_log_message_after_calls_of_two_principals_is_dropped() {
     };
     ann.call("later").arg("who", "of ann").await.unwrap();
     goes.notify_one();
-    until("ann gets the log message of her call", says("of ann")).await;
+    until("ann gets the log message of her call", has("of ann")).await;
 
     // The host of bob does not stay connected, so only ann could get it.
     let (bob, _) = tenant(&kernel, "bob", Era::Modern).await;
