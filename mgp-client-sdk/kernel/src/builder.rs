@@ -1,9 +1,6 @@
-//! Puts a kernel together.
-//!
-//! Applies to: both.
+//! Builds a kernel.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,35 +14,39 @@ use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::MemoryStore;
 use tokio::sync::Semaphore;
 
+use super::active_config::{
+    ActiveConfig, ConfigOrigin, InteractiveAgents, SharedConfig, audit_config, context_plan,
+    log_config,
+};
+use super::caller_view::CallerView;
 use super::callers::Callers;
-use super::current::{Current, InForce, Interactive, Origin, logging, plan, recording};
+use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
-use super::fleet::CreateServer;
-use super::fleet::{Fleet, Ground, Met, News, manifests};
-use super::handle::{Inner, Kernel};
+use super::fleet::{
+    self, CreateServer, FleetContext, KnownServers, ResourceSubscriptions, StaleLists,
+    load_stored_lists,
+};
+use super::handle::{Kernel, KernelParts};
 use super::hops;
-use super::host::Host;
 use super::policy::policy;
-use super::registered::{self, Runner};
+use super::process_info::ProcessInfo;
+use super::registration::{self, RegisteredServers};
 use super::reload;
-use super::seen::Seen;
-use super::switch::{Offers, Switch};
-use super::watch::Watching;
 
-/// How many servers start at once.
-const STARTS: usize = 8;
+/// Servers that may be starting at the same time.
+const MAX_STARTS: usize = 8;
 
-/// The folder of scripts that came with registrations, below that of the state.
-const SCRIPTS: &str = "scripts";
+/// The folder of registered scripts, below the state folder.
+const SCRIPTS_FOLDER: &str = "scripts";
 
-/// Puts a [`Kernel`] together.
+/// Builds a [`Kernel`].
 #[must_use = "nothing runs until it is built"]
 pub struct KernelBuilder {
     config: Config,
     expander: Expander,
-    within: HashMap<ServerId, CreateServer>,
+    local: HashMap<ServerId, CreateServer>,
     sources: Option<Sources>,
-    interactive: Interactive,
+    interactive: InteractiveAgents,
     judge: Option<Arc<dyn Judge>>,
     registering: RegistrationConfig,
 }
@@ -55,54 +56,61 @@ impl Default for KernelBuilder {
         Self {
             config: Config::default(),
             expander: Expander::of_process(),
-            within: HashMap::new(),
+            local: HashMap::new(),
             sources: None,
-            interactive: Interactive::default(),
+            interactive: InteractiveAgents::default(),
             judge: None,
             registering: RegistrationConfig::default(),
         }
     }
 }
 
+mgp_types::opaque_debug!(KernelBuilder { config });
+
+impl Kernel {
+    /// Returns a builder with the default configuration and no servers.
+    pub fn builder() -> KernelBuilder {
+        KernelBuilder::default()
+    }
+}
+
 impl KernelBuilder {
-    /// Runs the servers of this configuration.
+    /// Runs the servers of this configuration, and the [local](Self::local) ones added before.
     pub fn config(mut self, config: Config) -> Self {
-        let local = std::mem::replace(&mut self.config, config).servers.into_iter();
-        let local = local.filter(|server| self.within.contains_key(&server.id));
-        let local: Vec<_> = local.collect();
-        self.config.servers.retain(|server| !self.within.contains_key(&server.id));
-        self.config.servers.extend(local);
+        let before = std::mem::replace(&mut self.config, config);
+        let local = |server: &mgp_discovery::Server| self.local.contains_key(&server.id);
+        self.config.servers.retain(|server| !local(server));
+        self.config.servers.extend(before.servers.into_iter().filter(local));
         self
     }
 
-    /// Runs the servers that these files say, and follows the files: what changes there is put in force as by
-    /// [`Kernel::reload`].
+    /// Runs the servers of these files, and applies each change of the files as [`Kernel::reload`] does.
     ///
-    /// The configuration of a project counts once it was approved; approvals are kept with the rest of the state.
+    /// The configuration of a project is used once it was approved; approvals are stored with the rest of the state.
     pub fn sources(mut self, sources: Sources) -> Self {
         self.sources = Some(sources);
         self
     }
 
-    /// Fills in `${…}` with this one instead of the environment.
+    /// Sets what expands `${…}`, instead of the environment.
     pub fn expander(mut self, expander: Expander) -> Self {
         self.expander = expander;
         self
     }
 
-    /// Has this one judge the code of sandboxed servers that agents register; without a judge such code is refused.
+    /// Sets the judge of the code of sandboxed servers that agents register; without a judge such code is refused.
     pub fn judge(mut self, judge: Arc<dyn Judge>) -> Self {
         self.judge = Some(judge);
         self
     }
 
-    /// Bounds what is registered while the kernel runs.
+    /// Sets the limits of registration at run time.
     pub fn registering(mut self, config: RegistrationConfig) -> Self {
         self.registering = config;
         self
     }
 
-    /// Runs a server in this process, made anew whenever it is started; it is governed like any other.
+    /// Runs a server in this process, governed like any other; `make` creates it for each start.
     ///
     /// ```
     /// use mgp_kernel::Kernel;
@@ -120,7 +128,7 @@ impl KernelBuilder {
         self.local_as(id, ServerMgp::default(), make)
     }
 
-    /// The same with what `[servers.mgp]` says of a server in a file.
+    /// Runs a server in this process, with the settings that a file has in `[servers.mgp]`.
     pub fn local_as(
         mut self,
         id: impl Into<ServerId>,
@@ -130,11 +138,11 @@ impl KernelBuilder {
         let id = id.into();
         self.config.servers.retain(|server| server.id != id);
         self.config.servers.push(mgp_discovery::Server::within(id.clone(), mgp));
-        self.within.insert(id, Arc::new(make));
+        self.local.insert(id, Arc::new(make));
         self
     }
 
-    /// A kernel that keeps nothing beyond its life.
+    /// Builds a kernel whose state is lost when it is dropped.
     ///
     /// # Errors
     /// [`KernelError`].
@@ -145,11 +153,12 @@ impl KernelBuilder {
         let governance = self.governance().build();
         governance.open().await?;
         let loaded = self.load(&governance).await?;
-        self.with(governance, ToolIndex::new(), loaded).await
+        self.assemble(governance, ToolIndex::new(), loaded).await
     }
 
-    /// A kernel whose state is in a folder that only its owner may use: grants, permissions, pins, the tool index and
-    /// the audit log.
+    /// Builds a kernel whose state is in a folder that only its owner may use.
+    ///
+    /// The state consists of grants, permissions, pinned definitions, the tool index and the audit log.
     ///
     /// # Errors
     /// [`KernelError`].
@@ -158,28 +167,28 @@ impl KernelBuilder {
     /// As [`build`](Self::build).
     pub async fn in_folder(mut self, folder: impl AsRef<Path>) -> Result<Kernel, KernelError> {
         if let Some(sources) = &self.sources {
-            // How the log is kept is for the user's own file to say: whatever project is approved says nothing of it.
-            let nobody = Trust::new(Arc::new(MemoryStore::new()));
-            self.config.kernel = sources.load(&nobody).await?.config.kernel;
+            // The user's own file configures the log; no file of a project does, approved or not.
+            let no_projects = Trust::new(Arc::new(MemoryStore::new()));
+            self.config.kernel = sources.load(&no_projects).await?.config.kernel;
         }
         let folder = folder.as_ref();
         if self.registering.scripts.is_none() {
-            // Whoever runs one has another folder.
+            // A script runs in another working directory, so that its path must be absolute.
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-            self.registering.scripts = Some(folder.join(SCRIPTS));
+            self.registering.scripts = Some(folder.join(SCRIPTS_FOLDER));
         }
         let index = |db| ToolIndex::builder().open(db);
         let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
         let index = index?;
         let loaded = self.load(&governance).await?;
-        self.with(governance, index, loaded).await
+        self.assemble(governance, index, loaded).await
     }
 
-    /// Reads the files, with the approvals that the state has.
+    /// Reads the files, with the approvals in the state.
     async fn load(&mut self, governance: &Governance) -> Result<Option<Loaded>, KernelError> {
         let Some(sources) = &self.sources else { return Ok(None) };
         let loaded = sources.load(&Trust::new(Arc::clone(governance.store()))).await?;
-        reload::log(&loaded);
+        reload::log_findings(&loaded);
         let config = loaded.config.clone();
         let builder = std::mem::take(self);
         *self = builder.config(config);
@@ -196,17 +205,17 @@ impl KernelBuilder {
             policies.set(server.id.clone(), policy(&self.config.kernel, server));
         }
         let interactive = self.interactive.clone();
-        let sits_there = move |principal: &Principal| interactive.has(principal);
+        let has_person = move |principal: &Principal| interactive.contains(principal);
         let audit = &self.config.kernel.audit;
         Governance::builder()
             .policies(policies)
-            .approver(Elicit::new(sits_there))
+            .approver(Elicit::new(has_person))
             .inbox(InboxConfig::default())
-            .recording(recording(audit))
-            .logging(logging(audit.clone()))
+            .recording(audit_config(audit))
+            .logging(log_config(audit.clone()))
     }
 
-    async fn with(
+    async fn assemble(
         self,
         governance: Governance,
         index: ToolIndex,
@@ -216,54 +225,48 @@ impl KernelBuilder {
         if hops::is_too_deep(depth) {
             return Err(KernelError::TooDeep(depth));
         }
-        let Self { config, expander, within, sources, interactive, judge, registering } = self;
-        let sessions = Sessions::planned(plan(&config), SessionLimits::default());
+        let Self { config, expander, local, sources, interactive, judge, registering } = self;
+        let sessions = Sessions::planned(context_plan(&config), SessionLimits::default());
         let tenant = Principal::local().tenant().clone();
         for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
             governance.access().groups().set(tenant.as_str(), name, agent.groups.iter().cloned());
         }
         let servers = config.servers.clone();
-        let seen = Seen::new(&governance);
+        let view = CallerView::new(&governance);
         let store = Arc::clone(governance.store());
         let trust = Trust::new(Arc::clone(&store));
-        let origin = sources.map(|sources| Origin { sources, trust });
-        let ground = Ground {
+        let origin = sources.map(|sources| ConfigOrigin { sources, trust });
+        let context = FleetContext {
             governance,
             index,
             expander,
-            news: News::default(),
-            within: Arc::new(within),
-            met: Met::load(Arc::clone(&store)).await?,
-            starts: Arc::new(Semaphore::new(STARTS)),
-            herald: Herald::new(),
+            stale: StaleLists::default(),
+            known: KnownServers::load(Arc::clone(&store)).await?,
+            start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
+            local: Arc::new(local),
+            notifications: Herald::new(),
             callers: Callers::default(),
-            watching: Watching::default(),
+            subscriptions: ResourceSubscriptions::default(),
         };
-        let kept = manifests(ground.governance.store()).await?;
-        let fleet = Fleet::new(ground, kept);
+        let fleet = fleet::start(context, load_stored_lists(&store).await?);
         for server in servers {
             let id = server.id.as_str().to_owned();
             fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
         }
-        let offers = Offers::of(&config);
+        let meta_tools = MetaToolConfig::new(&config);
         let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
-        let in_force = InForce::new(config, broken);
-        let runner = Runner::new(fleet.clone(), in_force.clone(), sessions.clone());
-        let registrations = registered::registrations(runner, &seen, judge, registering);
+        let shared = SharedConfig::new(config, broken);
+        let servers = RegisteredServers::new(fleet.clone(), shared.clone(), sessions.clone());
+        let registrations = registration::registrations(servers, &view, judge, registering);
         registrations.open().await?;
         fleet.forget_others(&registrations.approved()).await?;
-        let switch = Switch::new(fleet.clone(), seen, sessions, offers, registrations);
-        let current = Current::new(in_force, interactive, origin.clone());
-        let kernel = Kernel(Arc::new(Inner { fleet, switch, host: Host::default(), current }));
+        let dispatcher = Dispatcher::new(fleet.clone(), view, sessions, meta_tools, registrations);
+        let config = ActiveConfig::new(shared, interactive, origin.clone());
+        let process = ProcessInfo::default();
+        let kernel = Kernel(Arc::new(KernelParts { fleet, dispatcher, process, config }));
         if let (Some(origin), Some(loaded)) = (origin, loaded) {
-            reload::begin(&kernel, origin, &loaded);
+            reload::follow_files(&kernel, origin, &loaded);
         }
         Ok(kernel)
-    }
-}
-
-impl fmt::Debug for KernelBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelBuilder").field("config", &self.config).finish_non_exhaustive()
     }
 }

@@ -1,27 +1,26 @@
-//! Who is connected to a kernel.
-//!
-//! Applies to: inbound.
+//! The clients that are connected to a kernel.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_types::Timestamp;
 use mgp_types::service::Principal;
+use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long a caller counts as seen lately that has neither connection nor session.
-const LATELY: Duration = Duration::from_mins(5);
+/// Time for which a caller without connection or session is listed after its last call.
+const RECENT_TTL: Duration = Duration::from_mins(5);
 
-/// So many of those are known; further ones are served all the same.
-const CALLERS: usize = 1024;
+/// Recent callers that are listed; further ones are served all the same.
+const MAX_RECENT: usize = 1024;
 
-/// Who talks to a kernel, a cheap handle: whoever accepts a connection that lasts enters it here.
+/// The clients of a kernel; a cheap handle.
 ///
-/// The kernel adds who comes over HTTP: sessions as long as they last, and callers that stand alone for five minutes
-/// after their last call. Nobody waits for those: they are in the list, and not in the count.
+/// A program that accepts connections enters them here. The kernel adds HTTP clients itself: sessions while they last,
+/// and other callers for five minutes after their last call. HTTP clients are listed, but not counted.
 ///
 /// ```
 /// use mgp_kernel::{Carrier, Clients};
@@ -34,10 +33,10 @@ const CALLERS: usize = 1024;
 /// assert_eq!(clients.count(), 0);
 /// ```
 #[derive(Clone, Default)]
-pub struct Clients(Arc<Inner>);
+pub struct Clients(Arc<ClientTable>);
 
 #[derive(Default)]
-struct Inner {
+struct ClientTable {
     table: Mutex<Table>,
     count: watch::Sender<usize>,
 }
@@ -45,34 +44,33 @@ struct Inner {
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// Whether anybody connected yet.
-    came: bool,
-    there: BTreeMap<u64, Connected>,
-    /// Who called lately over HTTP, without a session.
-    lately: HashMap<Principal, Called, ahash::RandomState>,
+    /// `true` once a client connected over something else than HTTP.
+    has_connected: bool,
+    connected: BTreeMap<u64, Connected>,
+    /// The callers over HTTP without a session.
+    recent: HashMap<Principal, RecentCaller, ahash::RandomState>,
 }
 
-/// When somebody called.
-struct Called {
+struct RecentCaller {
     since: Timestamp,
-    last: Instant,
+    last_call: Instant,
 }
 
-/// A connection, a session, or a caller that stands alone.
+/// A connection, a session, or a recent caller without either.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Connected {
-    /// Who is at its other end.
+    /// The principal that calls are made for.
     pub principal: Principal,
-    /// What it comes over.
+    /// The transport.
     pub carrier: Carrier,
-    /// Since when.
+    /// The time of the connection, or of the first call.
     pub since: Timestamp,
-    /// When it last called, of one that is known by its calls only.
+    /// The last call of a caller without connection or session.
     pub last_seen: Option<Timestamp>,
 }
 
-/// What a connection comes over.
+/// The transport of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Carrier {
@@ -84,9 +82,9 @@ pub enum Carrier {
     Http,
 }
 
-/// A connection is there as long as this lives.
+/// An entry of [`Clients`]: the client counts as connected until this is dropped.
 #[derive(Debug)]
-#[must_use = "the connection counts as gone when this is dropped"]
+#[must_use = "the client counts as disconnected when this is dropped"]
 pub struct Present {
     clients: Clients,
     number: u64,
@@ -95,61 +93,60 @@ pub struct Present {
 // === impl Clients ===
 
 impl Clients {
-    /// Notes a connection.
+    /// Adds a connection.
     pub fn enter(&self, principal: Principal, carrier: Carrier) -> Present {
         let connected = Connected { principal, carrier, since: Timestamp::now(), last_seen: None };
         let number = self.change(|table| {
             let number = table.next;
-            table.came |= carrier != Carrier::Http;
+            table.has_connected |= carrier != Carrier::Http;
             table.next += 1;
-            table.there.insert(number, connected);
+            table.connected.insert(number, connected);
             number
         });
         Present { clients: self.clone(), number }
     }
 
-    /// Notes a call over HTTP that belongs to no session.
-    pub(super) fn called(&self, principal: &Principal) {
-        let mut table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let (lately, now) = (&mut table.lately, Instant::now());
-        if let Some(called) = lately.get_mut(principal) {
-            if !called.is_lately(now) {
-                called.since = Timestamp::now();
+    /// Adds a caller over HTTP that has no session.
+    pub(super) fn note_call(&self, principal: &Principal) {
+        let mut table = self.0.table.lock();
+        let (recent, now) = (&mut table.recent, Instant::now());
+        if let Some(caller) = recent.get_mut(principal) {
+            if !caller.is_recent(now) {
+                caller.since = Timestamp::now();
             }
-            called.last = now;
+            caller.last_call = now;
             return;
         }
-        if lately.len() >= CALLERS {
-            lately.retain(|_, called| called.is_lately(now));
+        if recent.len() >= MAX_RECENT {
+            recent.retain(|_, caller| caller.is_recent(now));
         }
-        if lately.len() < CALLERS {
-            lately.insert(principal.clone(), Called { since: Timestamp::now(), last: now });
+        if recent.len() < MAX_RECENT {
+            let caller = RecentCaller { since: Timestamp::now(), last_call: now };
+            recent.insert(principal.clone(), caller);
         }
     }
 
-    /// All that are there, the longest first, and then who called lately.
+    /// Returns the connected clients, the oldest first, and after them the recent callers.
     #[must_use]
     pub fn list(&self) -> Vec<Connected> {
-        let table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = table.there.values().cloned().collect();
-        drop(table);
-        all.extend(self.lately());
+        let mut all: Vec<_> = self.0.table.lock().connected.values().cloned().collect();
+        all.extend(self.recent());
         all
     }
 
-    /// Who called lately over HTTP, without a session.
-    pub(super) fn lately(&self) -> Vec<Connected> {
-        let mut table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns the recent callers over HTTP that have no session.
+    pub(super) fn recent(&self) -> Vec<Connected> {
+        let mut table = self.0.table.lock();
         let now = Instant::now();
-        table.lately.retain(|_, called| called.is_lately(now));
+        table.recent.retain(|_, caller| caller.is_recent(now));
         let mut all: Vec<_> = table
-            .lately
+            .recent
             .iter()
-            .map(|(principal, called)| Connected {
+            .map(|(principal, caller)| Connected {
                 principal: principal.clone(),
                 carrier: Carrier::Http,
-                since: called.since.clone(),
-                last_seen: Some((SystemTime::now() - called.last.elapsed()).into()),
+                since: caller.since.clone(),
+                last_seen: Some((SystemTime::now() - caller.last_call.elapsed()).into()),
             })
             .collect();
         drop(table);
@@ -157,44 +154,43 @@ impl Clients {
         all
     }
 
-    /// How many connections there are that the kernel stays for.
+    /// Returns the number of clients that are connected over something else than HTTP.
     #[must_use]
     pub fn count(&self) -> usize {
         *self.0.count.borrow()
     }
 
-    /// Waits until somebody has been here.
+    /// Waits until a client has connected over something else than HTTP.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
     pub async fn came(&self) {
         let mut count = self.0.count.subscribe();
-        while !self.0.table.lock().unwrap_or_else(PoisonError::into_inner).came {
-            // It is never closed: this handle holds it.
+        while !self.0.table.lock().has_connected {
+            // The sender lives in `self`, so the channel is never closed.
             let _ = count.changed().await;
         }
     }
 
-    /// Waits until there was none for so long.
+    /// Waits until the [count](Self::count) has been zero for a time.
     ///
     /// # Cancel safety
-    /// May be dropped at any time; called again the time begins anew.
-    pub async fn absent(&self, so_long: Duration) {
+    /// May be dropped at any time; the next call waits for the whole time again.
+    pub async fn absent(&self, time: Duration) {
         let mut count = self.0.count.subscribe();
         loop {
-            // It is never closed: this handle holds it.
             let _ = count.wait_for(|count| *count == 0).await;
-            if tokio::time::timeout(so_long, count.wait_for(|count| *count > 0)).await.is_err() {
+            if tokio::time::timeout(time, count.wait_for(|count| *count > 0)).await.is_err() {
                 return;
             }
         }
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
-        let mut table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.table.lock();
         let changed = change(&mut table);
-        let stays = table.there.values().filter(|one| one.carrier != Carrier::Http).count();
-        self.0.count.send_replace(stays);
+        let count = table.connected.values().filter(|one| one.carrier != Carrier::Http).count();
+        self.0.count.send_replace(count);
         changed
     }
 }
@@ -205,18 +201,18 @@ impl fmt::Debug for Clients {
     }
 }
 
-// === impl Called ===
+// === impl RecentCaller ===
 
-impl Called {
-    fn is_lately(&self, now: Instant) -> bool {
-        now.duration_since(self.last) < LATELY
+impl RecentCaller {
+    fn is_recent(&self, now: Instant) -> bool {
+        now.duration_since(self.last_call) < RECENT_TTL
     }
 }
 
 // === impl Carrier ===
 
 impl Carrier {
-    /// Its name.
+    /// Returns its name, e.g. in `mgp status`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -231,7 +227,7 @@ impl Carrier {
 
 impl Drop for Present {
     fn drop(&mut self) {
-        self.clients.change(|table| table.there.remove(&self.number));
+        self.clients.change(|table| table.connected.remove(&self.number));
     }
 }
 
@@ -240,7 +236,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_absent_who_came_back() {
+    async fn a_client_that_reconnects_ends_the_absence() {
         let clients = Clients::default();
         let (first, watched) =
             (clients.enter(Principal::local(), Carrier::Socket), clients.clone());
@@ -258,41 +254,41 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_those_who_come_over_http() {
+    async fn http_clients_are_listed_but_not_counted() {
         let clients = Clients::default();
         let session = clients.enter(Principal::local().agent("ada"), Carrier::Http);
-        clients.called(&Principal::local().agent("bob"));
+        clients.note_call(&Principal::local().agent("bob"));
         assert_eq!((clients.list().len(), clients.count()), (2, 0));
         let came = tokio::time::timeout(Duration::from_hours(1), clients.came()).await;
-        assert!(came.is_err(), "whom a kernel was started for comes by the socket");
+        assert!(came.is_err(), "no client has connected by the socket");
         clients.absent(Duration::from_secs(30)).await;
         drop(session);
-        assert!(clients.list().is_empty(), "and he has not called for an hour");
+        assert!(clients.list().is_empty(), "the caller has not called for an hour");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_called_lately_is_known_for_five_minutes() {
+    async fn a_recent_caller_is_listed_for_five_minutes() {
         let (clients, ada) = (Clients::default(), Principal::local().agent("ada"));
-        clients.called(&ada);
+        clients.note_call(&ada);
         tokio::time::advance(Duration::from_mins(4)).await;
-        clients.called(&ada);
+        clients.note_call(&ada);
         tokio::time::advance(Duration::from_mins(4)).await;
-        let known = clients.list();
-        assert_eq!((known.len(), known[0].carrier), (1, Carrier::Http));
-        assert!(known[0].last_seen.is_some());
+        let listed = clients.list();
+        assert_eq!((listed.len(), listed[0].carrier), (1, Carrier::Http));
+        assert!(listed[0].last_seen.is_some());
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(clients.list().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_crowd_over_http_takes_no_more_room() {
+    async fn the_number_of_recent_callers_is_bounded() {
         let clients = Clients::default();
-        for number in 0..2 * CALLERS {
-            clients.called(&Principal::local().agent(number.to_string().as_str()));
+        for number in 0..2 * MAX_RECENT {
+            clients.note_call(&Principal::local().agent(number.to_string().as_str()));
         }
-        assert_eq!(clients.list().len(), CALLERS);
-        tokio::time::advance(LATELY).await;
-        clients.called(&Principal::local().agent("ada"));
-        assert_eq!(clients.list().len(), 1, "those who left make room");
+        assert_eq!(clients.list().len(), MAX_RECENT);
+        tokio::time::advance(RECENT_TTL).await;
+        clients.note_call(&Principal::local().agent("ada"));
+        assert_eq!(clients.list().len(), 1, "expired callers make room");
     }
 }

@@ -1,13 +1,11 @@
-//! Why there is no kernel.
-//!
-//! Applies to: both.
+//! Errors of building and configuring a kernel.
 
 use mgp_security::FolderError;
 use mgp_toolindex::IndexError;
 use mgp_types::RpcError;
 use mgp_types::store::StoreError;
 
-/// Why a kernel could not be put together.
+/// A failure to build or configure a kernel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
@@ -23,26 +21,26 @@ pub enum KernelError {
     /// A server cannot be set up.
     #[error("the server `{server}` cannot be set up: {why}")]
     Server {
-        /// Its id.
+        /// The id of the server.
         server: String,
-        /// What is wrong with it.
+        /// The reason.
         why: mgp_client_sdk::Error,
     },
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] mgp_discovery::Error),
-    /// There are no files to read.
+    /// The kernel has no files to reload.
     #[error("this kernel was not configured by files; build it with `sources`")]
     NoSources,
-    /// What another configuration says of policies or groups is not in force.
+    /// The policies or groups of another configuration could not be set.
     #[error("the configuration is not in force: {}", .0.message())]
     Governed(RpcError),
-    /// Kernels start each other.
+    /// Kernels start each other in a circle.
     #[error(
-        "{0} kernels have started each other: one has itself among its servers; take it out of the configuration"
+        "{0} kernels have started each other: one has itself among its servers; remove it from the configuration"
     )]
     TooDeep(u32),
-    /// What is served upstream cannot be put together.
+    /// The upstream server cannot be built.
     #[error("the kernel cannot be served: {}", .0.message())]
     Upstream(RpcError),
 }

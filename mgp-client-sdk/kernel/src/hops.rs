@@ -1,96 +1,85 @@
-//! Kernels behind kernels: calls that come back to where they were are cut, and so are kernels that start themselves.
+//! Kernels behind kernels: a call that runs in a circle is refused, and kernels that start each other stop doing so.
 //!
-//! Each kernel counts in `_meta` what it passes on, to kernels only: others are told nothing of it.
-//! A program it starts finds in its environment how many kernels started each other before it.
+//! Each kernel counts the kernels that a call has passed in `_meta`, in requests to other kernels only.
+//! A program that a kernel starts finds in its environment how many kernels started each other before it.
 //!
 //! Applies to: both.
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 
-use mgp_types::mcp::{Meta, Prompt, Resource, ResourceTemplate, Tool};
-use mgp_types::service::{BoxFuture, Call, Context, Either, Facts, Kind, MgpService, Reply, Stack};
+use mgp_types::mcp::{Meta, Tool};
+use mgp_types::service::{Call, Context, Either, Facts, Kind, MgpService, Reply};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
-use tower_layer::Layer;
 use tower_service::Service;
 
-use super::fleet::Kind as Of;
+/// Kernels that a call may pass, and that may start each other.
+const MAX_HOPS: u32 = 8;
 
-/// How many kernels a call passes.
-const HOPS: u32 = 8;
+/// Kernels that a listed tool may be behind.
+const MAX_LEVELS: u32 = 3;
 
-/// How many kernels a tool is behind that is listed.
-const LEVELS: u32 = 3;
-
-/// The member of `_meta` that counts them.
+/// The member of `_meta` with the count.
 const MEMBER: &str = "dev.cloto/hops";
 
-/// The variable that counts kernels that started each other.
+/// The environment variable with the number of kernels that started each other.
 pub(super) const VARIABLE: &str = "MGP_HOPS";
 
-/// How many kernels a call has passed.
+/// The name that kernels give in their `serverInfo`.
+pub(super) const KERNEL_NAME: &str = "mgp";
+
+/// The number of kernels that a call has passed.
 #[derive(Clone, Copy, Debug)]
 struct Hops(u32);
 
-/// How many kernels started this one.
+/// Returns how many kernels started each other before this one.
 pub(super) fn depth() -> u32 {
-    let said = std::env::var(VARIABLE).ok().and_then(|said| said.parse().ok());
-    said.unwrap_or(0)
+    let depth = std::env::var(VARIABLE).ok().and_then(|depth| depth.parse().ok());
+    depth.unwrap_or(0)
 }
 
-/// Whether kernels that start each other go too deep.
+/// Returns whether a kernel at this depth must not start.
 pub(super) fn is_too_deep(depth: u32) -> bool {
-    depth >= HOPS
+    depth >= MAX_HOPS
 }
 
-/// Reads how many kernels a call has passed, and refuses one that goes in circles.
+/// Reads how many kernels a call has passed, and refuses a call that has passed too many.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CameLayer;
+pub(super) struct HopLimitLayer;
 
-impl<S> Layer<S> for CameLayer {
-    type Service = Came<S>;
-
-    fn layer(&self, inner: S) -> Came<S> {
-        Came(inner)
-    }
+mgp_types::layer_service! {
+    /// Service of [`HopLimitLayer`].
+    pub(super) HopLimit for HopLimitLayer
 }
 
-/// Service of [`CameLayer`].
-#[derive(Clone)]
-pub(super) struct Came<S>(S);
-
-impl<S: MgpService> Service<Call> for Came<S> {
+impl<S: MgpService> Service<Call> for HopLimit<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
-
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.0.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         if call.kind() == Kind::Request
             && let Some(passed) = passed(&call)
         {
-            if passed >= HOPS {
-                return Either::Right { future: ready(Err(circle())) };
+            if passed >= MAX_HOPS {
+                return Either::Right { future: ready(Err(too_many_hops())) };
             }
             call.cx_mut().extensions.insert(Hops(passed));
         }
-        Either::Left { future: self.0.call(call) }
+        Either::Left { future: self.inner.call(call) }
     }
 }
 
-/// What a caller says; none says nothing, and nonsense is as much as can be.
+/// Returns the count of the caller; one that cannot be read counts as too many.
 fn passed(call: &Call) -> Option<u32> {
     #[derive(Deserialize)]
     struct Meta {
         #[serde(rename = "dev.cloto/hops")]
         hops: Option<u64>,
     }
-    // Few calls come from kernels; the look is cheaper than the parse.
+    // Few calls come from kernels, so that few are parsed.
     let meta = call.params().meta_str().filter(|meta| meta.contains(MEMBER))?;
     match serde_json::from_str::<Meta>(meta) {
         Ok(meta) => meta.hops.map(|hops| u32::try_from(hops).unwrap_or(u32::MAX)),
@@ -98,47 +87,37 @@ fn passed(call: &Call) -> Option<u32> {
     }
 }
 
-fn circle() -> RpcError {
+fn too_many_hops() -> RpcError {
     RpcError::invalid_params(format!(
-        "the call has passed {HOPS} kernels: one of them has itself among its servers; \
-         find it with `mgp doctor` and take it out of the configuration"
+        "the call has passed {MAX_HOPS} kernels: one of them has itself among its servers; \
+         find it with `mgp doctor` and remove it from the configuration"
     ))
 }
 
-/// Writes how many kernels a call has passed, for the next one.
+/// Writes into requests to kernels how many kernels the call has passed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GoesLayer;
+pub(super) struct HopCountLayer;
 
-impl Layer<Stack> for GoesLayer {
-    type Service = Goes;
-
-    fn layer(&self, inner: Stack) -> Goes {
-        Goes(inner)
-    }
+mgp_types::layer_service! {
+    /// Service of [`HopCountLayer`].
+    pub(super) HopCount for HopCountLayer
 }
 
-/// Service of [`GoesLayer`].
-#[derive(Clone)]
-pub(super) struct Goes(Stack);
-
-impl Service<Call> for Goes {
+impl<S: MgpService> Service<Call> for HopCount<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+    type Future = S::Future;
+    mgp_types::always_ready!();
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.0.poll_ready(task)
-    }
-
-    fn call(&mut self, mut call: Call) -> Self::Future {
+    fn call(&mut self, mut call: Call) -> S::Future {
         let callee = Arc::clone(&call.cx().callee);
-        mark(&mut call, &callee);
-        self.0.send(call)
+        count(&mut call, &callee);
+        self.inner.call(call)
     }
 }
 
-/// Counts, in a request to a kernel, how many it has passed.
-pub(super) fn mark(call: &mut Call, callee: &Facts) {
+/// Counts this kernel in a request to another kernel.
+pub(super) fn count(call: &mut Call, callee: &Facts) {
     if call.kind() == Kind::Request && is_kernel(callee) {
         let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
         let passed = Payload::from_trusted(passed.saturating_add(1).to_string());
@@ -146,72 +125,59 @@ pub(super) fn mark(call: &mut Call, callee: &Facts) {
     }
 }
 
-/// Whether a kernel calls: it has an index of its own, so it is told all tools.
+/// Returns whether a kernel calls: it has an index of its own, so all tools are listed to it.
 pub(super) fn is_from_kernel(cx: &Context) -> bool {
     cx.extensions.get::<Hops>().is_some()
 }
 
-/// The tools that a kernel lists, each with how many kernels it is behind; none that is behind too many, for two kernels
-/// that list each other would never come to an end.
-pub(super) fn behind(tools: Vec<Tool>, callee: &Facts) -> Vec<Tool> {
+/// Counts one more kernel for each tool that a kernel lists, and drops those behind too many.
+///
+/// Without the bound the lists of two kernels that list each other would grow for ever.
+pub(super) fn nested_tools(tools: Vec<Tool>, callee: &Facts) -> Vec<Tool> {
     if !is_kernel(callee) {
         return tools;
     }
-    let deeper = |mut tool: Tool| {
-        tool.meta = Some(one_behind(tool.meta.take())?);
+    let nested = |mut tool: Tool| {
+        tool.meta = Some(add_level(tool.meta.take())?);
         Some(tool)
     };
-    tools.into_iter().filter_map(deeper).collect()
+    tools.into_iter().filter_map(nested).collect()
 }
 
-/// The same for an entry of its other lists.
-pub(super) fn entry_behind(kind: Of, text: Payload, callee: &Facts) -> Option<Payload> {
-    if !is_kernel(callee) {
-        return Some(text);
-    }
-    match kind {
-        Of::Resources => {
-            let mut resource: Resource = text.get().ok()?;
-            resource.meta = Some(one_behind(resource.meta.take())?);
-            Payload::of(&resource).ok()
-        }
-        Of::Templates => {
-            let mut template: ResourceTemplate = text.get().ok()?;
-            template.meta = Some(one_behind(template.meta.take())?);
-            Payload::of(&template).ok()
-        }
-        Of::Prompts => {
-            let mut prompt: Prompt = text.get().ok()?;
-            prompt.meta = Some(one_behind(prompt.meta.take())?);
-            Payload::of(&prompt).ok()
-        }
-    }
-}
-
-/// Counts one kernel more; none where it would be too many.
-fn one_behind(meta: Option<Meta>) -> Option<Meta> {
+/// Counts one more kernel in the `_meta` of an entry; returns `None` if there are too many.
+pub(super) fn add_level(meta: Option<Meta>) -> Option<Meta> {
     let mut meta = meta.unwrap_or_default();
-    let levels = meta.get(MEMBER).and_then(|said| said.get::<u32>().ok()).unwrap_or(0);
-    if levels >= LEVELS {
+    let levels = meta.get(MEMBER).and_then(|levels| levels.get::<u32>().ok()).unwrap_or(0);
+    if levels >= MAX_LEVELS {
         return None;
     }
     meta.encode(MEMBER, &(levels + 1)).ok()?;
     Some(meta)
 }
 
-/// Whether a callee says that it is a kernel.
-fn is_kernel(callee: &Facts) -> bool {
-    callee.info.as_ref().is_some_and(|info| info.as_str().contains(r#""name":"mgp""#))
+/// Returns whether a server calls itself a kernel.
+pub(super) fn is_kernel(callee: &Facts) -> bool {
+    #[derive(Deserialize)]
+    struct Info<'a> {
+        #[serde(borrow)]
+        name: std::borrow::Cow<'a, str>,
+    }
+    // This runs for each call; few servers mention the name at all, so that few are parsed.
+    let Some(info) = callee.info.as_ref().filter(|info| info.as_str().contains("\"mgp\"")) else {
+        return false;
+    };
+    serde_json::from_str::<Info<'_>>(info.as_str()).is_ok_and(|info| info.name == KERNEL_NAME)
 }
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::service::{Router, mock};
+    use mgp_types::service::{Router, Stack, mock};
+    use tower_layer::Layer as _;
 
     use super::*;
 
     #[tokio::test]
-    async fn a_call_that_has_passed_too_many_kernels_is_cut() {
+    async fn a_call_that_has_passed_too_many_kernels_is_refused() {
         let router = Router::new().route(
             "tools/call",
             Stack::from_fn(|call: Call| async move {
@@ -219,7 +185,7 @@ mod tests {
                 Reply::of(&passed)
             }),
         );
-        let mut client = mock::client(Stack::new(CameLayer.layer(router)));
+        let mut client = mock::client(Stack::new(HopLimitLayer.layer(router)));
         for (meta, expected) in [
             ("{}", Some("0")),
             (r#"{"dev.cloto/hops":1}"#, Some("1")),
@@ -234,6 +200,21 @@ mod tests {
                 Some(expected) => assert_eq!(outcome.unwrap().as_str(), expected, "{meta}"),
                 None => assert!(outcome.unwrap_err().message().contains("passed 8 kernels")),
             }
+        }
+    }
+
+    #[test]
+    fn a_server_whose_info_only_mentions_the_name_of_kernels_is_not_one() {
+        for (info, expected) in [
+            (r#"{"name":"mgp","version":"1"}"#, true),
+            (r#"{ "version": "1", "name" : "mgp" }"#, true),
+            (r#"{"name":"files","version":"1","icons":[{"name":"mgp"}]}"#, false),
+            (r#"{"name":"files","title":"\"name\":\"mgp\""}"#, false),
+            (r#"{"name":"files","title":"mgp"}"#, false),
+        ] {
+            let mut facts = Facts::default();
+            facts.info = Some(Payload::from_trusted(info.to_owned()));
+            assert_eq!(is_kernel(&facts), expected, "{info}");
         }
     }
 }

@@ -1,44 +1,39 @@
-//! The kernel: all servers of a person behind one (MGP §8, §15, §16 put to work; DESIGN §5).
+//! The kernel: many servers behind one governed server of MCP and MGP (MGP §8, §15, §16).
 //!
 //! ```text
-//! hosts, agents ─▶ upstream server ─▶ switch ─▶ one governed, supervised client for each server
+//! hosts, agents ─▶ upstream server ─▶ dispatcher ─▶ one governed, supervised client for each server
 //!                                      │
 //!                        find and call, registry, health, access
 //! ```
 //!
-//! - `fleet/`: the servers, each with its supervised client; `feed.rs` there brings their tools into the index.
-//! - `switch/`: what becomes of a call from above.
-//! - `admin/`: what an operator does, `mgp/kernel/*`; `reload.rs`: what another configuration changes.
-//! - `registered.rs`: servers that are registered while it runs.
-//! - `clients.rs`: who is connected; `host.rs`: what the kernel and the program around it tell each other.
-//! - `remedy.rs`: what helps against a refusal, as a command of the program.
-//! - `seen.rs`: what a caller sees, in one place for calls, lists, searches and the registry.
-//!
-//! Applies to: both.
+//! - `fleet/`: the servers, each with its supervised client and the lists it last returned.
+//! - `dispatch/`: from a call of a client to the server it is for; `caller_view.rs`: what a caller sees.
+//! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
+//! - `registration.rs`: servers that are registered at run time.
+//! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
+//! - `cli_hints.rs`: remedies of refusals as commands of that program.
 
+mod active_config;
 mod admin;
-mod again;
 mod builder;
+mod caller_view;
 mod callers;
+mod cli_hints;
 mod clients;
-mod current;
+mod coalesced;
+mod dispatch;
 mod error;
 mod fleet;
 mod handle;
 mod hops;
-mod host;
-mod log;
 mod policy;
-mod registered;
+mod process_info;
+mod registration;
 mod reload;
-mod remedy;
-mod seen;
-mod switch;
 mod upstream;
-mod watch;
 
 pub use builder::KernelBuilder;
 pub use clients::{Carrier, Clients, Connected, Present};
 pub use error::KernelError;
 pub use handle::Kernel;
-pub use host::Reachable;
+pub use process_info::Reachable;

@@ -1,12 +1,10 @@
-//! From `mgp.toml` to the words that the layers understand (MGP §15.2).
-//!
-//! Applies to: outbound.
+//! From `mgp.toml` to the settings of the layers (MGP §15.2).
 
 use mgp_discovery::{Approved, Confirm, Kernel, Restart, Server};
 use mgp_lifecycle::SuperviseConfig;
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
-/// How a server is governed; one that was never offered MGP is governed by the defaults.
+/// Returns the policy of a configured server; without `[servers.mgp]` it is the default policy.
 pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
     let general = kernel.permission_policy.clone();
     let defaults = ServerPolicy::default().auto_approve_except(kernel.auto_approve_except.clone());
@@ -31,12 +29,12 @@ pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
     policy
 }
 
-/// How a server is governed that was registered while the kernel runs.
-pub(super) fn registered(kernel: &Kernel, approved: &Approved) -> ServerPolicy {
+/// Returns the policy of a server that was registered at run time.
+pub(super) fn registered_policy(kernel: &Kernel, approved: &Approved) -> ServerPolicy {
     policy(kernel, &approved.server).deny(approved.denied.iter().cloned())
 }
 
-/// When a server is started again.
+/// Returns when a server is restarted.
 pub(super) fn supervision(server: &Server) -> SuperviseConfig {
     let Restart { policy, max, window, backoff_base, backoff_max, .. } =
         server.mgp.as_ref().map(|mgp| mgp.restart.clone()).unwrap_or_default();

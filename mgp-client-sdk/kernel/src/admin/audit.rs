@@ -1,58 +1,66 @@
 //! The audit log (MGP §6).
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 
 use mgp_security::{AuditLog, AuditQuery};
-use mgp_types::method::{KernelAudit, KernelAuditVerify};
-use mgp_types::mgp::{KernelAuditParams, KernelAuditResult, KernelAuditVerifyResult};
+use mgp_types::mgp::{
+    KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult,
+};
+use mgp_types::service::Context;
 use mgp_types::{ErrorCode, RpcError, Timestamp};
 use tokio::time::timeout;
 
-use super::Desk;
 use crate::handle::Kernel;
 
-/// How long the log may take to come to what was answered before it is read as it is.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time that a query waits for events that are still to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(super) fn on(desk: Desk) -> Desk {
-    desk.reads::<KernelAudit, _, _>(async |kernel, _, params| {
-        let page = kernel.log().await?.query(query(params)?).await?;
-        let mut result = KernelAuditResult::new();
-        (result.events, result.next) = (page.events, page.next);
-        Ok(result)
-    })
-    .reads::<KernelAuditVerify, _, _>(async |kernel, _, _| {
-        kernel.log().await?;
-        Ok(match kernel.governance().verify_log().await {
-            Ok(records) => KernelAuditVerifyResult::new(records, true),
-            Err(error) => {
-                let mut result = KernelAuditVerifyResult::new(0_u64, false);
-                result.error = Some(error.to_string());
-                result
-            }
-        })
+pub(super) async fn query(
+    kernel: Kernel,
+    _: Context,
+    params: KernelAuditParams,
+) -> Result<KernelAuditResult, RpcError> {
+    let page = flushed_log(&kernel).await?.query(log_query(params)?).await?;
+    let mut result = KernelAuditResult::new();
+    (result.events, result.next) = (page.events, page.next);
+    Ok(result)
+}
+
+pub(super) async fn verify(
+    kernel: Kernel,
+    _: Context,
+    _: KernelAuditVerifyParams,
+) -> Result<KernelAuditVerifyResult, RpcError> {
+    flushed_log(&kernel).await?;
+    Ok(match kernel.governance().verify_log().await {
+        Ok(records) => KernelAuditVerifyResult::new(records, true),
+        Err(error) => {
+            let mut result = KernelAuditVerifyResult::new(0_u64, false);
+            result.error = Some(error.to_string());
+            result
+        }
     })
 }
 
-impl Kernel {
-    /// The log, with everything that was answered so far: it takes events of changes from the state a moment later.
-    async fn log(&self) -> Result<&AuditLog, RpcError> {
-        let log = self.governance().log().ok_or_else(|| {
-            let message = "this kernel keeps no log; build it with `in_folder`";
-            RpcError::new(ErrorCode::SERVER_NOT_READY, message)
-        })?;
-        // One that cannot be written can still be read.
-        let _ = timeout(PATIENCE, log.flush()).await;
-        Ok(log)
-    }
+/// Returns the log with the events of everything answered so far: changes of the state reach it a moment later.
+async fn flushed_log(kernel: &Kernel) -> Result<&AuditLog, RpcError> {
+    let log = kernel.governance().log().ok_or_else(|| {
+        let message = "this kernel has no audit log; build it with `in_folder`";
+        RpcError::new(ErrorCode::SERVER_NOT_READY, message)
+    })?;
+    // A log that cannot be written can still be read.
+    let _ = timeout(FLUSH_TIMEOUT, log.flush()).await;
+    Ok(log)
 }
 
-fn query(params: KernelAuditParams) -> Result<AuditQuery, RpcError> {
+fn log_query(params: KernelAuditParams) -> Result<AuditQuery, RpcError> {
     let time = |time: &Timestamp| {
-        let unread = || RpcError::invalid_params(format!("`{time}` is no time"));
-        time.to_system_time().ok_or_else(unread)
+        let invalid = || {
+            RpcError::invalid_params(format!(
+                "`{time}` is not a valid time; use RFC 3339, e.g. 2026-07-28T12:00:00Z"
+            ))
+        };
+        time.to_system_time().ok_or_else(invalid)
     };
     let mut query = AuditQuery::new();
     if let Some(agent) = params.agent {

@@ -1,118 +1,118 @@
-//! The servers: what they are, and their beginnings and ends.
-//!
-//! Applies to: inbound.
+//! The servers: their states and logs, and their starts and stops.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::RpcError;
 use mgp_types::method::{
-    KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
-    KernelServersStop, Request,
+    KernelServersDrain, KernelServersRestart, KernelServersStart, KernelServersStop, Request,
 };
 use mgp_types::mgp::{
-    KernelServer, KernelServerLogsResult, KernelServerParams, KernelServerResult,
-    KernelServersParams, KernelServersResult, ServerState, TrustLevel,
+    KernelServer, KernelServerLogsParams, KernelServerLogsResult, KernelServerParams,
+    KernelServerResult, KernelServersParams, KernelServersResult, TrustLevel,
 };
 use mgp_types::service::Context;
 
-use super::Desk;
-use crate::fleet::Fleet;
+use super::methods::{find_server, record};
+use crate::fleet::ManagedServer;
 use crate::handle::Kernel;
 
-/// How long a server that is stopped at once has for what runs there, before it is told that it still stops.
-const AT_ONCE: Duration = Duration::from_secs(5);
+/// Time that `stop` waits for calls in flight, before it reports that the server is still draining.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is done with a server.
-#[derive(Clone, Copy)]
-enum Deed {
-    Start,
-    Stop,
-    Restart,
-    Drain,
+pub(super) async fn list(
+    kernel: Kernel,
+    _: Context,
+    params: KernelServersParams,
+) -> Result<KernelServersResult, RpcError> {
+    let mut result = KernelServersResult::new();
+    result.servers = kernel.servers();
+    result.servers.extend(not_in_fleet(&kernel));
+    if let Some(id) = &params.server_id {
+        result.servers.retain(|server| server.id == *id);
+        if result.servers.is_empty() {
+            find_server(&kernel, id)?;
+        }
+    }
+    Ok(result)
 }
 
-pub(super) fn on(desk: Desk) -> Desk {
-    desk.reads::<KernelServers, _, _>(async |kernel, _, params| kernel.list(&params))
-        .reads::<KernelServersLogs, _, _>(async |kernel, _, params| {
-            let node = kernel.meant(&params.server_id)?;
-            let most = params.lines.unwrap_or(u64::MAX);
-            let mut result = KernelServerLogsResult::new(params.server_id);
-            result.lines = node.diary().lines(usize::try_from(most).unwrap_or(usize::MAX));
-            Ok(result)
-        })
-        .changes::<KernelServersStart, _, _>(async |kernel, cx, params| {
-            kernel.does(Deed::Start, &cx, params).await
-        })
-        .changes::<KernelServersStop, _, _>(async |kernel, cx, params| {
-            kernel.does(Deed::Stop, &cx, params).await
-        })
-        .changes::<KernelServersRestart, _, _>(async |kernel, cx, params| {
-            kernel.does(Deed::Restart, &cx, params).await
-        })
-        .changes::<KernelServersDrain, _, _>(async |kernel, cx, params| {
-            kernel.does(Deed::Drain, &cx, params).await
-        })
-}
-
-impl Kernel {
-    fn list(&self, params: &KernelServersParams) -> Result<KernelServersResult, RpcError> {
-        let mut result = KernelServersResult::new();
-        result.servers = self.servers();
-        result.servers.extend(self.not_running());
-        if let Some(id) = &params.server_id {
-            result.servers.retain(|server| server.id == *id);
-            if result.servers.is_empty() {
-                self.meant(id)?;
+/// Returns the registered servers that are not in the fleet: they wait for an operator, or are being removed.
+fn not_in_fleet(kernel: &Kernel) -> impl Iterator<Item = KernelServer> {
+    let fleet = kernel.0.fleet.clone();
+    let known = kernel.registrations().fleet().known().into_iter().map(|known| known.summary);
+    known.filter(move |known| fleet.get(&known.id).is_none()).map(|known| {
+        let registration = known.extra.decode::<String>("registration").ok().flatten();
+        let trust = known.trust_level.unwrap_or(TrustLevel::Sandboxed);
+        let mut server =
+            KernelServer::new(known.id, known.status, "nothing", trust, 0_u64, "registered");
+        server.error = Some(match registration.as_deref() {
+            Some("pending_approval") => {
+                "it waits for an operator; see `mgp approvals ls`".to_owned()
             }
-        }
-        Ok(result)
-    }
-
-    /// What is registered and not in the fleet: it waits for an operator, or leaves.
-    fn not_running(&self) -> impl Iterator<Item = KernelServer> {
-        let fleet = self.0.fleet.clone();
-        let known = self.registrations().fleet().known().into_iter().map(|known| known.summary);
-        known.filter(move |known| fleet.get(&known.id).is_none()).map(|known| {
-            let word = known.extra.decode::<String>("registration").ok().flatten();
-            let trust = known.trust_level.unwrap_or(TrustLevel::Sandboxed);
-            let mut server =
-                KernelServer::new(known.id, known.status, "nothing", trust, 0_u64, "registered");
-            server.error = Some(match word.as_deref() {
-                Some("pending_approval") => {
-                    "it waits for an operator; see `mgp approvals ls`".to_owned()
-                }
-                word => format!("its registration is {}", word.unwrap_or("not known")),
-            });
-            server
-        })
-    }
-
-    async fn does(
-        &self,
-        deed: Deed,
-        cx: &Context,
-        params: KernelServerParams,
-    ) -> Result<KernelServerResult, RpcError> {
-        let node = self.meant(&params.server_id)?;
-        let within = params.timeout_ms.map(Duration::from_millis);
-        self.record(cx, Some(node.id()), deed.method()).await?;
-        let status: ServerState = match deed {
-            Deed::Start => Fleet::start(&node, within).await,
-            Deed::Restart => Fleet::renew(&node, within).await,
-            Deed::Stop => Fleet::halt(&node, within.or(Some(AT_ONCE))).await,
-            Deed::Drain => Fleet::halt(&node, within).await,
-        };
-        Ok(KernelServerResult::new(params.server_id, status))
-    }
+            state => format!("its registration is {}", state.unwrap_or("not known")),
+        });
+        server
+    })
 }
 
-impl Deed {
-    fn method(self) -> &'static str {
-        match self {
-            Self::Start => KernelServersStart::METHOD,
-            Self::Stop => KernelServersStop::METHOD,
-            Self::Restart => KernelServersRestart::METHOD,
-            Self::Drain => KernelServersDrain::METHOD,
-        }
-    }
+pub(super) async fn log(
+    kernel: Kernel,
+    _: Context,
+    params: KernelServerLogsParams,
+) -> Result<KernelServerLogsResult, RpcError> {
+    let server = find_server(&kernel, &params.server_id)?;
+    let max = params.lines.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let mut result = KernelServerLogsResult::new(params.server_id);
+    result.lines = server.log().last_lines(max);
+    Ok(result)
+}
+
+pub(super) async fn start(
+    kernel: Kernel,
+    cx: Context,
+    params: KernelServerParams,
+) -> Result<KernelServerResult, RpcError> {
+    let (server, wait) = begin(&kernel, &cx, &params, KernelServersStart::METHOD).await?;
+    Ok(KernelServerResult::new(params.server_id, server.operator_start(wait).await))
+}
+
+pub(super) async fn stop(
+    kernel: Kernel,
+    cx: Context,
+    params: KernelServerParams,
+) -> Result<KernelServerResult, RpcError> {
+    let (server, wait) = begin(&kernel, &cx, &params, KernelServersStop::METHOD).await?;
+    let status = server.operator_stop(wait.or(Some(STOP_TIMEOUT))).await;
+    Ok(KernelServerResult::new(params.server_id, status))
+}
+
+pub(super) async fn restart(
+    kernel: Kernel,
+    cx: Context,
+    params: KernelServerParams,
+) -> Result<KernelServerResult, RpcError> {
+    let (server, wait) = begin(&kernel, &cx, &params, KernelServersRestart::METHOD).await?;
+    Ok(KernelServerResult::new(params.server_id, server.operator_restart(wait).await))
+}
+
+pub(super) async fn drain(
+    kernel: Kernel,
+    cx: Context,
+    params: KernelServerParams,
+) -> Result<KernelServerResult, RpcError> {
+    let (server, wait) = begin(&kernel, &cx, &params, KernelServersDrain::METHOD).await?;
+    Ok(KernelServerResult::new(params.server_id, server.operator_stop(wait).await))
+}
+
+/// Finds and records the server of a start or stop, and returns the time that the operator waits for it.
+async fn begin(
+    kernel: &Kernel,
+    cx: &Context,
+    params: &KernelServerParams,
+    method: &'static str,
+) -> Result<(Arc<ManagedServer>, Option<Duration>), RpcError> {
+    let server = find_server(kernel, &params.server_id)?;
+    record(kernel, cx, Some(server.id()), method).await?;
+    Ok((server, params.timeout_ms.map(Duration::from_millis)))
 }

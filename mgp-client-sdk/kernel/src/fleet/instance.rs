@@ -1,65 +1,69 @@
-//! A process of a server, and one for each principal where these may not share it (MGP §15.2 `isolation`).
-//!
-//! Applies to: outbound.
+//! The instance of a server that all principals share, and one for each principal where they may not share it
+//! (MGP §15.2 `isolation`).
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use mgp_client_sdk::{Client, ClientBuilder, Error, Hop, SupervisedClient, gateway};
 use mgp_discovery::{Approved, Server};
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Principal, Reply, Router};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::Instant;
 
-use super::diary::Diary;
-use super::feed;
-use super::hold::Hold;
-use super::servers::Ground;
+use super::context::FleetContext;
+use super::log_messages::{LevelLayer, ServedPrincipals, forward_log, request_level};
+use super::notifier::ServerNotifier;
+use super::server_log::ServerLog;
+use super::start::StartHold;
 use super::target;
-use super::users::Users;
-use crate::hops::GoesLayer;
-use crate::log::{self, LevelLayer};
+use crate::hops::HopCountLayer;
 use crate::policy;
-use mgp_client_sdk::{Client, Error, Hop, SupervisedClient, gateway};
 
-/// How many instances a server has; one that nobody uses gives way.
-const INSTANCES: usize = 32;
+/// Instances per server; an unused one is stopped to make room.
+const MAX_INSTANCES: usize = 32;
 
-/// How long an instance is kept that nobody uses.
-const IDLE: Duration = Duration::from_mins(5);
+/// Time after which an unused instance of a principal is stopped.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// How long a connection waits for a decision about the permissions of its server: what a person decides comes later.
-const ASKED_FOR: Duration = Duration::from_millis(100);
+/// Interval at which a busy instance is looked at again.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A supervised client, and the way over it.
+/// Time that a connection waits for a decision about its server's permissions; a person may decide later.
+const PERMISSION_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Time between the state "connected" and a usable client.
+pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A supervised client, and the hop that passes calls on to it.
 pub(super) struct Instance {
     client: SupervisedClient,
     hop: Hop,
-    users: Users,
+    served: ServedPrincipals,
 }
 
 impl Instance {
-    /// One that is not started yet; `of` is whose it is, where it is not everyone's.
+    /// Creates an instance that is not started yet; `owner` is the principal of an isolated one.
     pub(super) fn new(
         config: &Arc<Server>,
         approved: Option<&Approved>,
-        ground: &Ground,
-        diary: &Arc<Diary>,
-        of: Option<&Principal>,
+        context: &FleetContext,
+        log: &Arc<ServerLog>,
+        owner: Option<&Principal>,
     ) -> Result<Self, Error> {
         let id = config.id.clone();
         let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
-            .governed(&ground.governance, id.clone())
+            .governed(&context.governance, id.clone())
             .era(config.era.into())
             .layer(LevelLayer)
-            .layer(GoesLayer)
+            .layer(HopCountLayer)
             .config(|config| {
-                // Whoever calls is asked what a server asks; those who cannot be asked refuse.
+                // Questions of the server go on to the caller; the hop refuses what that caller did not offer.
                 let offered = &mut config.offer.capabilities;
                 let ask = offered.elicitation.get_or_insert_with(ElicitationCapability::new);
                 ask.form.get_or_insert_default();
@@ -70,7 +74,7 @@ impl Instance {
                 let mut roots = ListChanged::new();
                 roots.list_changed = Some(true);
                 offered.roots.get_or_insert(roots);
-                config.connect.permission_timeout = ASKED_FOR;
+                config.connect.permission_timeout = PERMISSION_TIMEOUT;
             });
         builder = match &config.mgp {
             None => builder.plain(),
@@ -79,58 +83,44 @@ impl Instance {
             }
             Some(_) => builder,
         };
-        let (ear, whose) = (ground.ear(id.clone()), of.cloned());
-        let (bystander, logs) = (ear.clone(), ear.clone());
-        let of_bystander = whose.clone();
-        let of_logs = whose.clone();
-        let users = Users::default();
-        let spoken_to = users.clone();
-        builder = gateway::ask_unattributed(builder, move |method| {
-            bystander.bystander(method, of_bystander.as_ref())
-        });
-        builder = builder.on_change(move |what| ear.changed(what, whose.as_ref())).answers(
-            Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
-                log::told(&logs, of_logs.as_ref(), &spoken_to, &cx, message);
-                std::future::ready(Ok(()))
-            }),
-        );
-        let target = target::target(config, approved, ground, diary);
+        let served = ServedPrincipals::default();
+        builder = handle_notifications(builder, &context.notifier(id.clone()), owner, &served);
+        let target = target::target(config, approved, context, log);
         let client = gateway::supervise(builder, target, policy::supervision(config))?;
         let hop = Hop::supervised(id, client.clone());
-        Ok(Self { client, hop, users })
+        Ok(Self { client, hop, served })
     }
 
     pub(super) fn client(&self) -> &SupervisedClient {
         &self.client
     }
 
-    /// For whom it has worked.
-    pub(super) fn users(&self) -> &Users {
-        &self.users
+    pub(super) fn served(&self) -> &ServedPrincipals {
+        &self.served
     }
 
-    /// Its client, where it takes calls: one that drains takes none.
+    /// Returns the client if it accepts calls; a draining one accepts none.
     pub(super) fn present(&self) -> Option<Client> {
-        let is_leaving = self.client.state().now() == ServerState::Draining;
-        self.client.client().ok().filter(|_| !is_leaving)
+        let is_draining = self.client.state().now() == ServerState::Draining;
+        self.client.client().ok().filter(|_| !is_draining)
     }
 
-    /// Starts it unless it runs or is held, and waits until it is there; one that drains is started once it has ended.
-    pub(super) async fn wake(&self, hold: &Hold, at_most: Duration) -> Result<Client, Error> {
+    /// Starts the instance unless it runs or is held, and waits until it is connected; one that drains is started after.
+    pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
         if let Some(client) = self.present() {
             return Ok(client);
         }
         if hold.is_set() {
             return self.client.client();
         }
-        let rests = matches!(
+        let is_down = matches!(
             self.client.state().now(),
             ServerState::Registered | ServerState::Disconnected | ServerState::Draining
         );
-        if rests && !hold.start(&self.client).await {
+        if is_down && !hold.start(&self.client).await {
             return self.client.client();
         }
-        match tokio::time::timeout(at_most, self.client.ready()).await {
+        match tokio::time::timeout(timeout, self.client.ready()).await {
             Ok(ready) => ready,
             Err(_) => self.client.client(),
         }
@@ -141,99 +131,120 @@ impl Instance {
     }
 }
 
-/// The instances of one server, by whose they are.
-pub(super) struct Instances(Arc<Inner>);
+/// Connects what a server sends outside of calls to the clients that see it.
+fn handle_notifications(
+    builder: ClientBuilder,
+    notifier: &ServerNotifier,
+    owner: Option<&Principal>,
+    served: &ServedPrincipals,
+) -> ClientBuilder {
+    let (questions, changes, logs) = (notifier.clone(), notifier.clone(), notifier.clone());
+    let (asked, changed, logged) = (owner.cloned(), owner.cloned(), owner.cloned());
+    let served = served.clone();
+    gateway::ask_unattributed(builder, move |method| {
+        questions.find_unattributed(method, asked.as_ref())
+    })
+    .on_change(move |change| changes.handle(change, changed.as_ref()))
+    .answers(Router::new().on_notification::<LogMessage, _, _>(move |cx, message| {
+        forward_log(&logs, logged.as_ref(), &served, &cx, message);
+        std::future::ready(Ok(()))
+    }))
+}
 
-struct Inner {
+/// The instances of an isolated server, by their principals.
+pub(super) struct Instances(Arc<InstanceTable>);
+
+struct InstanceTable {
     config: Arc<Server>,
-    ground: Ground,
-    diary: Arc<Diary>,
-    hold: Hold,
-    table: Mutex<HashMap<Principal, Arc<Own>>>,
+    context: FleetContext,
+    log: Arc<ServerLog>,
+    hold: StartHold,
+    by_owner: Mutex<HashMap<Principal, Arc<AgentInstance>>>,
 }
 
 /// The instance of one principal.
-pub(super) struct Own {
+struct AgentInstance {
     instance: Instance,
     running: AtomicUsize,
-    used: Mutex<Instant>,
+    used_at: Mutex<Instant>,
 }
 
 impl Instances {
-    pub(super) fn new(config: Arc<Server>, ground: Ground, diary: Arc<Diary>, hold: Hold) -> Self {
-        Self(Arc::new(Inner { config, ground, diary, hold, table: Mutex::default() }))
+    pub(super) fn new(
+        config: Arc<Server>,
+        context: FleetContext,
+        log: Arc<ServerLog>,
+        hold: StartHold,
+    ) -> Self {
+        Self(Arc::new(InstanceTable { config, context, log, hold, by_owner: Mutex::default() }))
     }
 
-    /// That of a principal, kept for as long as it is used.
-    pub(super) fn of(&self, principal: &Principal) -> Result<Using, RpcError> {
-        let mut table = self.0.table();
-        if let Some(own) = table.get(principal) {
-            return Ok(Using::enter(own, &self.0.hold));
+    /// Returns the instance of a principal, and keeps it until the guard is dropped.
+    pub(super) fn get_or_create(&self, owner: &Principal) -> Result<InstanceGuard, RpcError> {
+        let InstanceTable { config, context, log, hold, by_owner } = &*self.0;
+        let mut table = by_owner.lock();
+        if let Some(instance) = table.get(owner) {
+            return Ok(InstanceGuard::new(instance, hold));
         }
-        if table.len() >= INSTANCES {
-            let unused = table.iter().filter(|(of, own)| own.is_free() && !self.0.is_watched(of));
-            let oldest = unused.min_by_key(|(_, own)| own.used()).map(|(of, _)| of.clone());
-            let Some(oldest) = oldest else { return Err(full(&self.0.config)) };
-            self.0.end(&mut table, &oldest);
+        if table.len() >= MAX_INSTANCES {
+            let unused = table
+                .iter()
+                .filter(|(owner, instance)| instance.is_free() && !self.0.has_subscription(owner));
+            let oldest = unused.min_by_key(|(_, instance)| instance.used_at());
+            let Some(oldest) = oldest.map(|(owner, _)| owner.clone()) else {
+                return Err(too_many(config));
+            };
+            self.0.remove(&mut table, &oldest);
         }
-        let instance =
-            Instance::new(&self.0.config, None, &self.0.ground, &self.0.diary, Some(principal));
-        let instance = instance.map_err(RpcError::from)?;
-        let used = Mutex::new(Instant::now());
-        let own = Arc::new(Own { instance, running: AtomicUsize::new(0), used });
-        table.insert(principal.clone(), Arc::clone(&own));
-        let (of, ground) = (principal.clone(), self.0.ground.clone());
-        let ear = ground.ear(self.0.config.id.clone());
-        tokio::spawn(feed::follow_own(Arc::downgrade(&own), ear, of, ground));
-        tokio::spawn(end_unused(Arc::downgrade(&self.0), principal.clone(), Arc::downgrade(&own)));
-        Ok(Using::enter(&own, &self.0.hold))
+        let instance = Instance::new(config, None, context, log, Some(owner))?;
+        let used_at = Mutex::new(Instant::now());
+        let instance = Arc::new(AgentInstance { instance, running: AtomicUsize::new(0), used_at });
+        table.insert(owner.clone(), Arc::clone(&instance));
+        let notifier = context.notifier(config.id.clone());
+        let weak = Arc::downgrade(&instance);
+        tokio::spawn(watch_state(weak.clone(), notifier, owner.clone(), context.clone()));
+        tokio::spawn(stop_idle(Arc::downgrade(&self.0), owner.clone(), weak));
+        Ok(InstanceGuard::new(&instance, hold))
     }
 
-    pub(super) fn present(&self, of: &Principal) -> Option<Client> {
-        self.0.table().get(of)?.instance.client.client().ok()
+    pub(super) fn present(&self, owner: &Principal) -> Option<Client> {
+        self.0.by_owner.lock().get(owner)?.instance.client.client().ok()
     }
 
     pub(super) fn clients(&self) -> Vec<Client> {
-        self.0.table().values().filter_map(|own| own.instance.client.client().ok()).collect()
+        let table = self.0.by_owner.lock();
+        table.values().filter_map(|one| one.instance.client.client().ok()).collect()
     }
 
     pub(super) async fn stop(&self, reason: &ShutdownReason) {
-        let all: Vec<_> = self.0.table().drain().map(|(_, own)| own).collect();
-        let stops = all.iter().map(|own| own.instance.client.stop(reason.clone()));
+        let all: Vec<_> = self.0.by_owner.lock().drain().map(|(_, instance)| instance).collect();
+        let stops = all.iter().map(|one| one.instance.client.stop(reason.clone()));
         futures_util::future::join_all(stops).await;
     }
 }
 
-impl Inner {
-    fn table(&self) -> MutexGuard<'_, HashMap<Principal, Arc<Own>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+impl InstanceTable {
+    /// Returns whether a principal is subscribed to a resource; that counts as a use.
+    fn has_subscription(&self, owner: &Principal) -> bool {
+        self.context.subscriptions.has(&self.config.id, Some(owner))
     }
 
-    /// Whether its principal waits for news of a resource: that is a use.
-    fn is_watched(&self, of: &Principal) -> bool {
-        self.ground.watching.has(&self.config.id, Some(of))
-    }
-
-    fn end(&self, table: &mut HashMap<Principal, Arc<Own>>, of: &Principal) {
-        let Some(own) = table.remove(of) else { return };
-        tracing::debug!(server = %self.config.id, ?of, "an instance that nobody uses is stopped");
+    fn remove(&self, table: &mut HashMap<Principal, Arc<AgentInstance>>, owner: &Principal) {
+        let Some(instance) = table.remove(owner) else { return };
+        tracing::debug!(server = %self.config.id, ?owner, "stopping idle instance");
         tokio::spawn(async move {
-            own.instance.client.stop(ShutdownReason::IdleTimeout).await;
+            instance.instance.client.stop(ShutdownReason::IdleTimeout).await;
         });
     }
 }
 
-impl Own {
-    pub(super) fn client(&self) -> &SupervisedClient {
-        self.instance.client()
-    }
-
+impl AgentInstance {
     fn touch(&self) {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.used_at.lock() = Instant::now();
     }
 
-    fn used(&self) -> Instant {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    fn used_at(&self) -> Instant {
+        *self.used_at.lock()
     }
 
     fn is_free(&self) -> bool {
@@ -241,67 +252,89 @@ impl Own {
     }
 }
 
-/// Somebody who uses an instance; counted until it is dropped.
-pub(super) struct Using {
-    own: Arc<Own>,
-    hold: Hold,
+/// A use of an instance; counted until it is dropped.
+pub(super) struct InstanceGuard {
+    instance: Arc<AgentInstance>,
+    hold: StartHold,
 }
 
-impl Using {
-    fn enter(own: &Arc<Own>, hold: &Hold) -> Self {
-        own.running.fetch_add(1, Ordering::AcqRel);
-        Self { own: Arc::clone(own), hold: hold.clone() }
+impl InstanceGuard {
+    fn new(instance: &Arc<AgentInstance>, hold: &StartHold) -> Self {
+        instance.running.fetch_add(1, Ordering::AcqRel);
+        Self { instance: Arc::clone(instance), hold: hold.clone() }
     }
 
     /// As [`Instance::wake`].
-    pub(super) async fn wake(&self, at_most: Duration) -> Result<Client, Error> {
-        self.own.instance.wake(&self.hold, at_most).await
+    pub(super) async fn wake(&self, timeout: Duration) -> Result<Client, Error> {
+        self.instance.instance.wake(&self.hold, timeout).await
     }
 
-    /// Passes a call on.
     pub(super) async fn send(self, call: Call) -> Result<Reply, RpcError> {
-        self.own.instance.send(call).await
+        self.instance.instance.send(call).await
     }
 }
 
-impl Drop for Using {
+impl Drop for InstanceGuard {
     fn drop(&mut self) {
-        self.own.touch();
-        self.own.running.fetch_sub(1, Ordering::AcqRel);
+        self.instance.touch();
+        self.instance.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Stops an instance once nobody used it for a while.
-async fn end_unused(all: Weak<Inner>, of: Principal, own: Weak<Own>) {
+/// Stops an instance once it was unused for a while.
+async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<AgentInstance>) {
     loop {
-        let Some(until) = own.upgrade().map(|own| own.used() + IDLE) else { return };
-        tokio::time::sleep_until(until.max(Instant::now() + Duration::from_secs(1))).await;
-        let (Some(all), Some(own)) = (all.upgrade(), own.upgrade()) else { return };
-        let mut table = all.table();
-        if all.is_watched(&of) {
-            own.touch();
-        } else if own.is_free() && own.used().elapsed() >= IDLE {
-            // It may be another one by now.
-            if table.get(&of).is_some_and(|present| Arc::ptr_eq(present, &own)) {
-                all.end(&mut table, &of);
+        let Some(due) = instance.upgrade().map(|one| one.used_at() + IDLE_TIMEOUT) else { return };
+        tokio::time::sleep_until(due.max(Instant::now() + IDLE_INTERVAL)).await;
+        let (Some(table), Some(instance)) = (table.upgrade(), instance.upgrade()) else { return };
+        let mut by_owner = table.by_owner.lock();
+        if table.has_subscription(&owner) {
+            instance.touch();
+        } else if instance.is_free() && instance.used_at().elapsed() >= IDLE_TIMEOUT {
+            // A new instance may have replaced it.
+            if by_owner.get(&owner).is_some_and(|present| Arc::ptr_eq(present, &instance)) {
+                table.remove(&mut by_owner, &owner);
             }
             return;
         }
     }
 }
 
-fn full(config: &Server) -> RpcError {
+/// Requests what the principal wants whenever its instance is connected, until the instance is dropped.
+async fn watch_state(
+    instance: Weak<AgentInstance>,
+    notifier: ServerNotifier,
+    owner: Principal,
+    context: FleetContext,
+) {
+    let states = instance.upgrade().map(|one| one.instance.client.state().watch());
+    let Some(mut states) = states else { return };
+    loop {
+        if *states.borrow_and_update() == ServerState::Connected {
+            let Some(instance) = instance.upgrade() else { return };
+            let ready = tokio::time::timeout(READY_TIMEOUT, instance.instance.client.ready()).await;
+            if let Ok(Ok(client)) = ready {
+                if let Some(level) = notifier.wanted_level(Some(&owner)) {
+                    request_level(&client, notifier.server(), level).await;
+                }
+                let (subscriptions, server) = (&context.subscriptions, notifier.server());
+                for key in subscriptions.resubscribe(server, Some(&owner), &client).await {
+                    notifier.resource_updated(&key);
+                }
+            }
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn too_many(config: &Server) -> RpcError {
     RpcError::new(
         ErrorCode::RESOURCE_EXHAUSTED,
         format!(
-            "all {INSTANCES} instances of `{}` are in use; try again once one is free",
+            "all {MAX_INSTANCES} instances of `{}` are in use; try again once one is free",
             config.id
         ),
     )
-}
-
-impl fmt::Debug for Instances {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Instances({})", self.0.table().len())
-    }
 }

@@ -1,263 +1,207 @@
-//! The table of servers, and what they stand on.
-//!
-//! Applies to: outbound.
+//! The table of servers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
-use mgp_discovery::{Approved, Expander, Server};
-use mgp_security::Governance;
-use mgp_server_sdk::Herald;
-use mgp_toolindex::{Erase, IndexError, ToolIndex};
-use mgp_types::Payload;
-use mgp_types::mgp::{ServerState, ShutdownReason};
-use mgp_types::service::ServerId;
-use tokio::sync::{Notify, Semaphore};
-
-use super::ear::{Ear, What};
-use super::feed;
-use super::idle;
-use super::manifest;
-use super::met::Met;
-use super::node::Node;
-use super::target::CreateServer;
-use crate::callers::Callers;
-use crate::watch::Watching;
 use mgp_client_sdk::Error;
+use mgp_discovery::{Approved, Server};
+use mgp_toolindex::{Erase, IndexError};
+use mgp_types::Payload;
+use mgp_types::mgp::ShutdownReason;
+use mgp_types::service::ServerId;
+use mgp_types::sync::{Mutex, RwLock};
 
-/// What all servers stand on.
-#[derive(Clone)]
-pub(crate) struct Ground {
-    pub(crate) governance: Governance,
-    pub(crate) index: ToolIndex,
-    pub(crate) expander: Expander,
-    pub(crate) news: News,
-    /// Which servers need not be started to know what they have.
-    pub(crate) met: Met,
-    /// How many may start at once.
-    pub(crate) starts: Arc<Semaphore>,
-    /// How servers of this process are made.
-    pub(crate) within: Arc<HashMap<ServerId, CreateServer>>,
-    /// Tells those above what changed.
-    pub(crate) herald: Herald,
-    /// Who is connected above.
-    pub(crate) callers: Callers,
-    /// What is watched there.
-    pub(crate) watching: Watching,
-}
+use super::context::FleetContext;
+use super::managed_server::ManagedServer;
+use super::refresh_queue::ListGroup;
+use super::state_watch;
+use super::stored_lists;
 
-impl Ground {
-    /// What hears the news of a server.
-    pub(super) fn ear(&self, id: ServerId) -> Ear {
-        Ear {
-            id,
-            access: self.governance.access().clone(),
-            news: self.news.clone(),
-            herald: self.herald.clone(),
-            callers: self.callers.clone(),
-        }
-    }
-}
-
-/// Servers by their ids.
-type Table = BTreeMap<ServerId, Arc<Node>>;
+type Table = BTreeMap<ServerId, Arc<ManagedServer>>;
 
 /// The servers of a kernel; a cheap handle.
 #[derive(Clone)]
-pub(crate) struct Fleet(Arc<Inner>);
+pub(crate) struct Fleet(Arc<FleetState>);
 
-struct Inner {
-    ground: Ground,
+struct FleetState {
+    context: FleetContext,
     table: RwLock<Arc<Table>>,
-    /// What is known from before of servers that were not added yet.
-    kept: Mutex<HashMap<String, Payload>>,
+    /// The stored lists of servers that were not added yet.
+    stored: Mutex<HashMap<String, Payload>>,
 }
 
-impl Inner {
-    fn kept(&self) -> MutexGuard<'_, HashMap<String, Payload>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// A handle that does not keep the servers alive.
+pub(super) struct WeakFleet(std::sync::Weak<FleetState>);
 
-/// The same without keeping the servers alive.
-pub(super) struct Weak(std::sync::Weak<Inner>);
-
-impl Weak {
+impl WeakFleet {
     pub(super) fn upgrade(&self) -> Option<Fleet> {
         self.0.upgrade().map(Fleet)
     }
 }
 
 impl Fleet {
-    /// No servers yet; from now on the index has what they list.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
-    pub(crate) fn new(ground: Ground, kept: HashMap<String, Payload>) -> Self {
-        let (table, kept) = (RwLock::default(), Mutex::new(kept));
-        let fleet = Self(Arc::new(Inner { ground, table, kept }));
-        tokio::spawn(feed::run(Weak(Arc::downgrade(&fleet.0)), fleet.0.ground.news.clone()));
-        tokio::spawn(idle::run(Weak(Arc::downgrade(&fleet.0))));
-        let changes = fleet.0.ground.governance.changes();
-        tokio::spawn(feed::tell(changes, Weak(Arc::downgrade(&fleet.0))));
-        fleet
+    /// Creates a fleet without servers and without the tasks that serve it; see [`start`](super::start).
+    pub(super) fn new(context: FleetContext, stored: HashMap<String, Payload>) -> Self {
+        let (table, stored) = (RwLock::default(), Mutex::new(stored));
+        Self(Arc::new(FleetState { context, table, stored }))
     }
 
-    /// Adds a server; one that nobody has met yet as it is configured is started, to learn what it has.
-    pub(crate) fn add(&self, config: Server) -> Result<Arc<Node>, Error> {
-        let node = self.put(config, None)?;
-        let is_known = self.is_known(&node);
+    pub(super) fn downgrade(&self) -> WeakFleet {
+        WeakFleet(Arc::downgrade(&self.0))
+    }
+
+    /// Adds a server, and starts it to read its lists unless they are known for this configuration.
+    pub(crate) fn add(&self, config: Server) -> Result<Arc<ManagedServer>, Error> {
+        let server = self.insert(config, None)?;
+        let is_known = self.is_known(&server);
         if is_known {
-            node.first().over();
+            server.first_sync().finish();
         }
-        // Whoever watches a resource of the one before waits for news of it.
-        if !is_known || self.0.ground.watching.has(node.id(), None) {
-            let node = Arc::clone(&node);
-            tokio::spawn(async move { node.start().await });
+        // Clients may be subscribed to resources of the server it replaces.
+        if !is_known || self.0.context.subscriptions.has(server.id(), None) {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move { server.start().await });
         }
-        Ok(node)
+        Ok(server)
     }
 
-    /// Puts a server in its place, without starting it.
-    pub(crate) fn put(
+    /// Adds a server without starting it.
+    pub(crate) fn insert(
         &self,
         config: Server,
         approved: Option<Approved>,
-    ) -> Result<Arc<Node>, Error> {
-        let node = Arc::new(Node::new(config, approved, &self.0.ground)?);
-        if let Some(kept) = self.0.kept().remove(node.id().as_str()) {
-            node.shelf().restore(&kept);
+    ) -> Result<Arc<ManagedServer>, Error> {
+        let server = Arc::new(ManagedServer::new(config, approved, &self.0.context)?);
+        if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
+            server.lists().restore(&stored);
         }
-        tokio::spawn(feed::follow(Arc::downgrade(&node), self.0.ground.clone()));
-        self.change(|table| table.insert(node.id().clone(), Arc::clone(&node)));
-        Ok(node)
+        tokio::spawn(state_watch::run(Arc::downgrade(&server), self.0.context.clone()));
+        self.change(|table| table.insert(server.id().clone(), Arc::clone(&server)));
+        Ok(server)
     }
 
-    /// Whether it is known what a server has.
-    pub(crate) fn is_known(&self, node: &Node) -> bool {
-        let tools = self.0.ground.index.tools_of(node.id().as_str()).len();
-        self.0.ground.met.knows(&node.config(), tools)
+    /// Returns whether the tools of a server are known for its present configuration.
+    pub(crate) fn is_known(&self, server: &ManagedServer) -> bool {
+        let tools = self.0.context.index.tools_of(server.id().as_str()).len();
+        self.0.context.known.contains(&server.config(), tools)
     }
 
-    /// Has a server asked again what it lists, if it runs.
-    pub(crate) fn relearn(&self, server: &ServerId) {
-        self.0.ground.news.stale(server, &[What::Tools]);
+    /// Reads the tools of a server again if it runs.
+    pub(crate) fn refresh_tools(&self, server: &ServerId) {
+        self.0.context.stale.mark(server, &[ListGroup::Tools]);
     }
 
-    /// Has other rules hold for a server that runs on.
+    /// Replaces the rules of a server that keeps running.
     pub(crate) fn reconfigure(&self, config: Server) {
-        let Some(node) = self.get(config.id.as_str()) else { return };
-        node.reconfigure(config);
-        // What it can be found by may be other words now.
-        if !self.is_known(&node) {
-            self.0.ground.news.stale(node.id(), &[What::Tools]);
-            tokio::spawn(async move { node.start().await });
+        let Some(server) = self.get(config.id.as_str()) else { return };
+        server.set_config(config);
+        // E.g. its tags changed, by which its tools are found.
+        if !self.is_known(&server) {
+            self.refresh_tools(server.id());
+            tokio::spawn(async move { server.start().await });
         }
     }
 
-    /// Keeps what a server lists beyond the life of the kernel.
-    pub(crate) fn keep(&self, node: &Arc<Node>) {
-        let (node, store) = (Arc::clone(node), Arc::clone(self.0.ground.governance.store()));
-        tokio::spawn(async move { manifest::keep(&store, node.id(), node.shelf()).await });
+    /// Stores the lists of a server, so that the next kernel knows them.
+    pub(crate) fn store_lists(&self, server: &Arc<ManagedServer>) {
+        let (server, store) = (Arc::clone(server), Arc::clone(self.0.context.governance.store()));
+        tokio::spawn(async move { stored_lists::save(&store, server.id(), server.lists()).await });
     }
 
-    /// Forgets what was kept of servers that were not added, but of these.
-    pub(crate) async fn forget_others(&self, but: &[ServerId]) -> Result<(), IndexError> {
+    /// Removes everything stored about servers that were not added, except these.
+    pub(crate) async fn forget_others(&self, except: &[ServerId]) -> Result<(), IndexError> {
         let all = self.all();
-        let is_other = |id: &ServerId| !all.contains_key(id) && !but.contains(id);
-        let found = self.0.ground.index.entries().into_iter();
-        let others = found.map(|known| ServerId::from(known.server_id.as_str()));
-        for id in others.filter(is_other) {
-            self.unlearn(&id)?;
+        let is_other = |id: &ServerId| !all.contains_key(id) && !except.contains(id);
+        let indexed = self.0.context.index.entries().into_iter();
+        let indexed = indexed.map(|entry| ServerId::from(entry.server_id.as_str()));
+        for id in indexed.filter(is_other) {
+            self.forget_tools(&id)?;
         }
-        let kept: Vec<_> = self.0.kept().keys().map(|id| ServerId::from(id.as_str())).collect();
-        for id in kept.iter().filter(|id| is_other(id)) {
-            self.0.kept().remove(id.as_str());
-            manifest::forget(self.0.ground.governance.store(), id).await;
+        let stored: Vec<_> =
+            self.0.stored.lock().keys().map(|id| ServerId::from(id.as_str())).collect();
+        for id in stored.iter().filter(|id| is_other(id)) {
+            self.0.stored.lock().remove(id.as_str());
+            stored_lists::remove(self.0.context.governance.store(), id).await;
         }
         Ok(())
     }
 
-    /// Takes a server out: what it has is found no longer, what runs there is finished, and then it is stopped.
-    pub(crate) async fn remove(&self, id: &ServerId, reason: ShutdownReason) -> Option<Arc<Node>> {
-        let node = self.change(|table| table.remove(id))?;
-        if let Err(error) = self.unlearn(id) {
-            tracing::error!(server = %id, %error, "its tools are still found");
+    /// Removes a server: its tools are no longer found, it drains, and then it is stopped.
+    pub(crate) async fn remove(&self, id: &ServerId, reason: ShutdownReason) {
+        let Some(server) = self.change(|table| table.remove(id)) else { return };
+        self.forget_tools_or_log(id);
+        server.hold().set_removed();
+        server.stop(reason).await;
+        stored_lists::remove(self.0.context.governance.store(), id).await;
+        for group in ListGroup::ALL {
+            self.notify_list_changed(&server, group);
         }
-        node.hold().forever();
-        node.stop(reason).await;
-        manifest::forget(self.0.ground.governance.store(), id).await;
-        self.tell(&node, &What::ALL);
-        Some(node)
     }
 
-    /// Forgets all that was learnt of a server that is not there: what it has, and after which words it was called.
+    /// Removes everything learnt about a server that is not in the fleet: its lists, and the queries that led to it.
     pub(crate) async fn forget(&self, id: &ServerId) -> Result<(), IndexError> {
-        let ground = &self.0.ground;
-        if let Some(history) = ground.index.history() {
-            for tool in ground.index.tools_of(id.as_str()) {
+        let context = &self.0.context;
+        if let Some(history) = context.index.history() {
+            for tool in context.index.tools_of(id.as_str()) {
                 history.erase(Erase::Tool(&tool.tool_id())).await?;
             }
         }
-        self.0.kept().remove(id.as_str());
-        manifest::forget(ground.governance.store(), id).await;
-        self.unlearn(id)
+        self.0.stored.lock().remove(id.as_str());
+        stored_lists::remove(context.governance.store(), id).await;
+        self.forget_tools(id)
     }
 
-    /// Whether a server is still the one in its place; what was learnt of one that is not goes.
-    pub(super) fn is_present(&self, node: &Arc<Node>) -> bool {
-        match self.get(node.id().as_str()) {
-            Some(present) if Arc::ptr_eq(&present, node) => return true,
-            Some(_) => self.relearn(node.id()),
-            None => {
-                if let Err(error) = self.unlearn(node.id()) {
-                    tracing::error!(server = %node.id(), %error, "its tools are still found");
-                }
-            }
+    /// Returns whether a server is still in the fleet; removes what was just read from one that is not.
+    pub(super) fn is_present(&self, server: &Arc<ManagedServer>) -> bool {
+        match self.get(server.id().as_str()) {
+            Some(present) if Arc::ptr_eq(&present, server) => return true,
+            Some(_) => self.refresh_tools(server.id()),
+            None => self.forget_tools_or_log(server.id()),
         }
         false
     }
 
-    fn unlearn(&self, id: &ServerId) -> Result<(), IndexError> {
-        self.0.ground.met.forget(id);
-        self.0.ground.index.remove(id.as_str()).map(drop)
+    fn forget_tools(&self, id: &ServerId) -> Result<(), IndexError> {
+        self.0.context.known.remove(id);
+        self.0.context.index.remove(id.as_str()).map(drop)
     }
 
-    /// Stops all servers.
-    pub(crate) async fn stop(&self, reason: ShutdownReason) {
-        let all = self.all();
-        // What waits for its turn to start waits no longer.
-        all.values().for_each(|node| node.hold().set(true));
-        let stops = all.values().map(|node| node.stop(reason.clone()));
-        futures_util::future::join_all(stops).await;
-    }
-
-    pub(crate) fn get(&self, id: &str) -> Option<Arc<Node>> {
-        self.all().get(id).cloned()
-    }
-
-    /// All servers as they are now.
-    pub(crate) fn all(&self) -> Arc<Table> {
-        Arc::clone(&self.0.table.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn ground(&self) -> &Ground {
-        &self.0.ground
-    }
-
-    /// Tells those who see a server that lists changed with it.
-    pub(crate) fn tell(&self, node: &Node, what: &[What]) {
-        let ear = self.0.ground.ear(node.id().clone());
-        for what in what {
-            ear.tell(*what);
+    fn forget_tools_or_log(&self, id: &ServerId) {
+        if let Err(error) = self.forget_tools(id) {
+            tracing::error!(server = %id, %error, "tools of a removed server are still in the index");
         }
     }
 
+    /// Drains and stops all servers.
+    pub(crate) async fn stop(&self, reason: ShutdownReason) {
+        let all = self.all();
+        // Servers that wait for a permit must not start any more.
+        all.values().for_each(|server| server.hold().set_stopped(true));
+        let stops = all.values().map(|server| server.stop(reason.clone()));
+        futures_util::future::join_all(stops).await;
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<ManagedServer>> {
+        self.all().get(id).cloned()
+    }
+
+    /// Returns a snapshot of the table.
+    pub(crate) fn all(&self) -> Arc<Table> {
+        Arc::clone(&self.0.table.read())
+    }
+
+    pub(crate) fn context(&self) -> &FleetContext {
+        &self.0.context
+    }
+
+    /// Notifies the clients that see a server that a list changed.
+    pub(crate) fn notify_list_changed(&self, server: &ManagedServer, group: ListGroup) {
+        self.0.context.notifier(server.id().clone()).list_changed(group);
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
-        let mut table = self.0.table.write().unwrap_or_else(PoisonError::into_inner);
-        change(Arc::make_mut(&mut table))
+        change(Arc::make_mut(&mut self.0.table.write()))
     }
 }
 
@@ -265,41 +209,4 @@ impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.all().keys()).finish()
     }
-}
-
-/// Which servers have to be asked again what they list; at most one entry for each list.
-#[derive(Clone, Default)]
-pub(crate) struct News(Arc<Told>);
-
-#[derive(Default)]
-struct Told {
-    stale: Mutex<BTreeSet<(ServerId, What)>>,
-    rung: Notify,
-}
-
-impl News {
-    /// Has a server asked again.
-    pub(super) fn stale(&self, server: &ServerId, what: &[What]) {
-        let mut stale = self.0.stale.lock().unwrap_or_else(PoisonError::into_inner);
-        stale.extend(what.iter().map(|what| (server.clone(), *what)));
-        drop(stale);
-        self.0.rung.notify_one();
-    }
-
-    /// Waits until there is something to ask.
-    pub(super) async fn next(&self) -> BTreeSet<(ServerId, What)> {
-        loop {
-            let stale =
-                mem::take(&mut *self.0.stale.lock().unwrap_or_else(PoisonError::into_inner));
-            if !stale.is_empty() {
-                return stale;
-            }
-            self.0.rung.notified().await;
-        }
-    }
-}
-
-/// Whether a server has tools to ask for.
-pub(super) fn is_there(state: &ServerState) -> bool {
-    *state == ServerState::Connected
 }

@@ -1,6 +1,4 @@
-//! From a server's entry to what is started (MGP §15.2).
-//!
-//! Applies to: outbound.
+//! From the entry of a server to the target of a start (MGP §15.2).
 
 use std::sync::Arc;
 
@@ -10,48 +8,45 @@ use mgp_discovery::{Approved, Expanded, ExpandedReach, ExpandedServer, Reach, Se
 use mgp_transport::{ChildCommand, duplex};
 use mgp_types::service::{BoxFuture, SpawnError};
 
-use super::diary::Diary;
-use super::servers::Ground;
+use super::context::{CreateServer, FleetContext};
+use super::server_log::ServerLog;
 use crate::hops;
 
-/// Creates a server of this process, a new one for each start.
-pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
-
-/// Finds the target of one start of a server.
+/// Resolves the target of one start of a server.
 pub(super) type Resolve =
     dyn Fn() -> BoxFuture<'static, Result<ServerTarget, SpawnError>> + Send + Sync;
 
-/// What is started: filled in anew each time, so that a password that changed is the new one.
+/// Returns the function that resolves a server's target at each start, so that a changed password is picked up.
 ///
-/// Of a server that was registered it is what was approved, looked at anew each time.
+/// The approved files of a registered server are verified at each start too.
 pub(super) fn target(
     server: &Arc<Server>,
     approved: Option<&Approved>,
-    ground: &Ground,
-    diary: &Arc<Diary>,
+    context: &FleetContext,
+    log: &Arc<ServerLog>,
 ) -> Box<Resolve> {
     if let Some(approved) = approved {
-        let (approved, diary) = (approved.clone(), Arc::clone(diary));
+        let (approved, log) = (approved.clone(), Arc::clone(log));
         return Box::new(move || {
-            let (approved, diary) = (approved.clone(), Arc::clone(&diary));
+            let (approved, log) = (approved.clone(), Arc::clone(&log));
             Box::pin(
-                async move { reached(approved.launch().await.map_err(SpawnError::new)?, diary) },
+                async move { resolved(approved.launch().await.map_err(SpawnError::new)?, log) },
             )
         });
     }
-    let (server, expander) = (Arc::clone(server), ground.expander.clone());
-    let within = ground.within.get(&server.id).cloned();
-    let diary = Arc::clone(diary);
+    let (server, expander) = (Arc::clone(server), context.expander.clone());
+    let local = context.local.get(&server.id).cloned();
+    let log = Arc::clone(log);
     Box::new(move || {
         let (server, expander) = (Arc::clone(&server), expander.clone());
-        let (within, diary) = (within.clone(), Arc::clone(&diary));
+        let (local, log) = (local.clone(), Arc::clone(&log));
         Box::pin(async move {
-            if let (Reach::Within, Some(create)) = (&server.reach, within) {
+            if let (Reach::Within, Some(create)) = (&server.reach, local) {
                 return Ok(in_memory(&create));
             }
-            // Files are read and commands run.
+            // It reads files and runs commands.
             let filled = tokio::task::spawn_blocking(move || expander.server(&server)).await;
-            reached(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?, diary)
+            resolved(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?, log)
         })
     })
 }
@@ -71,7 +66,7 @@ fn in_memory(create: &CreateServer) -> ServerTarget {
     })
 }
 
-fn reached(server: ExpandedServer, diary: Arc<Diary>) -> Result<ServerTarget, SpawnError> {
+fn resolved(server: ExpandedServer, log: Arc<ServerLog>) -> Result<ServerTarget, SpawnError> {
     let ExpandedServer { id, reach, .. } = server;
     match reach {
         ExpandedReach::Program { command, args, cwd, env } => {
@@ -80,7 +75,7 @@ fn reached(server: ExpandedServer, diary: Arc<Diary>) -> Result<ServerTarget, Sp
                 .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                 .env(hops::VARIABLE, (hops::depth() + 1).to_string())
                 .server(id.as_str())
-                .on_stderr(move |line| diary.line(line));
+                .on_stderr(move |line| log.push_line(line));
             if let Some(cwd) = cwd {
                 program = program.cwd(cwd);
             }
@@ -90,16 +85,16 @@ fn reached(server: ExpandedServer, diary: Arc<Diary>) -> Result<ServerTarget, Sp
             let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
             Ok(ServerTarget::Url { url: url.as_str().to_owned(), headers })
         }
-        _ => Err(SpawnError::new("it is reached in a way this kernel does not know")),
+        _ => Err(SpawnError::new("unknown kind of server; use `command` or `url`")),
     }
 }
 
-/// A header of every request; its value may be secret and is in no message.
+/// Returns a header of every request; its value may be secret, so no message contains it.
 fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValue), SpawnError> {
     let bad = |what: &str| SpawnError::new(format!("`headers.{name}`: {what}"));
-    let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("no name of a header"))?;
+    let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("not a valid header name"))?;
     let mut value =
-        HeaderValue::try_from(value.as_str()).map_err(|_| bad("no value of a header"))?;
+        HeaderValue::try_from(value.as_str()).map_err(|_| bad("not a valid header value"))?;
     value.set_sensitive(true);
     Ok((header, value))
 }

@@ -1,7 +1,6 @@
-//! What waits for an operator, over the kernel's own methods.
+//! Calls that wait for an operator, decided by the kernel's own methods.
 
-use std::time::Duration;
-
+use mgp_testkit::until;
 use mgp_types::ErrorCode;
 use mgp_types::method::{KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny};
 use mgp_types::mgp::{KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams};
@@ -9,7 +8,7 @@ use mgp_types::mgp::{KernelApproval, KernelApprovalDecisionParams, KernelApprova
 use crate::world::World;
 
 #[tokio::test]
-async fn a_call_waits_is_approved_by_its_id_and_runs_once() {
+async fn an_approved_call_runs_once() {
     let world = World::new().await;
     let (operator, agent) = (world.operator().await, world.agent().await);
     let list = async || {
@@ -17,15 +16,15 @@ async fn a_call_waits_is_approved_by_its_id_and_runs_once() {
         all.approvals
     };
     let opened = async || -> KernelApproval {
-        for _ in 0..1_000 {
-            if let Some(open) = list().await.into_iter().find(|one| one.state == "open") {
-                return open;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        panic!("nothing waits");
+        let mut open = None;
+        until("a call waits", async || {
+            open = list().await.into_iter().find(|one| one.state == "open");
+            open.is_some()
+        })
+        .await;
+        open.unwrap()
     };
-    // The call waits for the answer, and runs with it.
+    // The call waits for the decision.
     let deciding = async {
         let open = opened().await;
         assert_eq!((open.tool.as_deref(), open.agent_id.as_deref()), (Some("wipe"), Some("ada")));
@@ -40,11 +39,11 @@ async fn a_call_waits_is_approved_by_its_id_and_runs_once() {
     assert!(ran.unwrap().is_error != Some(true));
     assert_eq!(list().await[0].state, "used");
 
-    // The next call is another question, and a denial ends it.
+    // The next call needs another decision; a denial refuses it.
     let denying = async {
         let open = opened().await;
         let params = KernelApprovalDecisionParams::new(open.id.as_str());
-        // Whoever waits does not decide.
+        // The caller cannot decide about its own call.
         let own = agent.request::<KernelApprovalsDeny>(&params).await.unwrap_err();
         assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED);
         operator.request::<KernelApprovalsDeny>(&params).await.unwrap();

@@ -1,4 +1,4 @@
-//! Decisions about definitions and permissions, and the record of them.
+//! Decisions about definitions and permissions, and their records.
 
 use std::sync::atomic::Ordering;
 
@@ -27,10 +27,10 @@ async fn a_changed_definition_waits_and_is_approved() {
     let before = now().await;
     assert_eq!((before.standing, before.seen_by_agent), (ToolStanding::Pinned, Some(true)));
 
-    world.is_other.store(true, Ordering::Relaxed);
+    world.has_new_text.store(true, Ordering::Relaxed);
     operator.request::<KernelServersRestart>(&KernelServerParams::new("clock")).await.unwrap();
     world
-        .until("it waits", |world| {
+        .until("the definition waits", |world| {
             !world.kernel.governance().definitions().waiting().unwrap().is_empty()
         })
         .await;
@@ -45,10 +45,10 @@ async fn a_changed_definition_waits_and_is_approved() {
     let error = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
     assert!(error.to_string().contains("another definition"), "{error}");
     decision.fingerprint = waits.fingerprint;
-    let told = operator.request::<KernelToolsApprove>(&decision).await.unwrap();
-    assert_eq!(told.status, "approved");
+    let result = operator.request::<KernelToolsApprove>(&decision).await.unwrap();
+    assert_eq!(result.status, "approved");
     world
-        .until("it is listed again", |world| {
+        .until("the new definition is listed", |world| {
             let now = world.kernel.index().get("clock", "now");
             now.is_some_and(|now| now.description() == Some("The time, at last"))
         })
@@ -58,16 +58,16 @@ async fn a_changed_definition_waits_and_is_approved() {
 }
 
 #[tokio::test]
-async fn permissions_are_decided_listed_and_taken_back() {
+async fn permissions_are_approved_listed_and_revoked() {
     let world = World::new().await;
     let operator = world.operator().await;
     let mut change = KernelPermissionChangeParams::new("clock", vec!["system.info".into()]);
-    change.because = Some("it tells the time".to_owned());
-    let told = operator.request::<KernelPermissionsApprove>(&change).await.unwrap();
-    assert_eq!(told.permissions[0].decision, "approved");
+    change.because = Some("it returns the time".to_owned());
+    let result = operator.request::<KernelPermissionsApprove>(&change).await.unwrap();
+    assert_eq!(result.permissions[0].decision, "approved");
     let all = operator.request::<KernelPermissions>(&KernelPermissionsParams::new()).await.unwrap();
     assert_eq!(all.permissions[0].source, "operator");
-    assert_eq!(all.permissions[0].justification.as_deref(), Some("it tells the time"));
+    assert_eq!(all.permissions[0].justification.as_deref(), Some("it returns the time"));
     operator.request::<KernelPermissionsRevoke>(&change).await.unwrap();
     let all = operator.request::<KernelPermissions>(&KernelPermissionsParams::new()).await.unwrap();
     assert_eq!(all.permissions[0].decision, "revoked");
@@ -78,12 +78,12 @@ async fn permissions_are_decided_listed_and_taken_back() {
     let mut query = KernelAuditParams::new();
     (query.server_id, query.newest_first) = (Some("clock".to_owned()), Some(true));
     query.limit = Some(1);
-    // What was answered is there at once.
+    // The log contains everything that was answered.
     let page = operator.request::<KernelAudit>(&query).await.unwrap();
     assert_eq!(page.events[0].event_type.as_str(), "PERMISSION_REVOKED");
     assert!(page.next.is_some());
-    let told =
+    let verified =
         operator.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await.unwrap();
-    assert!(told.ok && told.records > 2, "{told:?}");
+    assert!(verified.ok && verified.records > 2, "{verified:?}");
     world.end().await;
 }

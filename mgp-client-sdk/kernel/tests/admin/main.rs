@@ -1,6 +1,4 @@
-//! What an operator does with a running kernel, and that nobody else does: `mgp/kernel/*`.
-//!
-//! Applies to: both.
+//! The methods for operators, `mgp/kernel/*`: their effects, and the refusal of all other callers.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

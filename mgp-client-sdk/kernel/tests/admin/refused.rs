@@ -1,4 +1,4 @@
-//! An agent tries every method of an operator, in every spelling, with params and nonsense: 1000, on the record.
+//! An agent calls every method for operators, in every spelling and with invalid params: 1000, on the record.
 
 use mgp_security::AuditQuery;
 use mgp_types::method::{KernelServers, Kind, methods, tool_spelling};
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::world::World;
 
 #[tokio::test]
-async fn nobody_but_an_operator_and_in_no_spelling() {
+async fn an_agent_is_refused_every_operator_method_in_every_spelling() {
     let world = World::new().await;
     let agent = world.agent().await;
     let mut tried = 0;
@@ -34,11 +34,11 @@ async fn nobody_but_an_operator_and_in_no_spelling() {
         }
     }
     let listed = agent.tools().await.unwrap();
-    assert!(listed.iter().all(|tool| !tool.name.contains("kernel")), "in no list");
+    assert!(listed.iter().all(|tool| !tool.name.contains("kernel")), "no list has them");
     let found = agent.call("mgp_tools_discover").arg("query", "stop kernel server").await.unwrap();
     assert!(!serde_json::to_string(&found).unwrap().contains("mgp_kernel"));
 
-    // Nothing happened, and all of it is on the record.
+    // Nothing was changed, and every attempt was recorded.
     assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
     let log = world.kernel.governance().log().unwrap();
     log.flush().await.unwrap();
@@ -61,14 +61,14 @@ async fn nobody_but_an_operator_and_in_no_spelling() {
 }
 
 #[tokio::test]
-async fn an_operator_calls_them_as_tools_too() {
+async fn an_operator_may_call_the_methods_as_tools() {
     let world = World::new().await;
     let operator = world.operator().await;
-    let told = operator.call("mgp_kernel_servers").await.unwrap();
-    let told = told.structured_content.unwrap();
-    assert!(told.as_str().contains(r#""id":"clock""#), "{told:?}");
+    let result = operator.call("mgp_kernel_servers").await.unwrap();
+    let result = result.structured_content.unwrap();
+    assert!(result.as_str().contains(r#""id":"clock""#), "{result:?}");
     let listed = operator.tools().await.unwrap();
-    assert!(listed.iter().all(|tool| !tool.name.contains("kernel")), "listed to nobody");
+    assert!(listed.iter().all(|tool| !tool.name.contains("kernel")), "no list has them");
     world.end().await;
 }
 
@@ -86,11 +86,11 @@ async fn a_key_that_only_reads_shuts_nothing_down() {
     }
     assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
 
-    // A whole key does, and what it stopped no call starts.
+    // A key without limits does, and no call starts the server again.
     let operator = world.operator().await;
     assert!(operator.mgp().lifecycle_shutdown(&clock).await.unwrap().accepted);
     world
-        .until("it is stopped", |world| {
+        .until("the server is stopped", |world| {
             world.kernel.servers()[0].status == ServerState::Disconnected
         })
         .await;
@@ -115,7 +115,7 @@ async fn a_key_that_only_reads_shuts_nothing_down() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_waits_for_is_refused_in_every_spelling_on_the_record() {
+async fn a_method_that_is_not_served_is_refused_in_every_spelling_on_the_record() {
     let world = World::new().await;
     let (agent, operator) = (world.agent().await, world.operator().await);
     let answer = json!({
@@ -128,11 +128,11 @@ async fn an_answer_that_nobody_waits_for_is_refused_in_every_spelling_on_the_rec
                 let error = agent.call(&spelling).args(arguments).await.unwrap_err();
                 assert_eq!(error.code().0, 1000, "{spelling}: {error}");
             }
-            // To an operator it says what is so: there is nothing to answer.
+            // An operator gets another error: the method is not served.
             let error = operator.call(&spelling).args(json!({})).await.unwrap_err();
             assert_ne!(error.code().0, 1000, "{spelling}: {error}");
         }
-        // As a method it is unknown, as any that was not negotiated.
+        // As a method it is unknown, because its extension was not negotiated.
         let params = Params::split(name, answer.to_string().into()).unwrap();
         let call = Call::request(Method::of(name), params, agent.context());
         assert_ne!(agent.stack().send(call).await.unwrap_err().code().0, 1000, "{name}");
@@ -141,8 +141,8 @@ async fn an_answer_that_nobody_waits_for_is_refused_in_every_spelling_on_the_rec
     log.flush().await.unwrap();
     for name in names {
         let query = AuditQuery::new().agent("ada").event_type("PERMISSION_DENIED");
-        let told = serde_json::to_string(&log.query(query).await.unwrap().events).unwrap();
-        assert_eq!(told.matches(&format!(r#""method":"{name}""#)).count(), 9, "{name}: {told}");
+        let result = serde_json::to_string(&log.query(query).await.unwrap().events).unwrap();
+        assert_eq!(result.matches(&format!(r#""method":"{name}""#)).count(), 9, "{name}: {result}");
     }
     world.end().await;
 }

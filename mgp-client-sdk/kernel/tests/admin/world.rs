@@ -1,8 +1,7 @@
-//! Kernels with servers of this process, and who talks to them.
+//! Kernels with a server in this process, and their clients.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
@@ -13,24 +12,22 @@ use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
 use mgp_types::service::{Pass, Principal, Stack};
 
-/// A kernel with a clock, in a folder that goes with it.
+/// A kernel with the server `clock`.
 pub(crate) struct World {
-    folder: PathBuf,
+    _folder: mgp_testkit::TempDir,
     pub(crate) kernel: Kernel,
-    /// Whether the clock tells something else of itself from its next start on.
-    pub(crate) is_other: Arc<AtomicBool>,
+    /// Gives the tool `now` another description from the next start on.
+    pub(crate) has_new_text: Arc<AtomicBool>,
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mgp-kernel-admin-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let is_other = Arc::new(AtomicBool::new(false));
-        let other = Arc::clone(&is_other);
+        let folder = mgp_testkit::temp_dir();
+        let has_new_text = Arc::new(AtomicBool::new(false));
+        let new_text = Arc::clone(&has_new_text);
         let clock = move || {
-            let text = if other.load(Ordering::Relaxed) { "The time, at last" } else { "The time" };
+            let text =
+                if new_text.load(Ordering::Relaxed) { "The time, at last" } else { "The time" };
             let now = Tool::new("now", text, || async { "noon" });
             let slow = Tool::new("slow", "Takes a while", || async {
                 tokio::time::sleep(Duration::from_millis(300)).await;
@@ -45,9 +42,11 @@ impl World {
             .map(|(tool, risk)| (tool.to_owned(), risk))
             .into();
         let kernel = Kernel::builder().local_as("clock", mgp, clock);
-        let kernel = kernel.in_folder(&folder).await.unwrap();
-        let world = Self { folder, kernel, is_other };
-        world.until("it is known", |world| world.kernel.index().tools_of("clock").len() == 3).await;
+        let kernel = kernel.in_folder(folder.path()).await.unwrap();
+        let world = Self { _folder: folder, kernel, has_new_text };
+        world
+            .until("its tools are known", |world| world.kernel.index().tools_of("clock").len() == 3)
+            .await;
         world
     }
 
@@ -63,7 +62,7 @@ impl World {
         self.connect_with(principal, None).await
     }
 
-    /// With the credentials of a key.
+    /// Connects with the credentials of a key.
     pub(crate) async fn connect_with(&self, principal: Principal, pass: Option<Pass>) -> Client {
         let (here, there) = duplex();
         let stack = self.kernel.server().into_stack().unwrap();
@@ -78,19 +77,11 @@ impl World {
         Client::builder("host", "1").connect(here.reader, here.writer).await.unwrap()
     }
 
-    /// Waits until something is so; a story that hangs fails.
-    pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        for _ in 0..2_000 {
-            if is_so(self) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        panic!("never: {what}");
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        mgp_testkit::until(what, async || holds(self)).await;
     }
 
     pub(crate) async fn end(self) {
         self.kernel.stop().await;
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -10,7 +10,7 @@ use mgp_types::mgp::{AccessGrantParams, KernelSessionsParams, KernelTokensParams
 use mgp_types::service::Principal;
 use tokio::time::timeout;
 
-use crate::world::{PATIENCE, World};
+use crate::world::{CALL_TIMEOUT, World};
 
 const OPEN: &str = "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
     risk = { look = 'safe' }\n";
@@ -37,7 +37,7 @@ async fn pinned_tools_are_in_the_list_of_that_agent_only() {
 }
 
 #[tokio::test]
-async fn a_budget_holds_for_all_and_one_of_its_own_for_an_agent() {
+async fn an_agent_may_have_a_budget_other_than_that_of_the_kernel() {
     let world = World::new(&format!(
         "{OPEN}[kernel.tool_context_budget]\nmax_tokens = 6000\npinned_reserve = 1000\n\
          discovery_reserve = 1000\ncache_limit = 1000\n[agents.ada]\nbudget = 3000"
@@ -52,7 +52,7 @@ async fn a_budget_holds_for_all_and_one_of_its_own_for_an_agent() {
 }
 
 #[tokio::test]
-async fn groups_bring_what_was_granted_to_them() {
+async fn an_agent_has_the_access_of_its_groups() {
     let closed = OPEN.replace("opt-out", "opt-in");
     let world = World::new(&format!("{closed}[agents.ada]\ngroups = ['gardeners']")).await;
     world.knows("a").await;
@@ -67,7 +67,7 @@ async fn groups_bring_what_was_granted_to_them() {
 }
 
 #[tokio::test]
-async fn a_person_is_asked_where_one_sits() {
+async fn only_an_interactive_agent_is_asked_to_confirm() {
     let world = World::new(&format!(
         "{OPEN}permission_policy = 'auto_approve'\n[kernel]\nauto_approve_except = []\n[agents.ada]\ninteractive = true"))
     .await;
@@ -80,7 +80,7 @@ async fn a_person_is_asked_where_one_sits() {
             async { Ok(ElicitResult::new(ElicitAction::Decline)) }
         });
         let client = world.connect(Principal::local().agent(agent), builder).await;
-        let called = timeout(PATIENCE, async { client.call("wipe_disk").await }).await;
+        let called = timeout(CALL_TIMEOUT, async { client.call("wipe_disk").await }).await;
         assert!(!called.is_ok_and(|called| called.is_ok()), "{agent}");
         assert_eq!(asked.load(Ordering::Relaxed), expected, "{agent}");
     }

@@ -1,4 +1,4 @@
-//! The keys of `[servers.mgp]` and `[kernel]` that say how calls are governed and recorded.
+//! The keys of `[servers.mgp]` and `[kernel]` for rules and records of calls.
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_security::AuditQuery;
@@ -6,20 +6,20 @@ use mgp_types::mgp::{Permission, RiskLevel, Validator};
 use mgp_types::service::ServerId;
 use tokio::time::timeout;
 
-use crate::world::{PATIENCE, World};
+use crate::world::{CALL_TIMEOUT, World};
 
-/// A server that everyone may use, with more keys.
+/// Returns a configuration with a server that all callers may use.
 fn open(mgp: &str, more: &str) -> String {
     format!(
         "[[servers]]\nid = 'a'\n{{SERVER}}\n[servers.mgp]\ndefault_policy = 'opt-out'\n{mgp}\n{more}"
     )
 }
 
-/// The code with which a call of an agent is refused; 0 where it is not, 1000 where it waits for somebody.
-async fn called(world: &World, tool: &str) -> i32 {
+/// Calls a tool and returns the code of the refusal; 0 if there is none, and 1000 if the call waits.
+async fn code_of_call(world: &World, tool: &str) -> i32 {
     let agent = world.agent("ada").await;
     let call = async { agent.call(tool).arg("url", "https://example.com").await };
-    let Ok(answer) = timeout(PATIENCE, call).await else { return 1000 };
+    let Ok(answer) = timeout(CALL_TIMEOUT, call).await else { return 1000 };
     match answer {
         Ok(result) if result.is_error != Some(true) => 0,
         Ok(result) => panic!("{}", result.to_text()),
@@ -28,21 +28,21 @@ async fn called(world: &World, tool: &str) -> i32 {
 }
 
 #[tokio::test]
-async fn default_policy_says_what_holds_without_an_entry() {
+async fn default_policy_applies_without_an_entry() {
     let closed =
         World::new("[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\nrisk = { look = 'safe' }")
             .await;
     closed.knows("a").await;
-    assert_eq!(called(&closed, "look").await, 1001);
+    assert_eq!(code_of_call(&closed, "look").await, 1001);
     closed.end().await;
     let opened = World::new(&open("risk = { look = 'safe' }", "")).await;
     opened.knows("a").await;
-    assert_eq!(called(&opened, "look").await, 0);
+    assert_eq!(code_of_call(&opened, "look").await, 0);
     opened.end().await;
 }
 
 #[tokio::test]
-async fn permissions_are_decided_as_it_is_written() {
+async fn permissions_follow_the_configured_policy() {
     let network = "risk = { fetch_url = 'safe' }\n";
     for (mgp, kernel, expected) in [
         ("", "", false),
@@ -65,14 +65,14 @@ async fn permissions_are_decided_as_it_is_written() {
         let needed = world.kernel.governance().definitions().assessment(Some(&server), "fetch_url");
         let needed = needed.permissions.clone();
         assert!(needed.contains(&Permission::NetworkOutbound), "{needed:?}");
-        let code = called(&world, "fetch_url").await;
+        let code = code_of_call(&world, "fetch_url").await;
         assert_eq!(code == 0, expected, "{mgp} {kernel}: {code}");
         world.end().await;
     }
 }
 
 #[tokio::test]
-async fn shell_is_asked_for_although_all_else_is_approved() {
+async fn auto_approve_asks_for_shell_and_code_all_the_same() {
     let world = World::new(&open("", "[kernel]\npermission_policy = 'auto_approve'")).await;
     let policy = world.kernel.governance().policies().of(Some(&"a".into()));
     let except = [Permission::ShellExecute, Permission::CodeExecution];
@@ -81,9 +81,9 @@ async fn shell_is_asked_for_although_all_else_is_approved() {
 }
 
 #[tokio::test]
-async fn risk_confirm_and_validators_hold_for_single_tools() {
+async fn risk_confirm_and_validators_apply_to_single_tools() {
     for (keys, tool, expected) in [
-        // What sounds dangerous is confirmed, and nobody sits there.
+        // A tool with a dangerous name needs a confirmation, and the agent is not interactive.
         ("", "wipe_disk", false),
         ("risk = { wipe_disk = 'safe' }", "wipe_disk", true),
         ("risk = { look = 'moderate' }", "look", true),
@@ -93,7 +93,7 @@ async fn risk_confirm_and_validators_hold_for_single_tools() {
         let world =
             World::new(&open(&format!("{all}{keys}"), "[kernel]\nauto_approve_except = []")).await;
         world.knows("a").await;
-        let code = called(&world, tool).await;
+        let code = code_of_call(&world, tool).await;
         assert_eq!(code == 0, expected, "{keys}: {code}");
         world.end().await;
     }
@@ -106,7 +106,7 @@ async fn risk_confirm_and_validators_hold_for_single_tools() {
 }
 
 #[tokio::test]
-async fn the_log_is_kept_where_and_as_it_is_written() {
+async fn the_audit_log_is_kept_as_configured() {
     let kernel =
         "[kernel.audit]\ndir = '{DIR}/elsewhere'\narguments = 'full'\nfsync = 'always'\nkeep = 3";
     let world = World::new(&open("risk = { look = 'safe' }", kernel)).await;

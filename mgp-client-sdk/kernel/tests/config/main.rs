@@ -1,6 +1,4 @@
-//! Every key of `mgp.toml`, and what it does in a kernel (MGP §15.2).
-//!
-//! Applies to: both.
+//! Every key of `mgp.toml` and its effect in a kernel (MGP §15.2).
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "tests")]

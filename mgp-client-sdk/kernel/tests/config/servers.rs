@@ -1,4 +1,4 @@
-//! `[[servers]]`, and the keys of `[servers.mgp]` that say what is started, offered and started again.
+//! `[[servers]]`, and the keys of `[servers.mgp]` for starts, offers and restarts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use mgp_types::mgp::{ServerState, TrustLevel};
 
 use crate::world::{World, until};
 
-/// What the server of the stories tells of how it was started.
-async fn look(config: &str) -> (World, String) {
+/// Starts a kernel, and returns the description by its server of how it was started.
+async fn start(config: &str) -> (World, String) {
     let world = World::new(config).await;
     world.knows("a").await;
     let look = world.kernel.index().get("a", "look").unwrap();
@@ -17,7 +17,7 @@ async fn look(config: &str) -> (World, String) {
 }
 
 #[tokio::test]
-async fn a_program_is_started_as_it_is_written() {
+async fn a_program_is_started_as_configured() {
     let here = std::env::current_dir().unwrap();
     for (keys, expected) in [
         ("{SERVER}", format!("{}  ", here.display())),
@@ -28,20 +28,20 @@ async fn a_program_is_started_as_it_is_written() {
         ("{SERVER}\ncwd = 'below'", "below  ".to_owned()),
         ("{SERVER}\nenv = { VALUE = '${MGP_NO_SUCH_VARIABLE:-filled}' }", " filled ".to_owned()),
     ] {
-        let (world, text) = look(&format!("[[servers]]\nid = 'a'\n{keys}")).await;
+        let (world, text) = start(&format!("[[servers]]\nid = 'a'\n{keys}")).await;
         assert!(text.ends_with(&expected), "{keys}: {text}");
         world.end().await;
     }
 }
 
 #[tokio::test]
-async fn what_is_offered_is_what_is_written() {
+async fn a_server_is_offered_what_is_configured() {
     for (keys, has, lacks) in [
         ("", "\"security\"", "\"no such\""),
         ("mgp = false", "\"initialize\"", "dev.cloto"),
         ("[servers.mgp]\nextensions = ['audit']", "\"audit\"", "\"security\""),
     ] {
-        let (world, _) = look(&format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{keys}")).await;
+        let (world, _) = start(&format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{keys}")).await;
         let log = world.log("a");
         assert!(log.contains(has) && !log.contains(lacks), "{keys}: {log}");
         world.end().await;
@@ -49,16 +49,16 @@ async fn what_is_offered_is_what_is_written() {
 }
 
 #[tokio::test]
-async fn the_era_that_is_written_is_spoken() {
+async fn the_configured_era_is_used() {
     let entry = |era: &str| format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{era}");
     for (era, probed) in [("", true), ("era = 'auto'", true), ("era = 'legacy'", false)] {
-        let (world, _) = look(&entry(era)).await;
+        let (world, _) = start(&entry(era)).await;
         assert_eq!(world.log("a").contains("server/discover"), probed, "{era}");
         world.end().await;
     }
-    // The server of the stories speaks the legacy one only.
+    // The server supports only the legacy era.
     let world = World::new(&entry("era = 'modern'\n[servers.mgp]\nrestart_policy = 'never'")).await;
-    until("it is told why", || world.server("a").error.is_some()).await;
+    until("the reason is shown", || world.server("a").error.is_some()).await;
     let error = world.server("a").error.unwrap();
     assert!(error.contains("does not speak revision `2026-07-28`"), "{error}");
     assert!(error.contains("the era `auto`"), "{error}");
@@ -82,15 +82,15 @@ async fn a_url_is_reached_with_its_headers() {
          headers = {{ x-word = 'hello' }}\n[servers.mgp]\nrestart_policy = 'never'"
     ))
     .await;
-    until("it is asked", || !seen.lock().unwrap().is_empty()).await;
+    until("the URL is requested", || !seen.lock().unwrap().is_empty()).await;
     assert_eq!(seen.lock().unwrap()[0], "hello");
     assert_eq!(world.server("a").reach, format!("http://{address}/mcp"), "no secret is shown");
-    until("it is told why", || world.server("a").error.is_some()).await;
+    until("the reason is shown", || world.server("a").error.is_some()).await;
     world.end().await;
 }
 
 #[tokio::test]
-async fn it_is_started_again_as_the_five_keys_say() {
+async fn a_server_is_restarted_as_the_five_keys_configure() {
     let ends = "[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = ['-c', 'exit 3']\n[servers.mgp]\n";
     for (keys, restarts) in [
         ("restart_policy = 'never'", 0),
@@ -106,7 +106,7 @@ async fn it_is_started_again_as_the_five_keys_say() {
             let server = world.server("a");
             server.restarts >= restarts && server.status == ServerState::Error
         };
-        until("it rests", is_down).await;
+        until("it is not restarted any more", is_down).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         let server = world.server("a");
         assert_eq!((server.restarts, server.status), (restarts, ServerState::Error), "{keys}");
@@ -116,8 +116,8 @@ async fn it_is_started_again_as_the_five_keys_say() {
 }
 
 #[tokio::test]
-async fn its_place_trust_and_tags_are_told() {
-    let (world, _) = look(
+async fn the_source_trust_and_tags_of_a_server_are_listed() {
+    let (world, _) = start(
         "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ntrust_level = 'sandboxed'\n\
          tags = ['garden']\npermissions_required = ['camera']",
     )
@@ -138,7 +138,7 @@ async fn its_place_trust_and_tags_are_told() {
     filter.permissions = vec!["camera".into()].into();
     params.filter = Some(filter);
     let listed = operator.request::<mgp_types::method::DiscoveryList>(&params).await.unwrap();
-    assert_eq!(listed.servers.len(), 1, "what it needs is known");
+    assert_eq!(listed.servers.len(), 1, "its required permissions are listed");
     world.end().await;
 }
 
@@ -152,8 +152,8 @@ async fn no_more_than_eight_start_at_once() {
         let all = world.kernel.servers();
         all.iter().filter(|server| server.status == ServerState::Connecting).count()
     };
-    until("eight begin", || starting() == 8).await;
+    until("eight are starting", || starting() == 8).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(starting(), 8, "the others wait for their turn");
+    assert_eq!(starting(), 8, "the others wait");
     world.end().await;
 }

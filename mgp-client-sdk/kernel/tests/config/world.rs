@@ -1,18 +1,18 @@
-//! Kernels that were configured by a file, their servers, and their hosts.
+//! Kernels that are configured by a file, their servers, and their clients.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice};
 use mgp_discovery::Sources;
-use mgp_kernel::Kernel;
+use mgp_kernel::{Kernel, KernelError};
+use mgp_testkit::TempDir;
 use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::KernelServer;
 use mgp_types::service::Principal;
 
-/// A server that tells in its tools how it was started, and on its standard error what it was offered.
+/// A server whose tools describe how it was started; it writes what it is offered to its standard error.
 const SERVER: &str = r#"
 echo "$0 begins as $$" >&2
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
@@ -35,65 +35,52 @@ while IFS= read -r line; do
 done
 "#;
 
-/// How long is waited for a call that may wait for a person.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// Time after which a call counts as waiting for a person.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A kernel, in a folder of its own that goes with it.
+/// A kernel with its configuration and state in a temporary folder.
 pub(crate) struct World {
-    folder: PathBuf,
+    folder: TempDir,
     pub(crate) kernel: Kernel,
 }
 
 impl World {
-    /// With a configuration; `{DIR}` is its folder, `{SERVER}` how the server of these stories is started.
+    /// Starts a kernel; in the configuration `{DIR}` is its folder, and `{SERVER}` starts the server of these tests.
     pub(crate) async fn new(config: &str) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mgp-kernel-config-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(folder.join("below")).unwrap();
-        fs::write(folder.join("server.sh"), SERVER).unwrap();
-        write(&folder, config);
-        let kernel = begin(&folder).await;
+        let folder = mgp_testkit::temp_dir();
+        fs::create_dir(folder.path().join("below")).unwrap();
+        fs::write(folder.path().join("server.sh"), SERVER).unwrap();
+        write(folder.path(), config);
+        let kernel = start(folder.path()).await.unwrap();
         Self { folder, kernel }
     }
 
     /// Writes another configuration.
     pub(crate) fn write(&self, config: &str) {
-        write(&self.folder, config);
+        write(self.folder(), config);
     }
 
-    /// Stops the kernel and begins another one on the same state.
-    pub(crate) async fn again(&mut self) {
+    /// Stops the kernel and starts another one with the same state.
+    pub(crate) async fn restart(&mut self) {
         self.kernel.stop().await;
-        // The folder is free once everything of the kernel is gone.
-        let before = std::mem::replace(&mut self.kernel, Kernel::builder().build().await.unwrap());
-        drop(before);
-        let mut in_use = String::new();
-        for _ in 0..200 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            let sources = Sources::given(self.folder.join("mgp.toml"));
-            let state = self.folder.join("state");
-            match Kernel::builder().sources(sources).in_folder(state).await {
-                Ok(kernel) => {
-                    self.kernel = kernel;
-                    return;
-                }
-                Err(error) => in_use = error.to_string(),
-            }
-        }
-        panic!("the state of the kernel before is still in use: {in_use}");
+        self.kernel = Kernel::builder().build().await.unwrap();
+        // The folder stays in use until all tasks of the kernel before have ended.
+        mgp_testkit::until("the state folder is free", async || {
+            let started = start(self.folder.path()).await;
+            started.map(|kernel| self.kernel = kernel).is_ok()
+        })
+        .await;
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     pub(crate) fn server(&self, id: &str) -> KernelServer {
         self.kernel.servers().into_iter().find(|server| server.id == id).unwrap()
     }
 
-    /// What a server wrote to its standard error.
+    /// Returns what a server wrote to its standard error.
     pub(crate) fn log(&self, id: &str) -> String {
         let lines = self.kernel.server_log(&id.into()).unwrap();
         lines.into_iter().map(|line| line.text + "\n").collect()
@@ -122,13 +109,12 @@ impl World {
 
     pub(crate) async fn end(self) {
         self.kernel.stop().await;
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-async fn begin(folder: &Path) -> Kernel {
+async fn start(folder: &Path) -> Result<Kernel, KernelError> {
     let sources = Sources::given(folder.join("mgp.toml"));
-    Kernel::builder().sources(sources).in_folder(folder.join("state")).await.unwrap()
+    Kernel::builder().sources(sources).in_folder(folder.join("state")).await
 }
 
 fn write(folder: &Path, config: &str) {
@@ -138,13 +124,6 @@ fn write(folder: &Path, config: &str) {
     fs::write(folder.join("mgp.toml"), config).unwrap();
 }
 
-/// Waits until something is so; a story that hangs fails.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..2_000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("never: {what}");
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    mgp_testkit::until(what, async || holds()).await;
 }

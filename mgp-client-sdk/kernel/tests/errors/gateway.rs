@@ -1,4 +1,4 @@
-//! A gateway: what a server behind it, or the want of one, makes its callers hear.
+//! A gateway in front of a server that fails or is missing.
 
 use mgp_client_sdk::{Client, ClientBuilder, Hop, Switchboard};
 use mgp_server_sdk::Server;
@@ -7,7 +7,7 @@ use mgp_types::method::{Request, ToolsCall, ToolsList};
 use mgp_types::service::{Router, Stack};
 use tokio::task::AbortHandle;
 
-/// A server that passes calls of the tool `t` on, and asks for the list.
+/// Returns a server that passes on `tools/list` and calls of the tool `t`.
 pub(crate) fn to(client: Client) -> Server {
     let hop = Hop::new("below", client);
     let board = Switchboard::new().route("t", hop.clone());
@@ -17,12 +17,12 @@ pub(crate) fn to(client: Client) -> Server {
     Server::new("gateway", "1").endpoints(calls)
 }
 
-/// A client of a server that runs in this process.
+/// Connects a client to a server in this process.
 pub(crate) async fn client(server: Server) -> Client {
     through(Client::builder("gateway", "1"), server).await.0
 }
 
-/// A client of one's own, and the server, which is gone once its task is aborted.
+/// Connects a client to a server that ends when its task is aborted.
 pub(crate) async fn through(builder: ClientBuilder, server: Server) -> (Client, AbortHandle) {
     let (here, there) = duplex();
     let serving = tokio::spawn(server.serve(there.reader, there.writer));

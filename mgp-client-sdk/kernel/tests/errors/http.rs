@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 /// A request to call a tool in the modern era, by a client that offers MGP.
 pub(crate) const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"now","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["streaming"]}}}}}}"#;
 
-/// The headers that go with it.
+/// The headers of that request.
 pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("Content-Type", "application/json"),
     ("Accept", "application/json, text/event-stream"),
@@ -19,7 +19,7 @@ pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("Mcp-Name", "now"),
 ];
 
-/// What came back.
+/// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
-/// Sends a request with these headers and hangs up after its answer.
+/// Sends a request with these headers and closes the connection after the answer.
 pub(crate) async fn post(to: SocketAddr, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut text = format!(
         "POST /mcp HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Length: {}\r\n",

@@ -7,7 +7,7 @@ use mgp_types::service::Stack;
 use serde_json::{Value, json};
 
 use crate::http::{CALL, HEADERS, post};
-use crate::peer::{PEERS, Peer, Tongue};
+use crate::peer::{Dialect, PEERS, Peer};
 
 fn stack() -> Stack {
     let boom = Tool::new("boom", "Fails", || async { panic!("inside") as String });
@@ -19,7 +19,7 @@ fn stack() -> Stack {
     Server::new("s", "1").tool(boom).tool(sign_in).resource(note).into_stack().unwrap()
 }
 
-/// An error with this code, and without hints; gives its message.
+/// Checks the code of an error without hints, and returns its message.
 #[track_caller]
 fn coded(answer: &Value, code: ErrorCode) -> &str {
     assert_eq!(answer["error"]["code"], code.0, "{answer}");
@@ -32,10 +32,10 @@ async fn code_minus_32700_parse_error() {
     for kind in PEERS {
         let mut peer = Peer::join(&stack(), kind).await;
         peer.line("{\"jsonrpc\":").await;
-        let answer = peer.hear().await;
+        let answer = peer.receive().await;
         assert!(coded(&answer, ErrorCode::PARSE_ERROR).starts_with("parse error: "));
         assert_eq!(answer["id"], Value::Null);
-        // The connection goes on.
+        // The connection stays open.
         let answer = peer.ask("tools/list", json!({})).await;
         assert!(answer["result"]["tools"].is_array(), "{answer}");
     }
@@ -46,9 +46,9 @@ async fn code_minus_32600_invalid_request() {
     for kind in PEERS {
         let mut peer = Peer::join(&stack(), kind).await;
         peer.line(r#"{"jsonrpc":"2.0","id":77}"#).await;
-        coded(&peer.hear().await, ErrorCode::INVALID_REQUEST);
+        coded(&peer.receive().await, ErrorCode::INVALID_REQUEST);
     }
-    let mut peer = Peer::silent(&stack(), PEERS[0]);
+    let mut peer = Peer::connect(&stack(), PEERS[0]);
     let answer = peer.ask("tools/list", json!({})).await;
     assert!(coded(&answer, ErrorCode::INVALID_REQUEST).contains("send `initialize` first"));
 }
@@ -60,8 +60,8 @@ async fn code_minus_32601_method_not_found() {
         let answer = peer.ask("no/such", json!({})).await;
         assert_eq!(coded(&answer, ErrorCode::METHOD_NOT_FOUND), "unknown method `no/such`");
     }
-    // To who did not offer MGP its methods do not exist.
-    let mut peer = Peer::join(&stack(), (Era::Legacy, Tongue::Plain)).await;
+    // Methods of MGP do not exist for a peer that did not offer it.
+    let mut peer = Peer::join(&stack(), (Era::Legacy, Dialect::Plain)).await;
     let answer = peer.ask("mgp/access/query", json!({})).await;
     assert_eq!(coded(&answer, ErrorCode::METHOD_NOT_FOUND), "unknown method `mgp/access/query`");
 }
@@ -86,8 +86,8 @@ async fn code_minus_32603_internal_error() {
     for kind in PEERS {
         let mut peer = Peer::join(&stack(), kind).await;
         let answer = peer.call("boom").await;
-        let told = coded(&answer, ErrorCode::INTERNAL_ERROR);
-        assert_eq!(told, "the handler panicked; the server's log says where");
+        let message = coded(&answer, ErrorCode::INTERNAL_ERROR);
+        assert_eq!(message, "the handler panicked; the server's log says where");
     }
 }
 
@@ -121,8 +121,8 @@ async fn code_minus_32020_header_mismatch() {
 
 #[tokio::test]
 async fn code_minus_32021_missing_client_capability() {
-    // A modern client is told what it would have to offer.
-    let mut peer = Peer::join(&stack(), (Era::Modern, Tongue::Plain)).await;
+    // The error names the capabilities that a modern client lacks.
+    let mut peer = Peer::join(&stack(), (Era::Modern, Dialect::Plain)).await;
     let answer = peer.ask("mgp/access/query", json!({})).await;
     coded(&answer, ErrorCode::MISSING_CLIENT_CAPABILITY);
     let needed = &answer["error"]["data"]["requiredCapabilities"]["extensions"]["dev.cloto/mgp"];
@@ -131,7 +131,7 @@ async fn code_minus_32021_missing_client_capability() {
 
 #[tokio::test]
 async fn code_minus_32022_unsupported_version() {
-    let mut peer = Peer::silent(&stack(), (Era::Modern, Tongue::Plain));
+    let mut peer = Peer::connect(&stack(), (Era::Modern, Dialect::Plain));
     let request = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/list",
         "params": { "_meta": {
@@ -140,7 +140,7 @@ async fn code_minus_32022_unsupported_version() {
         } },
     });
     peer.line(&request.to_string()).await;
-    let answer = peer.hear().await;
+    let answer = peer.receive().await;
     coded(&answer, ErrorCode::UNSUPPORTED_VERSION);
     let supported = answer["error"]["data"]["supported"].as_array().unwrap();
     assert!(supported.contains(&json!("2026-07-28")), "{answer}");
@@ -148,7 +148,7 @@ async fn code_minus_32022_unsupported_version() {
 
 #[tokio::test]
 async fn code_minus_32042_url_elicitation_required() {
-    let mut peer = Peer::silent(&stack(), (Era::Legacy, Tongue::Plain));
+    let mut peer = Peer::connect(&stack(), (Era::Legacy, Dialect::Plain));
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": { "elicitation": { "url": {} } },
         "clientInfo": { "name": "wire", "version": "1" },

@@ -1,4 +1,4 @@
-//! 2000 to 2099: a server that is not there, or not any more.
+//! 2000 to 2099: servers that are not connected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use mgp_types::mgp::{AuditEvent, ServerState, ShutdownReason};
 use mgp_types::service::{AuditSink, Audited, Router, Stack, Start, Ticket, Unaudited};
 use serde_json::json;
 
+use crate::expected_error::ExpectedError;
 use crate::gateway;
-use crate::heard::Heard;
-use crate::held::Held;
+use crate::held_tool::HeldTool;
 use crate::peer::{PEERS, Peer};
 use crate::script;
 
-/// A log that was closed.
+/// An audit log that was closed.
 struct Closed;
 
 impl AuditSink for Closed {
@@ -35,53 +35,53 @@ impl AuditSink for Closed {
 
 #[tokio::test]
 async fn code_2000_server_not_ready() {
-    // The server behind a gateway has gone.
+    // The server behind a gateway has ended.
     let client = gateway::client(Server::new("below", "1")).await;
     client.close().await;
     let stack = gateway::to(client).into_stack().unwrap();
-    Heard::of(ErrorCode::SERVER_NOT_READY)
-        .says(["connection closed"])
-        .heard_by_all(&stack, "t")
+    ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+        .message(["connection closed"])
+        .check_all_peers(&stack, "t")
         .await;
 
-    // What cannot be recorded does not run.
+    // A call that cannot be recorded does not run.
     let tool = Tool::new("t", "Does something", || async { "done" });
     let audit = AuditLayer::new(Arc::new(Closed)).server("s");
     let stack = Server::new("s", "1").tool(tool).layer(audit).into_stack().unwrap();
-    Heard::of(ErrorCode::SERVER_NOT_READY)
-        .says(["the call was not run", "the audit log is closed", "must be started anew"])
-        .heard_by_all(&stack, "t")
+    ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+        .message(["the call was not run", "the audit log is closed", "must be started anew"])
+        .check_all_peers(&stack, "t")
         .await;
 
-    // A supervised server that nobody started yet.
+    // A supervised server that was not started yet.
     let builder = Client::builder("gateway", "1").server_id("files");
     let config = SuperviseConfig::default();
     let files = builder.supervise(ChildCommand::new("no-such-program"), config).unwrap();
     let below = files.stack().clone();
     let calls = Router::new().route(ToolsCall::METHOD, below);
     let stack = Server::new("gateway", "1").endpoints(calls).into_stack().unwrap();
-    Heard::of(ErrorCode::SERVER_NOT_READY)
-        .says(["server `files` was not started yet; start it first"])
+    ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+        .message(["server `files` was not started yet; start it first"])
         .details(["state", "server_id"])
         .started(false)
-        .heard_by_all(&stack, "t")
+        .check_all_peers(&stack, "t")
         .await;
     for (state, words) in [
         (ServerState::Connecting, "server `files` is starting; try again in a moment"),
         (ServerState::Disconnected, "server `files` is stopped; start it first"),
         (ServerState::Error, "server `files` failed; restart it once the cause is gone"),
     ] {
-        Heard::of(ErrorCode::SERVER_NOT_READY)
-            .says([words])
+        ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+            .message([words])
             .details(["state", "server_id"])
             .started(false)
-            .heard_by_all(&in_state(State::new(state)), "t")
+            .check_all_peers(&in_state(State::new(state)), "t")
             .await;
     }
 
-    // The server ends under a running call: it may have run, and the details say so.
+    // The server ends during a call: it may have run, and the details contain that.
     for kind in PEERS {
-        let held = Held::default();
+        let held = HeldTool::default();
         let below = Server::new("below", "1").tool(held.tool("t"));
         let (client, serving) = gateway::through(Client::builder("gateway", "1"), below).await;
         let stack = gateway::to(client).into_stack().unwrap();
@@ -90,15 +90,15 @@ async fn code_2000_server_not_ready() {
         held.begun().await;
         serving.abort();
         let answer = peer.answer(call).await;
-        Heard::of(ErrorCode::SERVER_NOT_READY)
-            .says(["connection closed"])
+        ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+            .message(["connection closed"])
             .no_retry()
             .started(true)
             .check(&peer, &answer);
     }
 }
 
-/// A server behind a gate that holds it in a state.
+/// Returns a server behind a gate that reports a state.
 fn in_state(state: State) -> Stack {
     let tool = Tool::new("t", "Does something", || async { "done" });
     let gate = ReadyLayer::new(state).server("files");
@@ -107,7 +107,7 @@ fn in_state(state: State) -> Stack {
 
 #[tokio::test]
 async fn code_2001_server_draining() {
-    // A server that drains: who comes back is waited for, who does not is not.
+    // A draining server: a retry helps only if the server will be back.
     for (reason, comes_back, words) in [
         (
             ShutdownReason::OperatorRequest,
@@ -126,7 +126,7 @@ async fn code_2001_server_draining() {
         ),
         (ShutdownReason::ResourceLimit, true, "starts no new calls; try again once it is back"),
     ] {
-        let held = Held::default();
+        let held = HeldTool::default();
         let server = Server::new("s", "1").tool(held.tool("t"));
         let drain = server.drain_handle();
         let stack = server.into_stack().unwrap();
@@ -134,32 +134,32 @@ async fn code_2001_server_draining() {
         let running = first.send("tools/call", json!({ "name": "t", "arguments": {} })).await;
         held.begun().await;
         drain.begin(reason, Duration::from_secs(30));
-        let mut heard = Heard::of(ErrorCode::SERVER_DRAINING)
-            .says([words])
+        let mut expected = ExpectedError::new(ErrorCode::SERVER_DRAINING)
+            .message([words])
             .details(["state", "reason"])
             .started(false);
         if comes_back {
-            heard = heard.after_a_second();
+            expected = expected.after_a_second();
         }
-        heard.heard_by_all(&stack, "t").await;
-        // What ran when the drain began runs to its end.
+        expected.check_all_peers(&stack, "t").await;
+        // Calls in flight at the start of the drain run to their end.
         held.release();
         let answer = first.answer(running).await;
         assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
     }
 
-    // A client's gate before a server that drains.
+    // The gate of a client in front of a draining server.
     for (reason, comes_back) in [("operator_request", false), ("configuration_change", true)] {
         let state = State::new(ServerState::Connected);
         state.enter(ServerState::Draining, reason).unwrap();
-        let mut heard = Heard::of(ErrorCode::SERVER_DRAINING)
-            .says(["server `files` is draining and takes no new calls"])
+        let mut expected = ExpectedError::new(ErrorCode::SERVER_DRAINING)
+            .message(["server `files` is draining and takes no new calls"])
             .details(["state", "server_id"])
             .started(false);
         if comes_back {
-            heard = heard.after_a_second();
+            expected = expected.after_a_second();
         }
-        heard.heard_by_all(&in_state(state), "t").await;
+        expected.check_all_peers(&in_state(state), "t").await;
     }
 }
 
@@ -172,16 +172,16 @@ async fn code_2002_server_restarting() {
     let builder = script::client().era(EraChoice::Legacy);
     let client = builder.connect_url(&server.url).await.unwrap();
     let stack = gateway::to(client).into_stack().unwrap();
-    Heard::of(ErrorCode::SERVER_RESTARTING)
-        .says(["the server no longer has the session"])
-        .heard_by_all(&stack, "t")
+    ExpectedError::new(ErrorCode::SERVER_RESTARTING)
+        .message(["the server no longer has the session"])
+        .check_all_peers(&stack, "t")
         .await;
 
-    // A server that is being started again.
-    Heard::of(ErrorCode::SERVER_RESTARTING)
-        .says(["server `files` is being restarted; try again in a moment"])
+    // A server that is being restarted.
+    ExpectedError::new(ErrorCode::SERVER_RESTARTING)
+        .message(["server `files` is being restarted; try again in a moment"])
         .details(["state", "server_id"])
         .started(false)
-        .heard_by_all(&in_state(State::new(ServerState::Restarting)), "t")
+        .check_all_peers(&in_state(State::new(ServerState::Restarting)), "t")
         .await;
 }

@@ -1,13 +1,13 @@
-//! Every error code as bytes: what a peer that speaks MGP hears, and what a plain one hears instead (MGP §14).
+//! Every error code as bytes, for peers that negotiated MGP and for plain ones (MGP §14).
 //!
-//! `docs/errors.md` has a row for each code and names its test here; `page.rs` holds both together.
+//! `docs/errors.md` has a row for each code and names its test here; `page.rs` compares the two.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod expected_error;
 mod external;
 mod gateway;
-mod heard;
-mod held;
+mod held_tool;
 mod http;
 mod jsonrpc;
 mod lifecycle;

@@ -1,4 +1,4 @@
-//! `docs/errors.md` and the code say the same: every code has its row, with its hints, a section and a test that exists.
+//! `docs/errors.md` agrees with the code: every code has a row with its hints, a section and a test that exists.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,14 +12,14 @@ pub(crate) struct Page {
     text: String,
 }
 
-/// What the page says of one code.
+/// The row and the section of one code.
 pub(crate) struct Row {
     cells: Vec<String>,
     /// The text under the heading of the code; codes of JSON-RPC and MCP have none.
     section: String,
 }
 
-/// How a row of the page names what is still missing.
+/// The prefix of a cell with something that is still missing.
 const OPEN: &str = "**open**: ";
 
 impl Page {
@@ -28,7 +28,7 @@ impl Page {
         Self { text: fs::read_to_string(path).unwrap() }
     }
 
-    /// The row of a code.
+    /// Returns the row of a code.
     #[track_caller]
     pub(crate) fn row(&self, code: ErrorCode) -> Row {
         let mut rows = self.rows().filter(|row| number(&row[0]) == code.0.to_string());
@@ -41,7 +41,7 @@ impl Page {
         Row { cells, section }
     }
 
-    /// The cells of all rows that begin with a code.
+    /// Returns the cells of all rows that begin with a code.
     fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         self.text.lines().filter_map(|line| {
             let inner = line.strip_prefix('|')?.strip_suffix('|')?;
@@ -52,19 +52,19 @@ impl Page {
 }
 
 impl Row {
-    /// Whether the section names a member of the details.
-    pub(crate) fn tells_of_detail(&self, name: &str) -> bool {
+    /// Returns whether the section documents a member of the details.
+    pub(crate) fn documents_detail(&self, name: &str) -> bool {
         let item = self.section.split("\n- **").find(|item| item.starts_with("Details**: "));
         item.is_some_and(|item| item.contains(&format!("`{name}`")))
     }
 }
 
-/// The code in the first cell, which may be a link to its section.
+/// Returns the code in the first cell, which may be a link to its section.
 fn number(cell: &str) -> &str {
     cell.trim_start_matches('[').split(']').next().unwrap_or_default()
 }
 
-/// The names of the tests beside this file.
+/// Returns the names of the tests in this folder.
 fn tests() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors");
     let mut names = BTreeSet::new();
@@ -83,7 +83,7 @@ fn tests() -> BTreeSet<String> {
 
 #[test]
 fn every_code_has_its_row_and_its_test() {
-    let (page, tests, mut told) = (Page::read(), tests(), BTreeSet::new());
+    let (page, tests, mut documented) = (Page::read(), tests(), BTreeSet::new());
     for code in ErrorCode::KNOWN {
         let name = code.name().unwrap();
         let Row { cells, section } = page.row(*code);
@@ -111,10 +111,12 @@ fn every_code_has_its_row_and_its_test() {
         };
         assert_eq!(named, expected, "{code}");
         assert!(tests.contains(named), "docs/errors.md names `{named}`, and there is no such test");
-        told.insert(named.to_owned());
+        documented.insert(named.to_owned());
     }
-    let untold: Vec<_> =
-        tests.iter().filter(|test| test.starts_with("code_") && !told.contains(*test)).collect();
+    let untold: Vec<_> = tests
+        .iter()
+        .filter(|test| test.starts_with("code_") && !documented.contains(*test))
+        .collect();
     assert!(untold.is_empty(), "docs/errors.md does not name {untold:?}");
 }
 
@@ -138,13 +140,13 @@ fn the_hints_of_every_row_are_those_of_the_code() {
     }
 }
 
-/// The lines of code of all crates, without comments and tests, each with its file.
+/// Returns the lines of code of all crates that name an error code, each with its file.
 fn code_lines() -> Vec<(String, String)> {
-    fn look(folder: &Path, found: &mut Vec<(String, String)>) {
+    fn search(folder: &Path, found: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                look(&path, found);
+                search(&path, found);
             } else if !path.ends_with("tests.rs") {
                 let text = fs::read_to_string(&path).unwrap_or_default();
                 let code = text.split("#[cfg(test)]").next().unwrap_or_default();
@@ -165,14 +167,14 @@ fn code_lines() -> Vec<(String, String)> {
         let nested = fs::read_dir(package.path()).unwrap().map(|folder| folder.unwrap().path());
         for source in nested.map(|folder| folder.join("src")).chain([package.path().join("src")]) {
             if source.is_dir() {
-                look(&source, &mut found);
+                search(&source, &mut found);
             }
         }
     }
     found
 }
 
-/// The files in which a code is answered, as far as words can tell.
+/// Returns the files that raise a code, as far as a search for words finds them.
 fn raised_in<'a>(name: &str, lines: &'a [(String, String)]) -> BTreeSet<&'a str> {
     let words = ["=> ", "= ", "(", "{ "].map(|before| format!("{before}ErrorCode::{name}"));
     let first = format!("ErrorCode::{name},");
@@ -182,26 +184,25 @@ fn raised_in<'a>(name: &str, lines: &'a [(String, String)]) -> BTreeSet<&'a str>
     lines.iter().filter(|(_, line)| raises(line)).map(|(file, _)| file.as_str()).collect()
 }
 
-/// A row that stays open although somebody raises its code by now.
 #[test]
-fn nobody_raises_a_code_that_nobody_is_said_to_raise() {
+fn no_code_is_raised_that_the_page_calls_unused() {
     let (page, lines) = (Page::read(), code_lines());
     for code in ErrorCode::KNOWN {
         if page.row(*code).section.contains("- **Raised by**: nobody yet") {
             let found = raised_in(code.name().unwrap(), &lines);
             assert!(
                 found.is_empty(),
-                "docs/errors.md says that nobody raises {code}; say who does, and name its wire test: {found:?}"
+                "{code} is raised; name the crate and the wire test in docs/errors.md: {found:?}"
             );
         }
     }
-    // The search itself finds what is there.
+    // The search itself works.
     let found = raised_in("TOOL_DISABLED", &lines);
     assert!(found.len() >= 2, "{found:?}");
 }
 
 #[test]
-fn no_row_tells_of_a_code_that_there_is_not() {
+fn every_row_is_of_a_known_code() {
     let known: BTreeSet<_> = ErrorCode::KNOWN.iter().map(|code| code.0.to_string()).collect();
     for cells in Page::read().rows() {
         assert!(known.contains(number(&cells[0])), "{cells:?}");

@@ -1,4 +1,4 @@
-//! A peer without any SDK: it writes lines and reads lines, in either era, with MGP or without.
+//! A peer without an SDK that writes and reads lines, in either era, with MGP or without.
 
 use std::time::Duration;
 
@@ -11,39 +11,38 @@ use tokio::io::{
 };
 use tokio::time::timeout;
 
-/// Whether a peer speaks MGP.
+/// The protocol of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tongue {
+pub(crate) enum Dialect {
     Mgp,
     Plain,
 }
 
-/// The four peers that every refusal is worded for.
-pub(crate) const PEERS: [(Era, Tongue); 4] = [
-    (Era::Legacy, Tongue::Mgp),
-    (Era::Legacy, Tongue::Plain),
-    (Era::Modern, Tongue::Mgp),
-    (Era::Modern, Tongue::Plain),
+/// The four kinds of peers.
+pub(crate) const PEERS: [(Era, Dialect); 4] = [
+    (Era::Legacy, Dialect::Mgp),
+    (Era::Legacy, Dialect::Plain),
+    (Era::Modern, Dialect::Mgp),
+    (Era::Modern, Dialect::Plain),
 ];
 
-/// How long it waits for a line; in paused time every time-out of a server must come first.
-const PATIENCE: Duration = Duration::from_hours(1);
+/// Longer than every time-out of a server, because the clock of tests is paused.
+const LINE_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// The peer.
 pub(crate) struct Peer {
     pub(crate) era: Era,
-    pub(crate) tongue: Tongue,
+    pub(crate) dialect: Dialect,
     writer: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     next: u64,
-    /// The last line as it came.
+    /// The last line that was received.
     pub(crate) last: String,
 }
 
 impl Peer {
-    /// Joins a server as somebody who is no operator.
-    pub(crate) async fn join(stack: &Stack, (era, tongue): (Era, Tongue)) -> Self {
-        let mut peer = Self::silent(stack, (era, tongue));
+    /// Connects as a caller that is not an operator, and initializes the session.
+    pub(crate) async fn join(stack: &Stack, (era, dialect): (Era, Dialect)) -> Self {
+        let mut peer = Self::connect(stack, (era, dialect));
         if era == Era::Legacy {
             let hello = json!({
                 "protocolVersion": "2025-11-25",
@@ -52,19 +51,19 @@ impl Peer {
             });
             let answer = peer.ask("initialize", hello).await;
             let speaks = answer["result"]["capabilities"]["mgp"].is_object();
-            assert_eq!(speaks, tongue == Tongue::Mgp, "{answer}");
+            assert_eq!(speaks, dialect == Dialect::Mgp, "{answer}");
             peer.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         }
         peer
     }
 
-    /// Connects and says nothing yet.
-    pub(crate) fn silent(stack: &Stack, (era, tongue): (Era, Tongue)) -> Self {
+    /// Connects without sending anything.
+    pub(crate) fn connect(stack: &Stack, (era, dialect): (Era, Dialect)) -> Self {
         let (here, there) = duplex();
         let connection = Connection::new(there.reader, there.writer, stack.clone());
         tokio::spawn(connection.principal(Principal::new("acme", "mallory")).run());
         let lines = BufReader::new(here.reader).lines();
-        Self { era, tongue, writer: here.writer, lines, next: 1, last: String::new() }
+        Self { era, dialect, writer: here.writer, lines, next: 1, last: String::new() }
     }
 
     fn capabilities(&self) -> Value {
@@ -77,26 +76,27 @@ impl Peer {
             "discovery",
         ];
         let offer = json!({ "version": "0.3.0", "extensions": words });
-        match (self.tongue, self.era) {
-            (Tongue::Plain, _) => json!({}),
-            (Tongue::Mgp, Era::Legacy) => json!({ "mgp": offer }),
-            (Tongue::Mgp, Era::Modern) => json!({ "extensions": { "dev.cloto/mgp": offer } }),
+        match (self.dialect, self.era) {
+            (Dialect::Plain, _) => json!({}),
+            (Dialect::Mgp, Era::Legacy) => json!({ "mgp": offer }),
+            (Dialect::Mgp, Era::Modern) => json!({ "extensions": { "dev.cloto/mgp": offer } }),
         }
     }
 
-    /// Says something in these very words.
+    /// Writes a line.
     pub(crate) async fn line(&mut self, text: &str) {
         self.writer.write_all(format!("{text}\n").as_bytes()).await.unwrap();
     }
 
-    /// The next message.
-    pub(crate) async fn hear(&mut self) -> Value {
-        let line = timeout(PATIENCE, self.lines.next_line()).await;
-        self.last = line.expect("no answer came").unwrap().expect("the server hung up");
+    /// Waits for the next message.
+    pub(crate) async fn receive(&mut self) -> Value {
+        let line = timeout(LINE_TIMEOUT, self.lines.next_line()).await;
+        self.last =
+            line.expect("no answer in time").unwrap().expect("the server closed the connection");
         serde_json::from_str(&self.last).unwrap()
     }
 
-    /// Sends a request, and says under which number.
+    /// Sends a request and returns its id.
     pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -109,10 +109,10 @@ impl Peer {
         id
     }
 
-    /// The answer of a request; notifications meanwhile are passed over.
+    /// Waits for the answer of a request, and ignores other messages.
     pub(crate) async fn answer(&mut self, id: u64) -> Value {
         loop {
-            let message = self.hear().await;
+            let message = self.receive().await;
             if message["id"] == id && message.get("method").is_none() {
                 return message;
             }

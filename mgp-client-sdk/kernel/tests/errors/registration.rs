@@ -1,4 +1,4 @@
-//! 4004 and 4100 to 4102: servers that are registered and deregistered (MGP §15).
+//! 4004 and 4100 to 4102: registration and deregistration of servers (MGP §15).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use mgp_types::store::MemoryStore;
 use mgp_types::{ErrorCode, RpcError};
 use serde_json::{Value, json};
 
-use crate::heard::Heard;
-use crate::peer::{PEERS, Peer, Tongue};
+use crate::expected_error::ExpectedError;
+use crate::peer::{Dialect, PEERS, Peer};
 
-/// A configuration with the server `files`, and nothing that runs.
+/// A configuration with the server `files`; no server runs.
 struct Configured;
 
 impl Fleet for Configured {
@@ -48,7 +48,7 @@ impl Servers for Configured {
     }
 }
 
-/// Registrations of whom somebody is let in, and where it is recorded.
+/// Returns registrations with this rule of access, and their audit log.
 fn registrations(may: impl Visibility + 'static) -> (Registrations, MemoryAudit) {
     let audit = MemoryAudit::new();
     let registrations = Registrations::builder(Arc::new(MemoryStore::new()), Arc::new(Configured))
@@ -58,7 +58,7 @@ fn registrations(may: impl Visibility + 'static) -> (Registrations, MemoryAudit)
     (registrations, audit)
 }
 
-/// A server that answers the methods, as methods and as tools.
+/// Returns a server with the methods, as methods and as tools.
 fn kernel(registrations: &Registrations, audit: &MemoryAudit) -> Stack {
     Server::new("kernel", "1")
         .endpoints(registrations.router())
@@ -72,42 +72,40 @@ fn kernel(registrations: &Registrations, audit: &MemoryAudit) -> Stack {
         .unwrap()
 }
 
-/// A server whose callers may register others.
+/// Returns a server whose callers may register servers.
 fn registrar() -> Stack {
     let (registrations, audit) = registrations(Everyone);
     kernel(&registrations, &audit)
 }
 
-/// A program that nobody starts; a real one is larger, and this is read.
-struct Program(PathBuf);
+/// A small program to register, in a folder that is removed with it; it is read, but not started.
+struct Program {
+    path: PathBuf,
+    _folder: mgp_testkit::TempDir,
+}
 
 impl Program {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mgp-errors-{}-{name}", std::process::id()));
-        std::fs::write(&path, "\u{7f}ELF, as it were").unwrap();
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join(name);
+        std::fs::write(&path, "\u{7f}ELF").unwrap();
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        Self(path)
+        Self { path, _folder: folder }
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Asks as each peer; plain ones do not know the method.
-async fn heard_by_mgp(heard: Heard, method: &str, params: &Value) {
+/// Sends a request as each peer; the method is unknown to plain ones.
+async fn check_mgp_peers(expected: ExpectedError, method: &str, params: &Value) {
     let stack = registrar();
     for kind in PEERS {
         let mut peer = Peer::join(&stack, kind).await;
         let answer = peer.ask(method, params.clone()).await;
-        if peer.tongue == Tongue::Mgp {
-            heard.check_mgp(&answer);
+        if peer.dialect == Dialect::Mgp {
+            expected.check_mgp(&answer);
         } else {
             let unknown = if peer.era == Era::Modern { -32021 } else { -32601 };
             assert_eq!(answer["error"]["code"], unknown, "{answer}");
@@ -117,52 +115,55 @@ async fn heard_by_mgp(heard: Heard, method: &str, params: &Value) {
 
 #[tokio::test]
 async fn code_4004_resource_not_found() {
-    let heard = Heard::of(ErrorCode::RESOURCE_NOT_FOUND)
-        .says(["no server `nothing` is registered", "`mgp/discovery/list`"])
+    let expected = ExpectedError::new(ErrorCode::RESOURCE_NOT_FOUND)
+        .message(["no server `nothing` is registered", "`mgp/discovery/list`"])
         .details(["server_id"]);
-    heard_by_mgp(heard, "mgp/discovery/deregister", &json!({ "id": "nothing" })).await;
+    check_mgp_peers(expected, "mgp/discovery/deregister", &json!({ "id": "nothing" })).await;
 }
 
 #[tokio::test]
 async fn code_4100_discovery_unavailable() {
     let script = json!({ "id": "made", "command": "sh", "args": ["-c", "exec mcp-files"] });
-    let heard = Heard::of(ErrorCode::DISCOVERY_UNAVAILABLE)
-        .says(["`made` is not registered: nothing here can judge", "have an operator register it"])
+    let expected = ExpectedError::new(ErrorCode::DISCOVERY_UNAVAILABLE)
+        .message([
+            "`made` is not registered: nothing here can judge",
+            "have an operator register it",
+        ])
         .details(["server_id", "remedy"]);
-    heard_by_mgp(heard, "mgp/discovery/register", &script).await;
+    check_mgp_peers(expected, "mgp/discovery/register", &script).await;
 }
 
 #[tokio::test]
 async fn code_4101_server_already_registered() {
     let program = Program::new("taken");
-    let taken = json!({ "id": "files", "command": program.0 });
-    let heard = Heard::of(ErrorCode::SERVER_ALREADY_REGISTERED)
-        .says(["there is a server `files`", "choose another id"])
+    let taken = json!({ "id": "files", "command": program.path });
+    let expected = ExpectedError::new(ErrorCode::SERVER_ALREADY_REGISTERED)
+        .message(["there is a server `files`", "choose another id"])
         .details(["server_id", "remedy"]);
-    heard_by_mgp(heard, "mgp/discovery/register", &taken).await;
+    check_mgp_peers(expected, "mgp/discovery/register", &taken).await;
 
-    // One that waits for an operator holds its id too.
+    // A registration that waits for an operator takes its id too.
     let stack = registrar();
     let mut peer = Peer::join(&stack, PEERS[0]).await;
-    let params = json!({ "id": "made", "command": program.0 });
-    let told = peer.ask("mgp/discovery/register", params).await;
-    assert_eq!(told["result"]["status"], "pending_approval", "{told}");
-    let params = json!({ "id": "made", "command": program.0, "args": ["--other"] });
+    let params = json!({ "id": "made", "command": program.path });
+    let result = peer.ask("mgp/discovery/register", params).await;
+    assert_eq!(result["result"]["status"], "pending_approval", "{result}");
+    let params = json!({ "id": "made", "command": program.path, "args": ["--other"] });
     let answer = peer.ask("mgp/discovery/register", params).await;
-    Heard::of(ErrorCode::SERVER_ALREADY_REGISTERED)
-        .says(["it waits for an operator"])
+    ExpectedError::new(ErrorCode::SERVER_ALREADY_REGISTERED)
+        .message(["it waits for an operator"])
         .details(["server_id", "remedy"])
         .check_mgp(&answer);
-    let told = peer.ask("mgp/discovery/deregister", json!({ "id": "made" })).await;
-    assert_eq!(told["result"]["status"], "deregistered", "{told}");
+    let result = peer.ask("mgp/discovery/deregister", json!({ "id": "made" })).await;
+    assert_eq!(result["result"]["status"], "deregistered", "{result}");
 }
 
 #[tokio::test]
 async fn code_4102_cannot_deregister_config() {
-    let heard = Heard::of(ErrorCode::CANNOT_DEREGISTER_CONFIG)
-        .says(["`files` comes from the configuration", "`mgp.toml`"])
+    let expected = ExpectedError::new(ErrorCode::CANNOT_DEREGISTER_CONFIG)
+        .message(["`files` comes from the configuration", "`mgp.toml`"])
         .details(["server_id", "remedy"]);
-    heard_by_mgp(heard, "mgp/discovery/deregister", &json!({ "id": "files" })).await;
+    check_mgp_peers(expected, "mgp/discovery/deregister", &json!({ "id": "files" })).await;
 }
 
 #[tokio::test]
@@ -174,25 +175,25 @@ async fn as_tools_the_methods_answer_the_same_in_every_spelling_and_are_recorded
         for kind in PEERS {
             let mut peer = Peer::join(&registrar(), kind).await;
             let answer = peer.ask("tools/call", call.clone()).await;
-            Heard::of(ErrorCode::CANNOT_DEREGISTER_CONFIG)
-                .says(["`files` comes from the configuration"])
+            ExpectedError::new(ErrorCode::CANNOT_DEREGISTER_CONFIG)
+                .message(["`files` comes from the configuration"])
                 .details(["server_id", "remedy"])
                 .check(&peer, &answer);
         }
 
-        // Whoever was not granted it hears so, and the audit of the call alone records it.
+        // A caller without a grant is refused, and only the audit of the call records it.
         let (registrations, audit) =
             registrations(visibility(|_, _, _| Err(Hidden::by("no entry"))));
         let mut peer = Peer::join(&kernel(&registrations, &audit), PEERS[0]).await;
         let answer = peer.ask("tools/call", call).await;
-        Heard::of(ErrorCode::PERMISSION_DENIED)
-            .says(["only operators may call `mgp/discovery/deregister`"])
+        ExpectedError::new(ErrorCode::PERMISSION_DENIED)
+            .message(["only operators may call `mgp/discovery/deregister`"])
             .details(["method", "remedy"])
             .check_mgp(&answer);
         let events = audit.events();
         let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
         assert_eq!(types, ["TOOL_BLOCKED", "PERMISSION_DENIED"]);
-        // The method itself is recorded by whoever answers it.
+        // The method itself is recorded by its handler.
         peer.ask("mgp/discovery/deregister", json!({ "id": "files" })).await;
         assert_eq!(audit.events()[2].event_type.as_str(), "PERMISSION_DENIED");
         assert_eq!(audit.events().len(), 3);

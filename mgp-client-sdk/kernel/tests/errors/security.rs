@@ -11,11 +11,11 @@ use mgp_types::mgp::{DefaultPolicy, Permission, RiskLevel, Validator};
 use mgp_types::service::{BoxFuture, Call, Pass, Stack, around};
 use serde_json::json;
 
-use crate::heard::Heard;
+use crate::expected_error::ExpectedError;
 use crate::http::{Answer, CALL, HEADERS, post};
-use crate::peer::{PEERS, Peer, Tongue};
+use crate::peer::{Dialect, PEERS, Peer};
 
-/// Everybody has access; nothing else is allowed, and nobody can be asked.
+/// Returns rules with access for all callers, no permissions, and no approver.
 pub(crate) fn open_to_all() -> Governance {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
@@ -32,44 +32,44 @@ fn governed(governance: &Governance, tool: Tool) -> Stack {
 
 #[tokio::test]
 async fn code_1000_permission_denied() {
-    // A dangerous call, and nobody who could confirm it.
+    // A dangerous call without anyone to confirm it.
     let stack = governed(&open_to_all(), tool("wipe").risk(RiskLevel::Dangerous));
-    Heard::of(ErrorCode::PERMISSION_DENIED)
-        .says(["`wipe` was not run", "nobody can be asked", "tool_grant"])
+    ExpectedError::new(ErrorCode::PERMISSION_DENIED)
+        .message(["`wipe` was not run", "nobody can be asked", "tool_grant"])
         .details(["tool", "server_id", "effective_risk_level", "status", "remedy"])
-        .heard_by_all(&stack, "wipe")
+        .check_all_peers(&stack, "wipe")
         .await;
 
-    // A call without a permission it needs, as whoever governs the server sees it.
+    // A call without a permission it requires, at a governed client.
     let snap = tool("snap").risk(RiskLevel::Safe).permissions([Permission::Camera]);
     let stack = governed(&open_to_all(), snap);
-    Heard::of(ErrorCode::PERMISSION_DENIED)
-        .says(["`snap` needs `camera`"])
+    ExpectedError::new(ErrorCode::PERMISSION_DENIED)
+        .message(["`snap` needs `camera`"])
         .details(["missing", "server_id", "tool", "remedy"])
-        .heard_by_all(&stack, "snap")
+        .check_all_peers(&stack, "snap")
         .await;
 
-    // The same, as the server sees it whose client denied the permission.
+    // The same at a server whose client denied the permission.
     let snap = tool("snap").permissions([Permission::Camera]);
     let own = Server::new("disk", "1").tool(snap).into_stack().unwrap();
-    for kind in PEERS.into_iter().filter(|(_, tongue)| *tongue == Tongue::Mgp) {
+    for kind in PEERS.into_iter().filter(|(_, dialect)| *dialect == Dialect::Mgp) {
         let mut peer = Peer::join(&own, kind).await;
         let denied = json!({ "camera": "denied" });
         let mut call = json!({ "name": "snap", "arguments": {} });
         if peer.era == Era::Modern {
             call["_meta"]["dev.cloto/mgp"]["grants"] = denied;
         } else {
-            let told = json!({ "request_id": "p", "grants": denied });
-            peer.ask("mgp/permission/response", told).await;
+            let response = json!({ "request_id": "p", "grants": denied });
+            peer.ask("mgp/permission/response", response).await;
         }
         let answer = peer.ask("tools/call", call).await;
-        Heard::of(ErrorCode::PERMISSION_DENIED)
-            .says(["`snap` needs the permission `camera`, which is denied", "runs the client"])
+        ExpectedError::new(ErrorCode::PERMISSION_DENIED)
+            .message(["`snap` needs the permission `camera`, which is denied", "runs the client"])
             .details(["permission", "status", "remedy"])
             .check(&peer, &answer);
     }
 
-    // Administration by somebody who is no operator; plain peers do not know that there is any.
+    // A method for operators, called by another caller; it is unknown to plain peers.
     for kind in PEERS {
         let mut peer = Peer::join(&stack, kind).await;
         let grant = json!({
@@ -77,9 +77,9 @@ async fn code_1000_permission_denied() {
             "permission": "allow", "granted_by": "mallory",
         });
         let answer = peer.ask("mgp/access/grant", grant).await;
-        if peer.tongue == Tongue::Mgp {
-            Heard::of(ErrorCode::PERMISSION_DENIED)
-                .says(["only an operator", "`mgp/access/grant`"])
+        if peer.dialect == Dialect::Mgp {
+            ExpectedError::new(ErrorCode::PERMISSION_DENIED)
+                .message(["only an operator", "`mgp/access/grant`"])
                 .details(["method", "remedy"])
                 .check_mgp(&answer);
         } else {
@@ -92,17 +92,17 @@ async fn code_1000_permission_denied() {
 #[tokio::test]
 async fn code_1001_access_denied() {
     let stack = governed(&Governance::builder().build(), tool("look").risk(RiskLevel::Safe));
-    Heard::of(ErrorCode::ACCESS_DENIED)
-        .says([
+    ExpectedError::new(ErrorCode::ACCESS_DENIED)
+        .message([
             "`mallory` has no access to `look` on `disk`",
             "an operator can allow it with `mgp/access/grant`",
         ])
         .details(["agent", "server_id", "tool", "source", "remedy"])
-        .heard_by_all(&stack, "look")
+        .check_all_peers(&stack, "look")
         .await;
 }
 
-/// Tokens by their names.
+/// An authenticator with fixed tokens.
 struct Tokens;
 
 impl TokenVerifier for Tokens {
@@ -121,7 +121,7 @@ impl TokenVerifier for Tokens {
     }
 }
 
-/// What a server at a URL answers to these credentials.
+/// Returns the answer of a server at a URL to these credentials.
 pub(crate) async fn with_token(token: Option<&str>) -> Answer {
     let auth = AuthLayer::new().keys(ApiKeys::new()).tokens(Tokens);
     let server = Server::new("clock", "1").tool(tool("now"));
@@ -155,11 +155,11 @@ async fn code_1003_auth_expired() {
     let answer = with_token(Some("expired")).await;
     assert_eq!((answer.status, &answer.body["error"]["code"]), (401, &json!(1003)));
     assert!(answer.head.contains(r#"error="invalid_token""#), "{answer:?}");
-    let told = answer.body["error"]["message"].as_str().unwrap();
-    assert!(told.contains("expired; get a new one"), "{answer:?}");
+    let response = answer.body["error"]["message"].as_str().unwrap();
+    assert!(response.contains("expired; get a new one"), "{answer:?}");
     assert!(answer.body["error"].get("data").is_none(), "nothing was negotiated: {answer:?}");
 
-    // Credentials that end while a connection lasts: the gates find it with the next call.
+    // Credentials that expire during a connection: the gates refuse the next call.
     let governance = open_to_all();
     let ended = around(|mut call: Call, next: Stack| async move {
         call.cx_mut().extensions.insert(Pass::new(["tools.call"], || false));
@@ -167,16 +167,16 @@ async fn code_1003_auth_expired() {
     });
     let server = Server::new("disk", "1").tool(tool("look").risk(RiskLevel::Safe));
     let stack = server.governed(&governance, "disk").around(ended).into_stack().unwrap();
-    Heard::of(ErrorCode::AUTH_EXPIRED)
-        .says(["the credentials no longer hold; get new ones"])
-        .heard_by_all(&stack, "look")
+    ExpectedError::new(ErrorCode::AUTH_EXPIRED)
+        .message(["the credentials no longer hold; get new ones"])
+        .check_all_peers(&stack, "look")
         .await;
-    // What is no tool call has no result to put a refusal in.
+    // Only a tool call can return a refusal as its result.
     for kind in PEERS {
         let mut peer = Peer::join(&stack, kind).await;
         let answer = peer.ask("prompts/get", json!({ "name": "p" })).await;
-        if peer.tongue == Tongue::Mgp {
-            Heard::of(ErrorCode::AUTH_EXPIRED).check_mgp(&answer);
+        if peer.dialect == Dialect::Mgp {
+            ExpectedError::new(ErrorCode::AUTH_EXPIRED).check_mgp(&answer);
         } else {
             assert_eq!(answer["error"]["code"], 1003, "{answer}");
             assert!(answer["error"].get("data").is_none(), "{answer}");
@@ -184,7 +184,7 @@ async fn code_1003_auth_expired() {
     }
 }
 
-/// A check that always finds something.
+/// A check that always fails.
 struct Never;
 
 impl Validate for Never {
@@ -197,13 +197,13 @@ impl Validate for Never {
 async fn code_1010_validation_blocked() {
     let run = tool("run").risk(RiskLevel::Safe).validator(Validator::Sandbox);
     let stack = governed(&open_to_all(), run);
-    Heard::of(ErrorCode::VALIDATION_BLOCKED)
-        .says(["`run` was not run", "`sandbox` is not there", "`none`"])
+    ExpectedError::new(ErrorCode::VALIDATION_BLOCKED)
+        .message(["`run` was not run", "`sandbox` is not there", "`none`"])
         .details(["tool", "server_id", "validator", "status", "remedy"])
-        .heard_by_all(&stack, "run")
+        .check_all_peers(&stack, "run")
         .await;
 
-    // A check of one's own that finds something.
+    // A custom check that fails.
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
     let governance = Governance::builder()
@@ -211,9 +211,9 @@ async fn code_1010_validation_blocked() {
         .validator(Validator::Sandbox, Never)
         .build();
     let run = tool("run").risk(RiskLevel::Safe).validator(Validator::Sandbox);
-    Heard::of(ErrorCode::VALIDATION_BLOCKED)
-        .says(["`run` was not run", "leave it out"])
+    ExpectedError::new(ErrorCode::VALIDATION_BLOCKED)
+        .message(["`run` was not run", "leave it out"])
         .details(["tool", "server_id", "validator", "status", "violation"])
-        .heard_by_all(&governed(&governance, run), "run")
+        .check_all_peers(&governed(&governance, run), "run")
         .await;
 }

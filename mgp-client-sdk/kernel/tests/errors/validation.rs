@@ -1,4 +1,4 @@
-//! 4000 to 4199: what is wrong with the call itself.
+//! 4000 to 4199: invalid calls.
 
 use mgp_discovery::ServerMgp;
 use mgp_kernel::Kernel;
@@ -7,9 +7,9 @@ use mgp_types::mgp::{DefaultPolicy, RiskLevel};
 use mgp_types::service::Stack;
 use serde_json::json;
 
+use crate::expected_error::ExpectedError;
 use crate::gateway;
-use crate::heard::Heard;
-use crate::peer::{PEERS, Peer, Tongue};
+use crate::peer::{Dialect, PEERS, Peer};
 use crate::security::open_to_all;
 
 #[derive(Deserialize, JsonSchema)]
@@ -23,17 +23,17 @@ async fn code_4000_invalid_tool_args() {
         (n * 2).to_string()
     });
     let stack = Server::new("s", "1").tool(double).into_stack().unwrap();
-    Heard::of(ErrorCode::INVALID_TOOL_ARGS)
-        .says(["invalid arguments for `double`: `n`: it is missing"])
+    ExpectedError::new(ErrorCode::INVALID_TOOL_ARGS)
+        .message(["invalid arguments for `double`: `n`: it is missing"])
         .details(["field", "expected"])
-        .heard_by_all(&stack, "double")
+        .check_all_peers(&stack, "double")
         .await;
     for kind in PEERS {
         let mut peer = Peer::join(&stack, kind).await;
         let wrong = json!({ "name": "double", "arguments": { "n": "two" } });
         let answer = peer.ask("tools/call", wrong).await;
-        Heard::of(ErrorCode::INVALID_TOOL_ARGS)
-            .says(["`n`: invalid type: string \"two\", expected i64"])
+        ExpectedError::new(ErrorCode::INVALID_TOOL_ARGS)
+            .message(["`n`: invalid type: string \"two\", expected i64"])
             .details(["field", "expected"])
             .check(&peer, &answer);
     }
@@ -52,23 +52,23 @@ async fn code_4001_tool_not_found() {
         for kind in PEERS {
             let mut peer = Peer::join(&stack, kind).await;
             let answer = peer.call(tool).await;
-            if peer.tongue == Tongue::Mgp {
-                Heard::of(ErrorCode::TOOL_NOT_FOUND).says([""]).check_mgp(&answer);
+            if peer.dialect == Dialect::Mgp {
+                ExpectedError::new(ErrorCode::TOOL_NOT_FOUND).message([""]).check_mgp(&answer);
             } else {
-                // MCP has a code of its own for it.
+                // MCP has its own code.
                 assert_eq!(answer["error"]["code"], -32602, "{answer}");
                 assert!(answer["error"].get("data").is_none(), "{answer}");
             }
-            let told = answer["error"]["message"].as_str().unwrap();
-            assert!(told.starts_with(words) && told.len() < 200, "{told}");
+            let message = answer["error"]["message"].as_str().unwrap();
+            assert!(message.starts_with(words) && message.len() < 200, "{message}");
         }
     }
-    // Names that no tool has are not repeated by governance.
+    // Governance does not repeat unknown names.
     let governed = Server::new("s", "1").governed(&open_to_all(), "s").into_stack().unwrap();
     let mut peer = Peer::join(&governed, PEERS[0]).await;
     let answer = peer.call(&"x".repeat(3000)).await;
-    Heard::of(ErrorCode::TOOL_NOT_FOUND)
-        .says(["3000 bytes", "use a name from `tools/list`"])
+    ExpectedError::new(ErrorCode::TOOL_NOT_FOUND)
+        .message(["3000 bytes", "use a name from `tools/list`"])
         .check_mgp(&answer);
 }
 
@@ -79,15 +79,15 @@ async fn code_4002_tool_disabled() {
     let tools = server.tools();
     assert!(tools.disable("now"));
     let stack = server.into_stack().unwrap();
-    Heard::of(ErrorCode::TOOL_DISABLED)
-        .says(["the tool `now` is disabled by its server", "use another one from `tools/list`"])
-        .heard_by_all(&stack, "now")
+    ExpectedError::new(ErrorCode::TOOL_DISABLED)
+        .message(["the tool `now` is disabled by its server", "use another one from `tools/list`"])
+        .check_all_peers(&stack, "now")
         .await;
     assert!(tools.enable("now"));
     let answer = Peer::join(&stack, PEERS[0]).await.call("now").await;
     assert_eq!(answer["result"]["content"][0]["text"], "noon", "{answer}");
 
-    // A tool of somebody else's that is not what was approved.
+    // A tool whose definition differs from the approved one.
     let look = |text: &'static str| Tool::new("t", text, || async { "seen" }).risk(RiskLevel::Safe);
     let below = Server::new("below", "1").tool(look("Looks at a file."));
     let tools = below.tools();
@@ -103,10 +103,10 @@ async fn code_4002_tool_disabled() {
     assert_eq!(shown["result"]["tools"], json!([]), "{shown}");
     let details =
         ["server_id", "tool", "status", "hash", "pinned_hash", "differences", "findings", "remedy"];
-    Heard::of(ErrorCode::TOOL_DISABLED)
-        .says(["`t` of `below` is disabled", "its definition changed since it was approved"])
+    ExpectedError::new(ErrorCode::TOOL_DISABLED)
+        .message(["`t` of `below` is disabled", "its definition changed since it was approved"])
         .details(details)
-        .heard_by_all(&stack, "t")
+        .check_all_peers(&stack, "t")
         .await;
 }
 
@@ -126,9 +126,9 @@ async fn code_4003_tool_name_conflict() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let stack = kernel.server().into_stack().unwrap();
-    Heard::of(ErrorCode::TOOL_NAME_CONFLICT)
-        .says(["`now`", "one.now", "two.now"])
-        .heard_by_all(&stack, "now")
+    ExpectedError::new(ErrorCode::TOOL_NAME_CONFLICT)
+        .message(["`now`", "one.now", "two.now"])
+        .check_all_peers(&stack, "now")
         .await;
     kernel.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Questions of servers: to the caller they belong to, in the four pairs of eras.
+//! Questions of servers reach the caller they belong to, in the four pairs of eras.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,18 +15,18 @@ use mgp_types::mcp::{
 use mgp_types::method::{RootsList, RootsListChanged};
 use mgp_types::service::{Call, Router};
 
-use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
 #[derive(Deserialize, JsonSchema)]
 struct Guest {
-    /// Who comes.
+    /// The guest's name.
     name: String,
 }
 
 fn curious(era: Era) -> Server {
     let form = Tool::new("form", "Asks", |cx: Context| async move {
         let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
-        Ok::<_, RpcError>(guest.map_or_else(|| "nobody".to_owned(), |guest| guest.name))
+        Ok::<_, RpcError>(guest.map_or_else(|| "declined".to_owned(), |guest| guest.name))
     });
     let page = Tool::new("page", "Shows", |cx: Context| async move {
         let visited = cx.elicit_url("Sign in", "https://example.com/x").id("page-1").await?;
@@ -38,21 +38,21 @@ fn curious(era: Era) -> Server {
         })
     });
     let model = Tool::new("model", "Thinks", |cx: Context| async move {
-        let said = cx.sample("2+2?").max_tokens(5).await?;
-        Ok::<_, RpcError>(format!("{said:?}"))
+        let answer = cx.sample("2+2?").max_tokens(5).await?;
+        Ok::<_, RpcError>(format!("{answer:?}"))
     });
     let roots = Tool::new("roots", "Looks", |cx: Context| async move {
         let roots = cx.roots().await?;
         Ok::<_, RpcError>(roots.iter().map(|root| root.uri.clone()).collect::<Vec<_>>().join(","))
     });
-    of(Server::new("c", "1").tool(form).tool(page).tool(model).tool(roots), era)
+    limit_era(Server::new("c", "1").tool(form).tool(page).tool(model).tool(roots), era)
 }
 
 const TOOLS: [&str; 4] = ["form", "page", "model", "roots"];
 
 async fn world(era: Era) -> Kernel {
-    let kernel = kernel(Kernel::builder().local_as("c", open(&TOOLS), move || curious(era))).await;
-    knows(&kernel, "c", 4).await;
+    let kernel = build(Kernel::builder().local_as("c", open(&TOOLS), move || curious(era))).await;
+    wait_for_tools(&kernel, "c", 4).await;
     kernel
 }
 
@@ -63,8 +63,8 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
         let over: Arc<AtomicUsize> = Arc::default();
-        let hears = Arc::clone(&over);
-        let builder = begins(above)
+        let counted_ends = Arc::clone(&over);
+        let builder = host_of(above)
             .on_elicitation(move |question: ElicitParams| {
                 counted.fetch_add(1, Ordering::SeqCst);
                 async move {
@@ -81,7 +81,7 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
             })
             .on_elicitation_complete(move |id| {
                 assert_eq!(id, "page-1");
-                hears.fetch_add(1, Ordering::SeqCst);
+                counted_ends.fetch_add(1, Ordering::SeqCst);
             })
             .on_sampling(|_| async {
                 Ok(serde_json::from_str::<CreateMessageResult>(
@@ -96,7 +96,7 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
         assert_eq!(asked.load(Ordering::SeqCst), 1, "{pair}");
         assert_eq!(host.call("page").await.unwrap().to_text(), "visited", "{pair}");
         if (above, below) == (Era::Legacy, Era::Legacy) {
-            until("the page is over", || async { over.load(Ordering::SeqCst) == 1 }).await;
+            until("the page is complete", || async { over.load(Ordering::SeqCst) == 1 }).await;
         }
         assert!(host.call("model").await.unwrap().to_text().contains("four"), "{pair}");
         assert_eq!(host.call("roots").await.unwrap().to_text(), "file:///work", "{pair}");
@@ -108,7 +108,7 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
 async fn a_caller_that_offers_nothing_is_asked_nothing() {
     for (above, below) in PAIRS {
         let kernel = world(below).await;
-        let host = host(&kernel, "ann", begins(above)).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
         for tool in TOOLS {
             let refused = host.call(tool).await;
             let is_refused = refused.as_ref().map_or(true, |result| result.is_error == Some(true));
@@ -119,24 +119,24 @@ async fn a_caller_that_offers_nothing_is_asked_nothing() {
 }
 
 #[tokio::test]
-async fn a_caller_that_shows_forms_only_is_shown_no_page() {
+async fn a_caller_that_offers_forms_only_gets_no_url() {
     for (above, below) in PAIRS {
         let kernel = world(below).await;
-        let builder = begins(above)
+        let builder = host_of(above)
             .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) });
         let host = host(&kernel, "ann", builder).await;
-        assert_eq!(host.call("form").await.unwrap().to_text(), "nobody", "{above:?} {below:?}");
+        assert_eq!(host.call("form").await.unwrap().to_text(), "declined", "{above:?} {below:?}");
         let refused = host.call("page").await;
-        let told = match &refused {
+        let text = match &refused {
             Ok(result) => result.to_text(),
             Err(error) => error.to_string(),
         };
-        assert!(told.contains("url"), "{above:?} {below:?}: {told}");
+        assert!(text.contains("url"), "{above:?} {below:?}: {text}");
         kernel.stop().await;
     }
 }
 
-/// A server that looks for its directories as soon as it is told that there are others, as many do when they start.
+/// Returns a server that asks for the roots whenever they change, as many do when they start.
 fn looking(seen: &Arc<Mutex<Vec<String>>>) -> Server {
     let seen = Arc::clone(seen);
     let router = Router::new().on_notification::<RootsListChanged, _, _>(move |cx, _| {
@@ -154,19 +154,20 @@ fn looking(seen: &Arc<Mutex<Vec<String>>>) -> Server {
         });
         async { Ok(()) }
     });
-    of(
+    limit_era(
         Server::new("l", "1").resource(Resource::text("a://a", "a", "a")).endpoints(router),
         Era::Legacy,
     )
 }
 
 #[tokio::test]
-async fn roots_outside_of_calls_are_those_of_the_one_client_that_may_be_meant() {
+async fn roots_outside_of_calls_come_from_the_only_client_that_offers_them() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let made = Arc::clone(&seen);
-    let kernel = kernel(Kernel::builder().local_as("l", open(&[]), move || looking(&made))).await;
-    let plain = host(&kernel, "plain", begins(Era::Legacy)).await;
-    until("it is there", || async { plain.resources().await.unwrap().len() == 1 }).await;
+    let kernel = build(Kernel::builder().local_as("l", open(&[]), move || looking(&made))).await;
+    let plain = host(&kernel, "plain", host_of(Era::Legacy)).await;
+    until("the server is connected", || async { plain.resources().await.unwrap().len() == 1 })
+        .await;
     let has = |word: &'static str| {
         let seen = Arc::clone(&seen);
         move || {
@@ -174,16 +175,16 @@ async fn roots_outside_of_calls_are_those_of_the_one_client_that_may_be_meant() 
             async move { has }
         }
     };
-    // It is told as soon as somebody is there who has roots, and when these change.
-    let ann = host(&kernel, "ann", begins(Era::Legacy).roots([Root::new("file:///ann")])).await;
+    // The server is notified when a client with roots connects, and when its roots change.
+    let ann = host(&kernel, "ann", host_of(Era::Legacy).roots([Root::new("file:///ann")])).await;
     until("the roots of ann", has("file:///ann")).await;
     seen.lock().unwrap().clear();
     ann.roots_changed().await.unwrap();
     until("they are read again", has("file:///ann")).await;
     seen.lock().unwrap().clear();
 
-    let bob = host(&kernel, "bob", begins(Era::Legacy).roots([Root::new("file:///bob")])).await;
-    until("either may be meant", has("no call is in flight")).await;
+    let bob = host(&kernel, "bob", host_of(Era::Legacy).roots([Root::new("file:///bob")])).await;
+    until("two clients offer roots", has("no call is in flight")).await;
     assert!(!seen.lock().unwrap().iter().any(|line| line.contains("file:")), "{seen:?}");
     drop((ann, bob));
     kernel.stop().await;

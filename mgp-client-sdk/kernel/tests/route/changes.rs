@@ -1,4 +1,4 @@
-//! Word of changes: lists that are others now, resources that are watched.
+//! Notifications: changed lists, and updated resources.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
 use mgp_types::mcp::Era;
 
-use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
 type Handles = Arc<Mutex<Option<(Tools, Resources, Prompts)>>>;
 
@@ -18,33 +18,33 @@ fn changing(era: Era, handles: &Handles) -> Server {
         .resource(Resource::text("test://a", "a", "text"))
         .prompt(Prompt::new("p", "A prompt", || async { "hello" }));
     *handles.lock().unwrap() = Some((server.tools(), server.resources(), server.prompts()));
-    of(server, era)
+    limit_era(server, era)
 }
 
 #[tokio::test]
-async fn what_changes_below_is_told_above() {
+async fn a_change_of_a_server_is_notified_to_the_host() {
     for (above, below) in PAIRS {
         let pair = format!("{above:?} {below:?}");
         let handles = Handles::default();
         let made = Arc::clone(&handles);
         let builder =
             Kernel::builder().local_as("c", open(&["one", "two"]), move || changing(below, &made));
-        let kernel = kernel(builder).await;
-        knows(&kernel, "c", 1).await;
-        let told: Arc<Mutex<Vec<Changed>>> = Arc::default();
-        let hears = Arc::clone(&told);
-        let builder = begins(above).on_change(move |what| hears.lock().unwrap().push(what.clone()));
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "c", 1).await;
+        let changes: Arc<Mutex<Vec<Changed>>> = Arc::default();
+        let sink = Arc::clone(&changes);
+        let builder = host_of(above).on_change(move |what| sink.lock().unwrap().push(what.clone()));
         let host = host(&kernel, "ann", builder).await;
         until("it is listed", || async { host.resources().await.unwrap().len() == 1 }).await;
         host.subscribe("test://a").await.unwrap();
-        told.lock().unwrap().clear();
+        changes.lock().unwrap().clear();
 
         let (tools, resources, prompts) = handles.lock().unwrap().clone().unwrap();
         let has = |what: Changed| {
-            let told = Arc::clone(&told);
+            let changes = Arc::clone(&changes);
             move || {
-                let is_told = told.lock().unwrap().contains(&what);
-                async move { is_told }
+                let is_notified = changes.lock().unwrap().contains(&what);
+                async move { is_notified }
             }
         };
         resources.updated("test://a");
@@ -60,11 +60,11 @@ async fn what_changes_below_is_told_above() {
 
         host.unsubscribe("test://a").await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        told.lock().unwrap().clear();
+        changes.lock().unwrap().clear();
         resources.updated("test://a");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         assert!(
-            !told.lock().unwrap().contains(&Changed::Resource("test://a".to_owned())),
+            !changes.lock().unwrap().contains(&Changed::Resource("test://a".to_owned())),
             "{pair}"
         );
         kernel.stop().await;
@@ -72,42 +72,42 @@ async fn what_changes_below_is_told_above() {
 }
 
 #[tokio::test]
-async fn a_tool_that_was_used_is_in_the_list_of_its_caller_who_is_told() {
+async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notified() {
     for era in [Era::Legacy, Era::Modern] {
         let handles = Handles::default();
         let builder = Kernel::builder()
             .local_as("c", open(&["one"]), move || changing(Era::Modern, &handles));
-        let kernel = kernel(builder).await;
-        knows(&kernel, "c", 1).await;
-        let told: Arc<Mutex<[usize; 2]>> = Arc::default();
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "c", 1).await;
+        let changes: Arc<Mutex<[usize; 2]>> = Arc::default();
         let mut hosts = Vec::new();
         for number in 0..2 {
-            let hears = Arc::clone(&told);
-            let builder = begins(era).on_change(move |what| {
+            let sink = Arc::clone(&changes);
+            let builder = host_of(era).on_change(move |what| {
                 if *what == Changed::Tools {
-                    hears.lock().unwrap()[number] += 1;
+                    sink.lock().unwrap()[number] += 1;
                 }
             });
             hosts.push(host(&kernel, ["ann", "bob"][number], builder).await);
         }
         let before = hosts[0].tools().await.unwrap().len();
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        *told.lock().unwrap() = [0, 0];
+        *changes.lock().unwrap() = [0, 0];
         assert_eq!(hosts[0].call("one").await.unwrap().to_text(), "1");
-        until("ann is told", || async { told.lock().unwrap()[0] > 0 }).await;
+        until("ann is notified", || async { changes.lock().unwrap()[0] > 0 }).await;
         if era == Era::Legacy {
             assert_eq!(hosts[0].tools().await.unwrap().len(), before + 1);
         }
-        assert_eq!(told.lock().unwrap()[1], 0, "it is no change for bob");
+        assert_eq!(changes.lock().unwrap()[1], 0, "the list of bob has not changed");
         hosts[0].call("one").await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        assert_eq!(told.lock().unwrap()[0], 1, "the second call changes nothing");
+        assert_eq!(changes.lock().unwrap()[0], 1, "the second call changes nothing");
         kernel.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_resource_is_watched_again_once_its_server_is_back() {
+async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
     for below in [Era::Legacy, Era::Modern] {
         let handles = Handles::default();
         let made = Arc::clone(&handles);
@@ -115,28 +115,32 @@ async fn a_resource_is_watched_again_once_its_server_is_back() {
         mgp.restart.backoff_base = std::time::Duration::from_millis(10);
         let make = move || {
             let die = Tool::new("die", "Ends the server", |cx: Context| async move {
-                cx.peer.close("it is over");
+                cx.peer.close("the server ends");
                 "gone"
             });
             changing(below, &made).tool(die)
         };
-        let kernel = kernel(Kernel::builder().local_as("c", mgp, make)).await;
-        knows(&kernel, "c", 2).await;
-        let told: Arc<Mutex<Vec<Changed>>> = Arc::default();
-        let hears = Arc::clone(&told);
+        let kernel = build(Kernel::builder().local_as("c", mgp, make)).await;
+        wait_for_tools(&kernel, "c", 2).await;
+        let changes: Arc<Mutex<Vec<Changed>>> = Arc::default();
+        let sink = Arc::clone(&changes);
         let builder =
-            begins(Era::Legacy).on_change(move |what| hears.lock().unwrap().push(what.clone()));
+            host_of(Era::Legacy).on_change(move |what| sink.lock().unwrap().push(what.clone()));
         let host = host(&kernel, "ann", builder).await;
         host.subscribe("test://a").await.unwrap();
         let update = Changed::Resource("test://a".to_owned());
         let _ = host.call("die").await;
-        until("the update of coming back", || async { told.lock().unwrap().contains(&update) })
-            .await;
-        told.lock().unwrap().clear();
+        until("an update after the restart", || async {
+            changes.lock().unwrap().contains(&update)
+        })
+        .await;
+        changes.lock().unwrap().clear();
         let (_, resources, _) = handles.lock().unwrap().clone().unwrap();
         resources.updated("test://a");
-        until("an update of the new one", || async { told.lock().unwrap().contains(&update) })
-            .await;
+        until("an update of the new instance", || async {
+            changes.lock().unwrap().contains(&update)
+        })
+        .await;
         kernel.stop().await;
     }
 }

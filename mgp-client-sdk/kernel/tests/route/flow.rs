@@ -11,12 +11,12 @@ use mgp_types::mcp::Era;
 use mgp_types::service::{Item, Outlet};
 use tokio::sync::Notify;
 
-use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
-/// Rings when the call that waits is dropped.
-struct Rings(Arc<Notify>);
+/// Notifies when it is dropped with its call.
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for Rings {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
     }
@@ -35,32 +35,32 @@ fn worker(era: Era, begun: Arc<Notify>, dropped: Arc<Notify>) -> Server {
     let waits = Tool::new("waits", "Waits", move || {
         let (begun, dropped) = (Arc::clone(&begun), Arc::clone(&dropped));
         async move {
-            let _rings = Rings(dropped);
+            let _rings = NotifyOnDrop(dropped);
             begun.notify_one();
             std::future::pending::<()>().await;
             "never"
         }
     });
-    of(Server::new("w", "1").tool(steps).tool(waits).logging(), era)
+    limit_era(Server::new("w", "1").tool(steps).tool(waits).logging(), era)
 }
 
 async fn world(era: Era) -> (Kernel, Arc<Notify>, Arc<Notify>) {
     let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let parts = (Arc::clone(&begun), Arc::clone(&dropped));
     let make = move || worker(era, Arc::clone(&parts.0), Arc::clone(&parts.1));
-    let kernel = kernel(Kernel::builder().local_as("w", open(&["steps", "waits"]), make)).await;
-    knows(&kernel, "w", 2).await;
+    let kernel = build(Kernel::builder().local_as("w", open(&["steps", "waits"]), make)).await;
+    wait_for_tools(&kernel, "w", 2).await;
     (kernel, begun, dropped)
 }
 
 #[tokio::test]
-async fn what_a_call_sends_meanwhile_arrives_where_it_was_called() {
+async fn progress_and_logs_of_a_call_reach_its_caller() {
     for (above, below) in PAIRS {
         let (kernel, ..) = world(below).await;
         let logs: Arc<Mutex<Vec<String>>> = Arc::default();
-        let heard = Arc::clone(&logs);
-        let builder = begins(above).on_log(move |message| {
-            heard.lock().unwrap().push(format!(
+        let sink = Arc::clone(&logs);
+        let builder = host_of(above).on_log(move |message| {
+            sink.lock().unwrap().push(format!(
                 "{} {:?}",
                 message.logger.unwrap_or_default(),
                 message.data
@@ -90,10 +90,10 @@ async fn what_a_call_sends_meanwhile_arrives_where_it_was_called() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cancelled_above_ends_below() {
+async fn a_call_cancelled_by_the_host_ends_at_the_server() {
     for (above, below) in PAIRS {
         let (kernel, begun, dropped) = world(below).await;
-        let host = host(&kernel, "ann", begins(above)).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
         let call = host.call("waits");
         let running = tokio::spawn(async move { call.await });
         begun.notified().await;
@@ -106,12 +106,12 @@ async fn a_call_that_is_cancelled_above_ends_below() {
 }
 
 #[tokio::test]
-async fn a_level_that_is_set_above_is_set_below() {
+async fn a_log_level_set_by_the_host_is_set_at_the_server() {
     let (kernel, ..) = world(Era::Legacy).await;
     let logs: Arc<Mutex<Vec<LogLevel>>> = Arc::default();
-    let heard = Arc::clone(&logs);
+    let sink = Arc::clone(&logs);
     let builder =
-        begins(Era::Legacy).on_log(move |message| heard.lock().unwrap().push(message.level));
+        host_of(Era::Legacy).on_log(move |message| sink.lock().unwrap().push(message.level));
     let host = host(&kernel, "ann", builder).await;
     host.set_level(LogLevel::Debug).await.unwrap();
     until("debug messages arrive", || async {

@@ -8,23 +8,23 @@ use mgp_server_sdk::{Prompt, Resource, Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
 
-use crate::world::{begins, host, kernel, knows, open, until};
+use crate::world::{build, host, host_of, open, until, wait_for_tools};
 
 #[tokio::test]
-async fn what_is_behind_two_kernels_is_reached_through_both() {
+async fn a_server_behind_two_kernels_is_reached_through_both() {
     let clock = || {
         Server::new("clock", "1")
             .tool(Tool::new("now", "The time of day", || async { "noon" }))
             .resource(Resource::text("file:///a", "a", "text"))
     };
-    let inner = kernel(Kernel::builder().local_as("clock", open(&["now"]), clock)).await;
-    knows(&inner, "clock", 1).await;
+    let inner = build(Kernel::builder().local_as("clock", open(&["now"]), clock)).await;
+    wait_for_tools(&inner, "clock", 1).await;
     let behind = inner.clone();
     let builder = Kernel::builder().local_as("inner", open(&["now"]), move || behind.server());
-    let outer = kernel(builder).await;
-    knows(&outer, "inner", 1).await;
+    let outer = build(builder).await;
+    wait_for_tools(&outer, "inner", 1).await;
     for era in [Era::Legacy, Era::Modern] {
-        let host = host(&outer, "ann", begins(era)).await;
+        let host = host(&outer, "ann", host_of(era)).await;
         let result = host.call("now").await.unwrap();
         assert_eq!(result.to_text(), "noon", "{era:?}");
         until("the resource is listed", || async { host.resources().await.unwrap().len() == 1 })
@@ -37,14 +37,14 @@ async fn what_is_behind_two_kernels_is_reached_through_both() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_kernel_that_has_itself_among_its_servers_cuts_the_circle() {
+async fn a_kernel_that_has_itself_among_its_servers_refuses_the_circle() {
     let own: Arc<OnceLock<Kernel>> = Arc::default();
     let later = Arc::clone(&own);
     let builder = Kernel::builder().local_as("self", open(&[]), move || later.wait().server());
-    let kernel = kernel(builder).await;
+    let kernel = build(builder).await;
     own.set(kernel.clone()).unwrap();
-    let host = host(&kernel, "ann", begins(Era::Legacy)).await;
-    until("the circle is cut", || async {
+    let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    until("the circle is refused", || async {
         let refused = host.read_resource("nowhere://x").await.unwrap_err();
         refused.code() == ErrorCode::INVALID_PARAMS
             && refused.to_string().contains("passed 8 kernels")
@@ -54,7 +54,7 @@ async fn a_kernel_that_has_itself_among_its_servers_cuts_the_circle() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn what_a_kernel_lists_of_itself_comes_to_an_end() {
+async fn the_lists_of_a_kernel_behind_itself_stop_growing() {
     let own: Arc<OnceLock<Kernel>> = Arc::default();
     let later = Arc::clone(&own);
     let files = || {
@@ -67,10 +67,10 @@ async fn what_a_kernel_lists_of_itself_comes_to_an_end() {
         open(&[]),
         move || later.wait().server(),
     );
-    let kernel = kernel(builder).await;
+    let kernel = build(builder).await;
     own.set(kernel.clone()).unwrap();
-    let host = host(&kernel, "ann", begins(Era::Legacy)).await;
-    // Each list that grows is told, read again, and grows once more.
+    let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    // Each list that grows is announced, read again, and grows again.
     let mut deepest = 0;
     for _ in 0..100 {
         let resources = host.resources().await.unwrap();

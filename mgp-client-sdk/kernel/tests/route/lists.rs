@@ -1,4 +1,4 @@
-//! Resources, prompts and completion: what a host sees of several servers, and where its calls go.
+//! Resources, prompts and completion of several servers: their names, and the way of their calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,39 +15,39 @@ use mgp_types::service::Principal;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::world::{PAIRS, begins, host, kernel, of, open, until};
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until};
 
 #[derive(Deserialize, JsonSchema)]
 struct City {
-    /// Where.
+    /// The name of the city.
     city: String,
 }
 
-fn weather(era: Era, says: &'static str) -> Server {
+fn weather(era: Era, text: &'static str) -> Server {
     let now = Resource::template(
         "weather://{city}/now",
         "weather",
-        move |Args(at): Args<City>| async move { format!("{says} in {}", at.city) },
+        move |Args(at): Args<City>| async move { format!("{text} in {}", at.city) },
     )
     .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
     let plan = Prompt::new("plan", "Plans a day", move |Args(at): Args<City>| async move {
-        format!("Plan a day in {}: {says}.", at.city)
+        format!("Plan a day in {}: {text}.", at.city)
     })
     .complete("city", |typed: Typed| async move { typed.matching(["Bern", "Bonn", "Oslo"]) });
     let server = Server::new("w", "1")
-        .resource(Resource::text("file:///readme", "readme", says))
-        .resource(Resource::text(format!("only://{says}"), "only", says))
+        .resource(Resource::text("file:///readme", "readme", text))
+        .resource(Resource::text(format!("only://{text}"), "only", text))
         .resource(now)
         .prompt(plan);
-    of(server, era)
+    limit_era(server, era)
 }
 
 async fn both(era: Era) -> Kernel {
     let builder = Kernel::builder()
         .local_as("rain", open(&[]), move || weather(era, "rain"))
         .local_as("My_sun", open(&[]), move || weather(era, "sun"));
-    let kernel = kernel(builder).await;
-    let host = host(&kernel, "first", begins(Era::Legacy)).await;
+    let kernel = build(builder).await;
+    let host = host(&kernel, "first", host_of(Era::Legacy)).await;
     until("both are listed", || async { host.resources().await.unwrap().len() == 4 }).await;
     kernel
 }
@@ -57,10 +57,10 @@ async fn uris(host: &Client) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_two_servers_have_is_told_apart_and_each_name_leads_back() {
+async fn an_entry_of_two_servers_has_two_names_that_lead_back() {
     for (above, below) in PAIRS {
         let kernel = both(below).await;
-        let host = host(&kernel, "ann", begins(above)).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
         let listed = uris(&host).await;
         let expected = [
             "mgp+rain:file:///readme",
@@ -111,16 +111,16 @@ async fn what_two_servers_have_is_told_apart_and_each_name_leads_back() {
 }
 
 #[tokio::test]
-async fn an_agent_sees_what_belongs_to_the_servers_it_may_use_as_a_whole() {
+async fn an_agent_sees_the_entries_of_the_servers_it_has_access_to() {
     let mut closed = open(&[]);
     closed.default_policy = mgp_types::mgp::DefaultPolicy::OptIn;
     let builder = Kernel::builder()
         .local_as("rain", open(&[]), || weather(Era::Modern, "rain"))
         .local_as("sun", closed, || weather(Era::Modern, "sun"));
-    let kernel = kernel(builder).await;
-    let ann = host(&kernel, "ann", begins(Era::Legacy)).await;
+    let kernel = build(builder).await;
+    let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     until("rain is listed", || async { ann.resources().await.unwrap().len() == 2 }).await;
-    // What only one of the visible servers has keeps its name.
+    // An entry of only one visible server keeps its name.
     assert_eq!(uris(&ann).await, ["file:///readme", "only://rain"].map(str::to_owned).into());
     assert_eq!(ann.prompts().await.unwrap()[0].name, "plan");
     let read = ann.read_resource("file:///readme").await.unwrap();
@@ -152,8 +152,8 @@ async fn long_lists_come_in_pages() {
     };
     let builder =
         Kernel::builder().local_as("a", open(&[]), many("a")).local_as("b", open(&[]), many("b"));
-    let kernel = kernel(builder).await;
-    let host = host(&kernel, "ann", begins(Era::Modern)).await;
+    let kernel = build(builder).await;
+    let host = host(&kernel, "ann", host_of(Era::Modern)).await;
     until("all are listed", || async { host.resources().await.unwrap().len() == 800 }).await;
     let first = host.list_resources_page(None).await.unwrap();
     assert_eq!(first.resources.len(), 500);
@@ -165,8 +165,8 @@ async fn long_lists_come_in_pages() {
 }
 
 #[tokio::test]
-async fn what_was_listed_is_known_to_the_next_kernel_and_starts_nothing() {
-    let folder = std::env::temp_dir().join(format!("mgp-route-{}", std::process::id()));
+async fn a_list_is_known_to_the_next_kernel_without_a_start() {
+    let folder = mgp_testkit::temp_dir();
     let made = Arc::new(AtomicUsize::new(0));
     let builder = || {
         let made = Arc::clone(&made);
@@ -175,29 +175,27 @@ async fn what_was_listed_is_known_to_the_next_kernel_and_starts_nothing() {
             weather(Era::Modern, "rain")
         })
     };
-    let first = builder().in_folder(&folder).await.unwrap();
-    let ann = host(&first, "ann", begins(Era::Legacy)).await;
+    let first = builder().in_folder(folder.path()).await.unwrap();
+    let ann = host(&first, "ann", host_of(Era::Legacy)).await;
     until("all is listed", || async {
         ann.resources().await.unwrap().len() == 2 && ann.prompts().await.unwrap().len() == 1
     })
     .await;
-    // What is kept is written after it is shown.
+    // Lists are stored after they were returned.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     first.stop().await;
     drop((ann, first));
     let before = made.load(Ordering::SeqCst);
 
-    let mut second = builder().in_folder(&folder).await;
-    for _ in 0..200 {
-        if second.is_ok() {
-            break;
-        }
-        // The folder is free once everything of the kernel before is gone.
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        second = builder().in_folder(&folder).await;
-    }
+    // The folder stays in use until all tasks of the kernel before have ended.
+    let mut second = None;
+    until("the state folder is free", async || {
+        second = builder().in_folder(folder.path()).await.ok();
+        second.is_some()
+    })
+    .await;
     let second = second.unwrap();
-    let ann = host(&second, "ann", begins(Era::Modern)).await;
+    let ann = host(&second, "ann", host_of(Era::Modern)).await;
     assert_eq!(ann.resources().await.unwrap().len(), 2);
     assert_eq!(ann.prompts().await.unwrap().len(), 1);
     assert_eq!(made.load(Ordering::SeqCst), before, "a list starts nothing");
@@ -205,12 +203,10 @@ async fn what_was_listed_is_known_to_the_next_kernel_and_starts_nothing() {
     assert_eq!(read.contents[0].text.as_deref(), Some("rain"));
     assert_eq!(made.load(Ordering::SeqCst), before + 1, "reading does");
     second.stop().await;
-    drop((ann, second));
-    let _ = std::fs::remove_dir_all(folder);
 }
 
 #[tokio::test]
-async fn no_server_takes_over_the_names_of_another() {
+async fn no_server_can_take_the_names_of_another() {
     let files = || {
         Server::new("files", "1")
             .resource(Resource::text("file:///a", "a", "of files"))
@@ -224,8 +220,8 @@ async fn no_server_takes_over_the_names_of_another() {
     };
     let builder =
         Kernel::builder().local_as("files", open(&[]), files).local_as("evil", open(&[]), evil);
-    let kernel = kernel(builder).await;
-    let host = host(&kernel, "ann", begins(Era::Legacy)).await;
+    let kernel = build(builder).await;
+    let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
     let renamed = "mgp+evil:mgp+files:file:///b";
     let expected = ["file:///a", renamed].map(str::to_owned).into();
     until("both are listed", || async { uris(&host).await == expected }).await;
@@ -245,32 +241,32 @@ async fn no_server_takes_over_the_names_of_another() {
 }
 
 #[tokio::test]
-async fn lists_for_modern_hosts_say_how_long_they_may_be_kept() {
+async fn lists_for_modern_hosts_have_a_ttl() {
     for (above, below) in PAIRS {
         let kernel = both(below).await;
-        let host = host(&kernel, "ann", begins(above)).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
         let tools = host.list_tools_page(None).await.unwrap();
         let resources = host.list_resources_page(None).await.unwrap();
         let templates = host.list_resource_templates_page(None).await.unwrap();
         let prompts = host.list_prompts_page(None).await.unwrap();
-        let said = [
+        let members = [
             (tools.ttl_ms, tools.cache_scope),
             (resources.ttl_ms, resources.cache_scope),
             (templates.ttl_ms, templates.cache_scope),
             (prompts.ttl_ms, prompts.cache_scope),
         ];
-        for (ttl, scope) in said {
+        for (ttl, scope) in members {
             let expected = (above == Era::Modern).then_some(CacheScope::Private);
             assert_eq!((ttl.is_some(), scope), (above == Era::Modern, expected), "{above:?}");
         }
-        // What is called joins the list of its caller: nobody keeps one from before.
+        // A called tool joins the list of its caller, so that no caller may cache the list.
         assert_eq!(tools.ttl_ms, (above == Era::Modern).then_some(0));
         kernel.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_asks_at_once_waits_for_servers_nobody_has_met() {
+async fn the_first_request_of_a_host_waits_for_new_servers() {
     for above in [Era::Legacy, Era::Modern] {
         let slow = || {
             std::thread::sleep(std::time::Duration::from_millis(300));
@@ -278,8 +274,8 @@ async fn a_host_that_asks_at_once_waits_for_servers_nobody_has_met() {
         };
         let fresh = async || {
             let builder = Kernel::builder().local_as("rain", open(&["look"]), slow);
-            let kernel = kernel(builder).await;
-            let host = host(&kernel, "ann", begins(above)).await;
+            let kernel = build(builder).await;
+            let host = host(&kernel, "ann", host_of(above)).await;
             (kernel, host)
         };
         let (kernel, host) = fresh().await;
@@ -299,15 +295,15 @@ async fn a_host_that_asks_at_once_waits_for_servers_nobody_has_met() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_start_holds_up_no_list() {
+async fn a_server_that_cannot_start_delays_no_list() {
     let text = "[[servers]]\nid = 'broken'\ncommand = '/nowhere/at/all'\n\
                 mgp = { default_policy = 'opt-out' }\n";
     let config = Config::parse("mgp.toml", text).unwrap().config;
     let builder = Kernel::builder()
         .config(config)
         .local_as("rain", open(&[]), || weather(Era::Modern, "rain"));
-    let kernel = kernel(builder).await;
-    let host = host(&kernel, "ann", begins(Era::Legacy)).await;
+    let kernel = build(builder).await;
+    let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
     let asked = tokio::time::timeout(std::time::Duration::from_secs(5), host.resources()).await;
     assert_eq!(asked.unwrap().unwrap().len(), 2);
     kernel.stop().await;

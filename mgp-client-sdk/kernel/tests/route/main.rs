@@ -1,4 +1,4 @@
-//! Everything but tools, through the kernel: servers of this process below, hosts in memory above.
+//! Calls other than tool calls through a kernel, between hosts and servers in this process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Calls that become tasks, of the kernel above and of servers below.
+//! Calls that become tasks of the kernel, and tools of servers that only run as tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult, Era, TaskSupport};
 use tokio::sync::Notify;
 
-use crate::world::{PAIRS, begins, host, kernel, knows, of, open};
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
 
 #[derive(Deserialize, JsonSchema)]
 struct Guest {
-    /// Who comes.
+    /// The guest's name.
     name: String,
 }
 
@@ -35,21 +35,21 @@ fn slow(era: Era, may_end: Arc<Notify>) -> Server {
     let asks = Tool::new("asks", "Asks as a task", |cx: Context| async move {
         cx.begin_task().await?;
         let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
-        Ok::<_, RpcError>(guest.map_or_else(|| "nobody".to_owned(), |guest| guest.name))
+        Ok::<_, RpcError>(guest.map_or_else(|| "declined".to_owned(), |guest| guest.name))
     });
     let server = Server::new("s", "1")
         .tool(slow.task(TaskSupport::Optional))
         .tool(only.task(TaskSupport::Required))
         .tool(asks.task(TaskSupport::Required));
-    of(server, era)
+    limit_era(server, era)
 }
 
 async fn world(era: Era) -> (Kernel, Arc<Notify>) {
     let may_end = Arc::new(Notify::new());
     let ends = Arc::clone(&may_end);
     let make = move || slow(era, Arc::clone(&ends));
-    let kernel = kernel(Kernel::builder().local_as("s", open(&TOOLS), make)).await;
-    knows(&kernel, "s", 3).await;
+    let kernel = build(Kernel::builder().local_as("s", open(&TOOLS), make)).await;
+    wait_for_tools(&kernel, "s", 3).await;
     (kernel, may_end)
 }
 
@@ -57,28 +57,28 @@ async fn world(era: Era) -> (Kernel, Arc<Notify>) {
 async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
     for (above, below) in PAIRS {
         let (kernel, _) = world(below).await;
-        let builder = begins(above).on_elicitation(|_: ElicitParams| async {
+        let builder = host_of(above).on_elicitation(|_: ElicitParams| async {
             let mut answer = ElicitResult::new(ElicitAction::Accept);
             answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
             Ok(answer)
         });
         let host = host(&kernel, "ann", builder).await;
-        for (tool, said) in [("only", "done too"), ("asks", "Ann")] {
+        for (tool, expected) in [("only", "done too"), ("asks", "Ann")] {
             let result = host.call(tool).await;
             let result =
                 result.unwrap_or_else(|error| panic!("{above:?} {below:?} {tool}: {error}"));
-            assert_eq!(result.to_text(), said, "{above:?} {below:?}");
+            assert_eq!(result.to_text(), expected, "{above:?} {below:?}");
         }
         kernel.stop().await;
     }
 }
 
 #[tokio::test]
-async fn a_task_is_its_callers_and_ends_with_its_call() {
+async fn a_task_belongs_to_its_caller_and_ends_with_its_call() {
     for below in [Era::Legacy, Era::Modern] {
         let (kernel, may_end) = world(below).await;
-        let ann = host(&kernel, "ann", begins(Era::Legacy)).await;
-        let bob = host(&kernel, "bob", begins(Era::Legacy)).await;
+        let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
+        let bob = host(&kernel, "bob", host_of(Era::Legacy)).await;
         let call = ann.call("slow").as_task();
         let running = tokio::spawn(async move { call.await });
         let task = loop {
@@ -111,10 +111,10 @@ async fn a_task_is_its_callers_and_ends_with_its_call() {
 }
 
 #[tokio::test]
-async fn a_modern_caller_that_waits_for_tasks_gets_one() {
+async fn a_modern_caller_that_supports_tasks_gets_one() {
     for below in [Era::Legacy, Era::Modern] {
         let (kernel, may_end) = world(below).await;
-        let host = host(&kernel, "ann", begins(Era::Modern)).await;
+        let host = host(&kernel, "ann", host_of(Era::Modern)).await;
         let call = host.call("slow").as_task();
         let running = tokio::spawn(async move { call.await });
         tokio::time::sleep(Duration::from_millis(300)).await;

@@ -1,4 +1,4 @@
-//! Two hosts, one server, equal ids and tokens: no message crosses.
+//! Two hosts of one server with equal ids and tokens: no host gets a message of the other.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,17 +18,17 @@ use mgp_types::service::Item;
 use mgp_types::service::{Call, Outlet};
 use tokio::sync::{Barrier, Notify};
 
-use crate::world::{PAIRS, begins, host, kernel, knows, of, open, until};
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
 #[derive(Deserialize, JsonSchema)]
 struct Who {
-    /// Whose call it is.
+    /// The caller.
     who: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct Guest {
-    /// Who comes.
+    /// The guest's name.
     name: String,
 }
 
@@ -58,9 +58,9 @@ fn shared(era: Era, both: Arc<Barrier>) -> Server {
         let both = Arc::clone(&meet);
         async move {
             both.wait().await;
-            let said = cx.sample(format!("for {who}")).max_tokens(5).await;
+            let answer = cx.sample(format!("for {who}")).max_tokens(5).await;
             both.wait().await;
-            Ok::<_, RpcError>(format!("{:?}", said?))
+            Ok::<_, RpcError>(format!("{:?}", answer?))
         }
     });
     let ask = Tool::new("ask", "Asks", move |Args(Who { who }): Args<Who>, cx: Context| {
@@ -70,31 +70,31 @@ fn shared(era: Era, both: Arc<Barrier>) -> Server {
             let answer = cx.elicit::<Guest>(format!("for {who}")).await;
             both.wait().await;
             Ok::<_, RpcError>(
-                answer?.accepted().map_or_else(|| "nobody".to_owned(), |guest| guest.name),
+                answer?.accepted().map_or_else(|| "declined".to_owned(), |guest| guest.name),
             )
         }
     });
-    of(Server::new("s", "1").tool(talk).tool(ask).tool(think).logging(), era)
+    limit_era(Server::new("s", "1").tool(talk).tool(ask).tool(think).logging(), era)
 }
 
 const TOOLS: [&str; 3] = ["talk", "ask", "think"];
 
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
+struct Received(Arc<Mutex<Vec<String>>>);
 
-impl Heard {
+impl Received {
     fn add(&self, text: impl Into<String>) {
         self.0.lock().unwrap().push(text.into());
     }
 }
 
-async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Heard) {
-    let heard = Heard::default();
-    let (logs, questions, thoughts) = (heard.clone(), heard.clone(), heard.clone());
-    let builder = begins(era)
+async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Received) {
+    let received = Received::default();
+    let (logs, questions, thoughts) = (received.clone(), received.clone(), received.clone());
+    let builder = host_of(era)
         .on_sampling(move |question| {
             thoughts.add(format!("question {question:?}"));
-            async move { Err::<CreateMessageResult, _>(RpcError::internal("nobody thinks here")) }
+            async move { Err::<CreateMessageResult, _>(RpcError::internal("no model")) }
         })
         .on_log(move |message| logs.add(format!("log {}", message.data.as_str())))
         .on_elicitation(move |question: ElicitParams| {
@@ -106,36 +106,36 @@ async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Heard)
                 Ok(answer)
             }
         });
-    (host(kernel, who, builder).await, heard)
+    (host(kernel, who, builder).await, received)
 }
 
 async fn world(mgp: ServerMgp, era: Era) -> Kernel {
     let both = Arc::new(Barrier::new(2));
     let make = move || shared(era, Arc::clone(&both));
-    let kernel = kernel(Kernel::builder().local_as("s", mgp, make)).await;
-    knows(&kernel, "s", 3).await;
+    let kernel = build(Kernel::builder().local_as("s", mgp, make)).await;
+    wait_for_tools(&kernel, "s", 3).await;
     kernel
 }
 
-fn takes(heard: &Heard) -> Outlet {
-    let heard = heard.clone();
+fn record_items(received: &Received) -> Outlet {
+    let received = received.clone();
     Outlet::from_fn(move |item| match item {
-        Item::Chunk(text) => heard.add(format!("chunk {}", text.as_str())),
-        Item::Progress(step) => heard.add(format!("total {:?}", step.total)),
+        Item::Chunk(text) => received.add(format!("chunk {}", text.as_str())),
+        Item::Progress(step) => received.add(format!("total {:?}", step.total)),
         _ => {}
     })
 }
 
 #[tokio::test]
-async fn what_two_hosts_cause_at_once_stays_with_each() {
+async fn messages_of_simultaneous_calls_reach_only_their_hosts() {
     for (above, below) in PAIRS {
         let pair = format!("{above:?} {below:?}");
         let kernel = world(open(&TOOLS), below).await;
         let (ann, of_ann) = tenant(&kernel, "ann", above).await;
         let (bob, of_bob) = tenant(&kernel, "bob", above).await;
         let mut calls = [
-            ann.call("talk").arg("who", "ann").outlet(takes(&of_ann)),
-            bob.call("talk").arg("who", "bob").outlet(takes(&of_bob)),
+            ann.call("talk").arg("who", "ann").outlet(record_items(&of_ann)),
+            bob.call("talk").arg("who", "bob").outlet(record_items(&of_bob)),
         ];
         if above == Era::Modern {
             calls = calls.map(|call| call.log_level(LogLevel::Info));
@@ -146,12 +146,16 @@ async fn what_two_hosts_cause_at_once_stays_with_each() {
             (one.unwrap().to_text(), two.unwrap().to_text()),
             ("ann".to_owned(), "bob".to_owned())
         );
-        for (own, other, total, heard) in
+        for (own, other, total, received) in
             [("ann", "bob", "2000", of_ann), ("bob", "ann", "1000", of_bob)]
         {
-            let heard = heard.0.lock().unwrap();
-            assert_eq!(heard.iter().filter(|line| line.starts_with("chunk")).count(), 20, "{pair}");
-            let crossed = heard.iter().find(|line| line.contains(other) || line.contains(total));
+            let received = received.0.lock().unwrap();
+            assert_eq!(
+                received.iter().filter(|line| line.starts_with("chunk")).count(),
+                20,
+                "{pair}"
+            );
+            let crossed = received.iter().find(|line| line.contains(other) || line.contains(total));
             assert_eq!(crossed, None, "{pair}: a message for {other} at {own}");
         }
         kernel.stop().await;
@@ -159,7 +163,7 @@ async fn what_two_hosts_cause_at_once_stays_with_each() {
 }
 
 #[tokio::test]
-async fn a_question_that_may_be_for_either_is_for_none() {
+async fn a_question_that_may_belong_to_two_hosts_reaches_neither() {
     let cases = [Era::Legacy, Era::Modern].map(|above| [(above, "ask"), (above, "think")]);
     for (above, tool) in cases.into_iter().flatten() {
         let kernel = world(open(&TOOLS), Era::Legacy).await;
@@ -170,14 +174,14 @@ async fn a_question_that_may_be_for_either_is_for_none() {
             bob.call(tool).arg("who", "bob").into_future()
         );
         for refused in [one, two] {
-            let told = match refused {
+            let text = match refused {
                 Ok(result) => {
                     assert_eq!(result.is_error, Some(true), "{above:?} {tool}");
                     result.to_text()
                 }
                 Err(error) => error.to_string(),
             };
-            assert!(told.contains("several callers"), "{above:?} {tool}: {told}");
+            assert!(text.contains("several callers"), "{above:?} {tool}: {text}");
         }
         assert!(of_ann.0.lock().unwrap().is_empty() && of_bob.0.lock().unwrap().is_empty());
         kernel.stop().await;
@@ -185,7 +189,7 @@ async fn a_question_that_may_be_for_either_is_for_none() {
 }
 
 #[tokio::test]
-async fn with_an_instance_for_each_both_are_asked() {
+async fn isolated_instances_ask_both_hosts() {
     for (above, below) in PAIRS {
         let mut mgp = open(&TOOLS);
         mgp.isolation = Isolation::PerAgent;
@@ -196,7 +200,7 @@ async fn with_an_instance_for_each_both_are_asked() {
             ann.call("ask").arg("who", "ann").into_future(),
             bob.call("ask").arg("who", "bob").into_future()
         );
-        // In the modern era the tool runs again once there is an answer, and meets the other once more.
+        // In the modern era the tool runs again after the answer, and passes the barrier again.
         if below == Era::Legacy {
             assert_eq!(one.unwrap().to_text(), "ann", "{above:?} {below:?}");
             assert_eq!(two.unwrap().to_text(), "bob", "{above:?} {below:?}");
@@ -208,7 +212,7 @@ async fn with_an_instance_for_each_both_are_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_instance_that_nobody_uses_stops_and_gives_way() {
+async fn an_unused_instance_is_stopped_to_make_room() {
     let (made, open_now) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (makes, opens) = (Arc::clone(&made), Arc::clone(&open_now));
     let mut mgp = open(&["hello"]);
@@ -216,16 +220,16 @@ async fn an_instance_that_nobody_uses_stops_and_gives_way() {
     let make = move || {
         makes.fetch_add(1, Ordering::SeqCst);
         opens.fetch_add(1, Ordering::SeqCst);
-        let closes = Closes(Arc::clone(&opens));
+        let closes = CountOnDrop(Arc::clone(&opens));
         Server::new("s", "1").tool(Tool::new("hello", "Greets", move || {
             let _kept = &closes;
             async { "hello" }
         }))
     };
-    let kernel = kernel(Kernel::builder().local_as("s", mgp, make)).await;
-    knows(&kernel, "s", 1).await;
-    assert_eq!(made.load(Ordering::SeqCst), 1, "the shared one, which says what there is");
-    let ann = host(&kernel, "ann", begins(Era::Legacy)).await;
+    let kernel = build(Kernel::builder().local_as("s", mgp, make)).await;
+    wait_for_tools(&kernel, "s", 1).await;
+    assert_eq!(made.load(Ordering::SeqCst), 1, "the shared instance, whose lists are read");
+    let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     for _ in 0..3 {
         ann.call("hello").await.unwrap();
     }
@@ -236,7 +240,7 @@ async fn an_instance_that_nobody_uses_stops_and_gives_way() {
     assert_eq!(made.load(Ordering::SeqCst), 3);
 
     for number in 0..40 {
-        let host = host(&kernel, &format!("agent-{number}"), begins(Era::Legacy)).await;
+        let host = host(&kernel, &format!("agent-{number}"), host_of(Era::Legacy)).await;
         host.call("hello").await.unwrap();
     }
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -245,17 +249,17 @@ async fn an_instance_that_nobody_uses_stops_and_gives_way() {
     kernel.stop().await;
 }
 
-/// Counts a server that is gone.
-struct Closes(Arc<AtomicUsize>);
+/// Counts servers that were dropped.
+struct CountOnDrop(Arc<AtomicUsize>);
 
-impl Drop for Closes {
+impl Drop for CountOnDrop {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[tokio::test]
-async fn what_a_server_says_late_is_for_nobody_once_it_worked_for_two() {
+async fn a_log_message_after_calls_of_two_principals_is_dropped() {
     let goes = Arc::new(Notify::new());
     let gate = Arc::clone(&goes);
     let make = move || {
@@ -274,29 +278,29 @@ async fn what_a_server_says_late_is_for_nobody_once_it_worked_for_two() {
                     "later"
                 }
             });
-        of(Server::new("s", "1").tool(later).logging(), Era::Legacy)
+        limit_era(Server::new("s", "1").tool(later).logging(), Era::Legacy)
     };
-    let kernel = kernel(Kernel::builder().local_as("s", open(&["later"]), make)).await;
-    knows(&kernel, "s", 1).await;
+    let kernel = build(Kernel::builder().local_as("s", open(&["later"]), make)).await;
+    wait_for_tools(&kernel, "s", 1).await;
     let (ann, of_ann) = tenant(&kernel, "ann", Era::Legacy).await;
     ann.set_level(LogLevel::Debug).await.unwrap();
-    let says = |who: &'static str| {
-        let heard = Arc::clone(&of_ann.0);
+    let has = |who: &'static str| {
+        let received = Arc::clone(&of_ann.0);
         move || {
-            let is_heard = heard.lock().unwrap().iter().any(|line| line.contains(who));
-            async move { is_heard }
+            let is_received = received.lock().unwrap().iter().any(|line| line.contains(who));
+            async move { is_received }
         }
     };
     ann.call("later").arg("who", "of ann").await.unwrap();
     goes.notify_one();
-    until("ann hears of her call", says("of ann")).await;
+    until("ann gets the log message of her call", has("of ann")).await;
 
-    // Bob's host is none that stays connected, so ann is the only one who might hear it.
+    // The host of bob does not stay connected, so only ann could get it.
     let (bob, _) = tenant(&kernel, "bob", Era::Modern).await;
     bob.call("later").arg("who", "of bob").await.unwrap();
     goes.notify_one();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let heard = of_ann.0.lock().unwrap().clone();
-    assert!(!heard.iter().any(|line| line.contains("of bob")), "{heard:?}");
+    let received = of_ann.0.lock().unwrap().clone();
+    assert!(!received.iter().any(|line| line.contains("of bob")), "{received:?}");
     kernel.stop().await;
 }

@@ -1,6 +1,6 @@
 //! A host on standard streams and one over HTTP that give their requests the same ids and the same progress tokens.
 //!
-//! Both are written by hand, so that nothing makes their numbers differ.
+//! Both are written by hand, so that no SDK makes their numbers differ.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,25 +15,25 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::sync::{Barrier, Notify, mpsc};
 
-use crate::world::{kernel, knows, of, open, until};
+use crate::world::{build, limit_era, open, until, wait_for_tools};
 
 #[derive(Deserialize, JsonSchema)]
 struct Who {
-    /// Whose call it is.
+    /// The caller.
     who: String,
 }
 
-/// What the calls of both tools share.
+/// State that the calls of both tools share.
 struct Shared {
     both: Barrier,
     runs: AtomicUsize,
     ends: Notify,
 }
 
-/// A call that runs.
-struct Runs(Arc<Shared>);
+/// A running call; counted until it is dropped.
+struct RunningCall(Arc<Shared>);
 
-impl Drop for Runs {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         self.0.runs.fetch_sub(1, Ordering::SeqCst);
     }
@@ -59,12 +59,12 @@ fn server(shared: &Arc<Shared>, era: Era) -> Server {
         let shared = Arc::clone(&shared);
         async move {
             shared.runs.fetch_add(1, Ordering::SeqCst);
-            let _runs = Runs(Arc::clone(&shared));
+            let _runs = RunningCall(Arc::clone(&shared));
             shared.ends.notified().await;
             format!("done for {who}")
         }
     });
-    of(Server::new("s", "1").tool(talk).tool(hold), era)
+    limit_era(Server::new("s", "1").tool(talk).tool(hold), era)
 }
 
 async fn world(era: Era) -> (Kernel, Arc<Shared>) {
@@ -72,8 +72,8 @@ async fn world(era: Era) -> (Kernel, Arc<Shared>) {
     let shared = Arc::new(shared);
     let made = Arc::clone(&shared);
     let make = move || server(&made, era);
-    let kernel = kernel(Kernel::builder().local_as("s", open(&["talk", "hold"]), make)).await;
-    knows(&kernel, "s", 2).await;
+    let kernel = build(Kernel::builder().local_as("s", open(&["talk", "hold"]), make)).await;
+    wait_for_tools(&kernel, "s", 2).await;
     (kernel, shared)
 }
 
@@ -83,18 +83,18 @@ fn hello() -> Value {
     }})
 }
 
-/// The same of both hosts, but for their names.
+/// Returns a request that is equal for both hosts except for their names.
 fn call(tool: &str, who: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {
         "name": tool, "arguments": {"who": who}, "_meta": {"progressToken": "same"},
     }})
 }
 
-fn tells(method: &str, params: &Value) -> Value {
+fn notification(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
-/// A host on streams: what it writes, and the lines it reads.
+/// A host on streams.
 struct Streams {
     writer: Box<dyn tokio::io::AsyncWrite + Send + Unpin>,
     lines: mpsc::UnboundedReceiver<String>,
@@ -117,7 +117,7 @@ impl Streams {
         let mut this = Self { writer: Box::new(here.writer), lines };
         this.send(&hello()).await;
         this.answer().await;
-        this.send(&tells("notifications/initialized", &json!({}))).await;
+        this.send(&notification("notifications/initialized", &json!({}))).await;
         this
     }
 
@@ -125,7 +125,7 @@ impl Streams {
         self.writer.write_all((message.to_string() + "\n").as_bytes()).await.unwrap();
     }
 
-    /// Everything up to the next answer.
+    /// Reads everything up to the next answer.
     async fn answer(&mut self) -> String {
         let mut all = String::new();
         while let Some(line) = self.lines.recv().await {
@@ -134,11 +134,11 @@ impl Streams {
                 return all;
             }
         }
-        panic!("it ended after {all}");
+        panic!("the stream ended after {all}");
     }
 }
 
-/// A host over HTTP: each request on a connection of its own.
+/// A host over HTTP, with a connection for each request.
 struct Posts {
     address: String,
     session: String,
@@ -158,11 +158,11 @@ impl Posts {
             name.eq_ignore_ascii_case("mcp-session-id").then(|| value.trim().to_owned())
         });
         this.session = format!("Mcp-Session-Id: {}\r\n", session.unwrap());
-        this.post(&tells("notifications/initialized", &json!({}))).await;
+        this.post(&notification("notifications/initialized", &json!({}))).await;
         this
     }
 
-    /// All that comes back.
+    /// Sends a request and returns the whole response.
     async fn post(&self, message: &Value) -> String {
         let (address, session, body) = (&self.address, &self.session, message.to_string());
         let request = format!(
@@ -180,11 +180,11 @@ impl Posts {
 }
 
 #[track_caller]
-fn check(heard: &str, own: (&str, &str), other: (&str, &str)) {
-    assert!(heard.contains(&format!("done for {}", own.0)), "{heard}");
-    assert_eq!(heard.matches(own.1).count(), 20, "{heard}");
-    let crossed = heard.contains(&format!("done for {}", other.0)) || heard.contains(other.1);
-    assert!(!crossed, "a message for {} at {}: {heard}", other.0, own.0);
+fn check(received: &str, own: (&str, &str), other: (&str, &str)) {
+    assert!(received.contains(&format!("done for {}", own.0)), "{received}");
+    assert_eq!(received.matches(own.1).count(), 20, "{received}");
+    let crossed = received.contains(&format!("done for {}", other.0)) || received.contains(other.1);
+    assert!(!crossed, "a message for {} at {}: {received}", other.0, own.0);
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn progress_and_answers_with_equal_ids_and_tokens_stay_with_each() {
 }
 
 #[tokio::test]
-async fn one_gives_up_its_call_and_that_of_the_other_goes_on() {
+async fn a_cancellation_by_one_host_leaves_the_call_of_the_other() {
     for below in [Era::Legacy, Era::Modern] {
         let (kernel, shared) = world(below).await;
         let mut ann = Streams::new(&kernel, "ann").await;
@@ -220,16 +220,16 @@ async fn one_gives_up_its_call_and_that_of_the_other_goes_on() {
         let posts = Arc::clone(&bob);
         let held = tokio::spawn(async move { posts.post(&call("hold", "bob")).await });
         until("both run", runs(2)).await;
-        ann.send(&tells("notifications/cancelled", &json!({"requestId": 7}))).await;
-        until("one was given up", runs(1)).await;
-        // Whoever gives up what is not theirs gives up nothing.
-        ann.send(&tells("notifications/cancelled", &json!({"requestId": 7}))).await;
+        ann.send(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
+        until("one was cancelled", runs(1)).await;
+        // A host cannot cancel a call of another one.
+        ann.send(&notification("notifications/cancelled", &json!({"requestId": 7}))).await;
         ann.send(&json!({"jsonrpc": "2.0", "id": 8, "method": "ping"})).await;
         while !ann.answer().await.contains("\"id\":8") {}
         assert!(shared.runs.load(Ordering::SeqCst) == 1 && !held.is_finished());
         shared.ends.notify_waiters();
-        let heard = held.await.unwrap();
-        assert!(heard.contains("done for bob") && !heard.contains("ann"), "{heard}");
+        let received = held.await.unwrap();
+        assert!(received.contains("done for bob") && !received.contains("ann"), "{received}");
         kernel.stop().await;
     }
 }

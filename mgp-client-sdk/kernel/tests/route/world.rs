@@ -1,18 +1,17 @@
-//! The kernels, servers and hosts the stories are told with.
-
-use std::time::Duration;
+//! Kernels, servers and hosts of the tests.
 
 use mgp_client_sdk::{Client, ClientBuilder};
 use mgp_discovery::ServerMgp;
 use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::Server;
+pub(crate) use mgp_testkit::until;
 use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::{Era, Revision};
 use mgp_types::mgp::{DefaultPolicy, RiskLevel};
 use mgp_types::service::Principal;
 
-/// The four pairs: a host of an era above, servers of an era below.
+/// The four pairs of eras: of the host, and of the servers.
 pub(crate) const PAIRS: [(Era, Era); 4] = [
     (Era::Legacy, Era::Legacy),
     (Era::Legacy, Era::Modern),
@@ -20,7 +19,7 @@ pub(crate) const PAIRS: [(Era, Era); 4] = [
     (Era::Modern, Era::Modern),
 ];
 
-/// A server that everyone may use, whose tools harm nobody.
+/// Returns settings of a server that all callers may use, with these safe tools.
 pub(crate) fn open(tools: &[&str]) -> ServerMgp {
     let mut mgp = ServerMgp::default();
     mgp.default_policy = DefaultPolicy::OptOut;
@@ -30,17 +29,16 @@ pub(crate) fn open(tools: &[&str]) -> ServerMgp {
     mgp
 }
 
-/// The same server, speaking one era only.
-pub(crate) fn of(server: Server, era: Era) -> Server {
+/// Limits a server to one era.
+pub(crate) fn limit_era(server: Server, era: Era) -> Server {
     server.offer(|offer| offer.revisions.retain(|revision: &Revision| revision.era() == era))
 }
 
-/// Builds a kernel and waits until its servers are there and known.
-pub(crate) async fn kernel(builder: KernelBuilder) -> Kernel {
+pub(crate) async fn build(builder: KernelBuilder) -> Kernel {
     builder.build().await.unwrap()
 }
 
-/// A host of this kernel, as an agent.
+/// Connects a host to a kernel, as an agent.
 pub(crate) async fn host(kernel: &Kernel, agent: &str, builder: ClientBuilder) -> Client {
     let (here, there) = duplex();
     let stack = kernel.server().into_stack().unwrap();
@@ -50,28 +48,13 @@ pub(crate) async fn host(kernel: &Kernel, agent: &str, builder: ClientBuilder) -
     builder.connect(here.reader, here.writer).await.unwrap()
 }
 
-/// Begins a host of an era.
-pub(crate) fn begins(era: Era) -> ClientBuilder {
+/// Returns the builder of a host that uses one era.
+pub(crate) fn host_of(era: Era) -> ClientBuilder {
     let choice = if era == Era::Legacy { EraChoice::Legacy } else { EraChoice::Modern };
     Client::builder("host", "1").era(choice)
 }
 
-/// Waits until something is so; a story that hangs fails.
-pub(crate) async fn until<F, Fut>(what: &str, mut is_so: F)
-where
-    F: FnMut() -> Fut,
-    Fut: Future<Output = bool>,
-{
-    for _ in 0..2_000 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("never: {what}");
-}
-
-/// Waits until a tool can be called.
-pub(crate) async fn knows(kernel: &Kernel, server: &str, tools: usize) {
+/// Waits until this number of a server's tools is in the index.
+pub(crate) async fn wait_for_tools(kernel: &Kernel, server: &str, tools: usize) {
     until("its tools are known", || async { kernel.index().tools_of(server).len() == tools }).await;
 }
