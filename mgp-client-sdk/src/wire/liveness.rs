@@ -1,6 +1,4 @@
-//! Whether the server is still there and, once it is not, why: its exit code where it was a child of ours.
-//!
-//! Applies to: outbound.
+//! Detects the end of a connection and its reason: the exit code, if the server is a child process.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -22,68 +20,67 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
-/// How long the error of a call waits for the exit code of the child whose pipe broke.
-const EXIT_CODE: Duration = Duration::from_millis(250);
-/// How long a child that has ended may still have bytes on their way.
+/// Time for the child to exit after its pipe broke, so that a call's error can name the exit code.
+const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(250);
+/// Time in which bytes of an exited child may still arrive.
 ///
-/// The end of its output comes by itself, unless a process that left its group holds the pipe.
-const LAST_BYTES: Duration = Duration::from_secs(1);
+/// Its output normally ends by itself, unless a process that left its group holds the pipe.
+const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is known about the life of one connection.
+/// The state of one connection: open, or ended with a reason.
 #[derive(Clone)]
-pub(crate) struct Life {
+pub(crate) struct Liveness {
     ended: watch::Receiver<Option<Arc<str>>>,
     child: Option<Arc<Child>>,
-    /// Counts what the server answered.
-    answers: Arc<AtomicU64>,
+    /// The number of answers of the server.
+    answer_count: Arc<AtomicU64>,
 }
 
-impl Life {
-    /// Whether it is over.
+impl Liveness {
     pub(crate) fn is_over(&self) -> bool {
         self.ended.borrow().is_some()
     }
 
-    /// Why it is over, if it is.
+    /// Returns why the connection ended, if it has.
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.ended.borrow().clone()
     }
 
-    /// How much the server has answered; who watches over it compares.
-    pub(crate) fn answers(&self) -> u64 {
-        self.answers.load(Ordering::Relaxed)
+    /// Returns how many answers the server has sent; the health monitor compares two readings.
+    pub(crate) fn answer_count(&self) -> u64 {
+        self.answer_count.load(Ordering::Relaxed)
     }
 
-    /// Waits until it is over.
-    pub(crate) async fn over(&self) {
-        // An error means that nobody drives the connection any more.
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&self) {
+        // An error means that the driver was dropped.
         let _ = self.ended.clone().wait_for(Option::is_some).await;
     }
 
-    /// Words the error of a call that found the connection gone.
-    async fn why(self, error: RpcError) -> RpcError {
-        match self.how().await {
-            // Whether the call may have run stays as it was said.
-            Some(how) if is_lost(&error) => lost(&how),
-            Some(how) => match error.as_recovery() {
-                Some(hints) => closed(&how).recovery(hints.clone()),
-                None => closed(&how),
+    /// Replaces the error of a call that found the connection closed by one that names the reason.
+    async fn explain(self, error: RpcError) -> RpcError {
+        match self.end_text().await {
+            // Whether the call may have run stays as it was.
+            Some(end_text) if is_lost(&error) => lost(&end_text),
+            Some(end_text) => match error.as_recovery() {
+                Some(hints) => closed(&end_text).recovery(hints.clone()),
+                None => closed(&end_text),
             },
             None => error,
         }
     }
 
-    /// Waits until it is over and says how it ended.
-    pub(crate) async fn ending(self) -> String {
-        self.how().await.unwrap_or_else(|| "the client let go of it".to_owned())
+    /// Waits until the connection has ended and returns the reason.
+    pub(crate) async fn end_reason(self) -> String {
+        self.end_text().await.unwrap_or_else(|| "the client was dropped".to_owned())
     }
 
-    /// How it ended, once it is over; none where nobody drives it any more.
-    async fn how(&self) -> Option<String> {
+    /// Waits for the end of the connection; returns `None` if its driver was dropped.
+    async fn end_text(&self) -> Option<String> {
         let mut ended = self.ended.clone();
         let reason = ended.wait_for(Option::is_some).await.ok()?.clone();
         if let Some(child) = &self.child
-            && let Ok(report) = timeout(EXIT_CODE, child.wait()).await
+            && let Ok(report) = timeout(EXIT_CODE_TIMEOUT, child.wait()).await
         {
             return Some(format!("the server {report}"));
         }
@@ -91,97 +88,96 @@ impl Life {
     }
 }
 
-impl fmt::Debug for Life {
+impl fmt::Debug for Liveness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_over() { "Life(over)" } else { "Life" })
+        f.write_str(if self.is_over() { "Liveness(ended)" } else { "Liveness" })
     }
 }
 
 // === Driving ===
 
-/// Ends the driver with whoever holds it: the client, or a handshake that is given up half-way.
-pub(crate) struct Driver(JoinHandle<()>);
+/// A task that is aborted when this is dropped.
+pub(crate) struct TaskGuard(JoinHandle<()>);
 
-impl Driver {
-    /// Drives something else that belongs to the client.
-    pub(crate) fn of(running: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(running))
+impl TaskGuard {
+    pub(crate) fn spawn(connection_run: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(connection_run))
     }
 }
 
-impl Drop for Driver {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// Drives a connection until it ends, its reader ends, or the child behind it does.
+/// Drives a connection until it ends, its reader ends, or its child exits.
 ///
-/// The connection itself would linger for what still runs; a client has nothing to wait for.
-pub(crate) fn drive<R, W>(
-    connection: Connection<Watched<R>, W>,
+/// The connection itself would wait for running calls; a client has nothing to wait for.
+pub(crate) fn spawn_connection<R, W>(
+    connection: Connection<EofReader<R>, W>,
     eof: Arc<Notify>,
     child: Option<Arc<Child>>,
-) -> (Life, Driver)
+) -> (Liveness, TaskGuard)
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let own = child.clone();
-    let running = async move {
-        let running = Box::pin(connection.run());
-        let left = Box::pin(async move {
+    let connection_run = async move {
+        let connection_run = Box::pin(connection.run());
+        let stopped = Box::pin(async move {
             let exited = Box::pin(exited(child));
             select(Box::pin(eof.notified()), exited).await;
         });
-        // The reader's end is looked at second, so that what was read with it is dispatched before.
-        match select(running, left).await {
+        // The end of the reader is polled second, so that the last messages are dispatched first.
+        match select(connection_run, stopped).await {
             Either::Left((closed, _)) => closed,
             Either::Right(_) => Closed::Eof,
         }
     };
-    attend(running, own)
+    spawn_driver(connection_run, own)
 }
 
-/// Drives whatever carries a client until it ends.
-pub(crate) fn attend(
-    running: impl Future<Output = Closed> + Send + 'static,
+/// Drives a connection of any kind until it ends.
+pub(crate) fn spawn_driver(
+    connection_run: impl Future<Output = Closed> + Send + 'static,
     child: Option<Arc<Child>>,
-) -> (Life, Driver) {
-    let (tell, ended) = watch::channel(None);
-    let life = Life { ended, child, answers: Arc::default() };
+) -> (Liveness, TaskGuard) {
+    let (sender, ended) = watch::channel(None);
+    let life = Liveness { ended, child, answer_count: Arc::default() };
     let task = tokio::spawn(async move {
-        let closed = running.await;
-        tell.send_replace(Some(closed.to_string().into()));
+        let closed = connection_run.await;
+        sender.send_replace(Some(closed.to_string().into()));
     });
-    (life, Driver(task))
+    (life, TaskGuard(task))
 }
 
 async fn exited(child: Option<Arc<Child>>) {
     match child {
         Some(child) => {
             child.wait().await;
-            sleep(LAST_BYTES).await;
+            sleep(LAST_BYTES_TIMEOUT).await;
         }
         None => pending().await,
     }
 }
 
-/// A reader that says when it has ended.
+/// A reader that signals its end.
 #[derive(Debug)]
-pub(crate) struct Watched<R> {
+pub(crate) struct EofReader<R> {
     reader: R,
     eof: Arc<Notify>,
 }
 
-impl<R> Watched<R> {
+impl<R> EofReader<R> {
     pub(crate) fn new(reader: R) -> (Self, Arc<Notify>) {
         let eof = Arc::new(Notify::new());
         (Self { reader, eof: Arc::clone(&eof) }, eof)
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for EofReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         task: &mut Task<'_>,
@@ -198,21 +194,21 @@ impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
 
 // === The innermost service ===
 
-/// Whether an outcome came from the server: one that is gone, or did not answer in time, says nothing.
+/// Returns whether an outcome came from the server; 2000 and 3003 are made by the client.
 pub(crate) fn is_answer(outcome: &Result<Reply, RpcError>) -> bool {
     let code = outcome.as_ref().err().map(RpcError::code);
     !matches!(code, Some(ErrorCode::SERVER_NOT_READY | ErrorCode::TIMEOUT))
 }
 
-/// The other end, with errors that say what became of it.
+/// The peer of a connection; errors of a closed connection name the reason.
 #[derive(Clone, Debug)]
-pub(crate) struct Lively {
+pub(crate) struct LivenessPeer {
     peer: Peer,
-    life: Life,
+    life: Liveness,
 }
 
-impl Lively {
-    pub(crate) fn new(peer: Peer, life: Life) -> Self {
+impl LivenessPeer {
+    pub(crate) fn new(peer: Peer, life: Liveness) -> Self {
         Self { peer, life }
     }
 
@@ -221,7 +217,7 @@ impl Lively {
     }
 }
 
-impl Service<Call> for Lively {
+impl Service<Call> for LivenessPeer {
     type Response = Reply;
     type Error = RpcError;
     type Future = ResponseFuture;
@@ -235,20 +231,20 @@ impl Service<Call> for Lively {
             sending: self.peer.send(call),
             peer: self.peer.clone(),
             life: self.life.clone(),
-            why: None,
+            explain: None,
         }
     }
 }
 
 pin_project! {
-    /// Response future of [`Lively`].
+    /// Response future of [`LivenessPeer`].
     pub(crate) struct ResponseFuture {
         #[pin]
         sending: BoxFuture<'static, Result<Reply, RpcError>>,
         peer: Peer,
-        life: Life,
-        // Made only when the connection is gone.
-        why: Option<BoxFuture<'static, RpcError>>,
+        life: Liveness,
+        // Created only if the connection is closed.
+        explain: Option<BoxFuture<'static, RpcError>>,
     }
 }
 
@@ -257,23 +253,23 @@ impl Future for ResponseFuture {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if this.why.is_none() {
+        if this.explain.is_none() {
             match ready!(this.sending.poll(task)) {
                 Err(error)
                     if error.code() == ErrorCode::SERVER_NOT_READY && this.peer.is_closed() =>
                 {
-                    *this.why = Some(Box::pin(this.life.clone().why(error)));
+                    *this.explain = Some(Box::pin(this.life.clone().explain(error)));
                 }
                 outcome => {
                     if is_answer(&outcome) {
-                        this.life.answers.fetch_add(1, Ordering::Relaxed);
+                        this.life.answer_count.fetch_add(1, Ordering::Relaxed);
                     }
                     return Poll::Ready(outcome);
                 }
             }
         }
-        match this.why {
-            Some(why) => why.as_mut().poll(task).map(Err),
+        match this.explain {
+            Some(explain) => explain.as_mut().poll(task).map(Err),
             None => Poll::Pending,
         }
     }

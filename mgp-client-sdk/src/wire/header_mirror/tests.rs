@@ -1,4 +1,4 @@
-//! Headers of tool calls, lists without what cannot be called, and schemas that change.
+//! Headers of tool calls, filtered lists, and schemas that change.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use super::*;
 const VALID: &str = r#"{"name":"valid","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
 const INVALID: &str = r#"{"name":"invalid","inputSchema":{"type":"object","properties":{"score":{"type":"number","x-mcp-header":"Score"}}}}"#;
 
-/// A server with two pages of tools, which notes the headers of the calls.
+/// A server with two pages of tools that records the headers of the calls.
 fn server(lists: &Arc<AtomicUsize>, calls: &Arc<Mutex<Vec<String>>>) -> Stack {
     let (lists, calls) = (Arc::clone(lists), Arc::clone(calls));
     Stack::from_fn(move |call: Call| {
@@ -36,7 +36,7 @@ fn server(lists: &Arc<AtomicUsize>, calls: &Arc<Mutex<Vec<String>>>) -> Stack {
     })
 }
 
-fn client(layer: &MirrorLayer, server: Stack, revision: Revision) -> mock::Client {
+fn client(layer: &HeaderMirrorLayer, server: Stack, revision: Revision) -> mock::Client {
     let mut client = mock::client(Stack::new(layer.layer(server)));
     client.cx.callee = Arc::new(Facts::new(revision));
     client
@@ -47,7 +47,7 @@ const CALL: &str = r#"{"name":"valid","arguments":{"region":" padded "}}"#;
 #[tokio::test]
 async fn a_call_carries_headers_and_fetches_the_list_once() {
     let (lists, calls) = (Arc::default(), Arc::default());
-    let mut modern = client(&MirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
     for _ in 0..2 {
         modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     }
@@ -60,7 +60,7 @@ async fn a_call_carries_headers_and_fetches_the_list_once() {
 #[tokio::test]
 async fn what_cannot_be_called_is_not_listed() {
     let (lists, calls) = (Arc::default(), Arc::default());
-    let mut modern = client(&MirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
     let list: ListToolsResult =
         modern.request(ToolsList::METHOD, "{}").await.unwrap().get().unwrap();
     assert_eq!(
@@ -76,9 +76,10 @@ async fn what_cannot_be_called_is_not_listed() {
 
 #[tokio::test]
 async fn without_headers_or_before_the_modern_era_nothing_is_done() {
-    for (layer, revision) in
-        [(MirrorLayer::none(), Revision::MODERN), (MirrorLayer::new(9), Revision::LATEST_LEGACY)]
-    {
+    for (layer, revision) in [
+        (HeaderMirrorLayer::none(), Revision::MODERN),
+        (HeaderMirrorLayer::new(9), Revision::LATEST_LEGACY),
+    ] {
         let (lists, calls) = (Arc::default(), Arc::default());
         let mut client = client(&layer, server(&lists, &calls), revision);
         client.request(ToolsCall::METHOD, CALL).await.unwrap();
@@ -92,7 +93,7 @@ async fn without_headers_or_before_the_modern_era_nothing_is_done() {
 #[tokio::test]
 async fn headers_of_another_hop_are_left_behind() {
     let (lists, calls) = (Arc::default(), Arc::default());
-    let mut modern = client(&MirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
     let mut headers = HeaderParams::new();
     headers.push("Tenant", "a");
     modern.cx.extensions.insert(headers);
@@ -102,7 +103,7 @@ async fn headers_of_another_hop_are_left_behind() {
 
 #[tokio::test]
 async fn a_schema_that_changed_is_fetched_once_more() {
-    // The annotation appears with the second list; before that nobody mirrors.
+    // The annotation appears with the second list; before that no headers are sent.
     for changes in [true, false] {
         let lists = Arc::new(AtomicUsize::new(0));
         let made = Arc::new(AtomicUsize::new(0));
@@ -122,7 +123,7 @@ async fn a_schema_that_changed_is_fetched_once_more() {
             };
             async move { answer.map(|text| Reply::raw(Payload::from_trusted(text))) }
         });
-        let mut modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
+        let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
         let outcome = modern.request(ToolsCall::METHOD, CALL).await;
         assert_eq!(outcome.is_ok(), changes);
         assert_eq!((lists.load(Ordering::Relaxed), made.load(Ordering::Relaxed)), (2, 2));
@@ -147,7 +148,7 @@ async fn a_call_that_may_have_run_was_made_again() {
             };
             async move { answer }
         });
-        let mut modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
+        let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
         modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
         assert_eq!(made.load(Ordering::Relaxed), 1, "{fault:?}");
     }
@@ -162,7 +163,7 @@ async fn a_list_that_fails_costs_the_headers_and_no_call() {
         listed.fetch_add(usize::from(!ok), Ordering::Relaxed);
         async move { if ok { Ok(Reply::empty()) } else { Err(RpcError::internal("no list")) } }
     });
-    let mut modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
     for _ in 0..2 {
         modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     }
@@ -189,13 +190,13 @@ async fn a_list_that_fails_was_asked_for_with_every_call() {
         };
         async move { answer }
     });
-    let mut modern = client(&MirrorLayer::new(9), server, Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
     for _ in 0..3 {
         let error = modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::HEADER_MISMATCH);
     }
     assert_eq!((lists.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (1, 3));
-    tokio::time::advance(PAUSE).await;
+    tokio::time::advance(REFETCH_INTERVAL).await;
     modern.request(ToolsCall::METHOD, CALL).await.unwrap();
     assert_eq!((lists.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (2, 4));
 }
@@ -214,7 +215,7 @@ async fn a_list_with_too_many_pages_was_read_with_every_call() {
         };
         async move { answer }
     });
-    let mut modern = client(&MirrorLayer::new(3), server, Revision::MODERN);
+    let mut modern = client(&HeaderMirrorLayer::new(3), server, Revision::MODERN);
     for _ in 0..5 {
         modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
     }

@@ -1,6 +1,4 @@
-//! The way to a token: discovery, refreshing, registration, login, and what is kept of each (MCP authorization).
-//!
-//! Applies to: outbound.
+//! Obtains tokens: discovery, refresh, registration, login, and storing the results (MCP authorization).
 
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -9,36 +7,36 @@ use url::Url;
 use super::address;
 use super::assertion;
 use super::authorize::Request;
-use super::browser::AnyBrowser;
+use super::browser::Browser;
 use super::challenge::Demand;
-use super::clock::now;
+use super::config::{ClientCredentials, Grant};
 use super::discovery::{Choice, Discovered, discover};
 use super::dpop::{Binding, ProofKey, Prover, Schemes, binding};
 use super::error::AuthError;
-use super::plan::{ClientCredentials, Grant};
-use super::register::{self, Age, identity};
-use super::scope::{Scopes, select};
-use super::session::{Session, Work, is_stale};
-use super::store::{Registration, RegistrationKind, Stored, TokenKind, Tokens};
+use super::now;
+use super::register::{self, RegistrationOrigin, identity};
+use super::scope::{Scopes, select_scopes};
+use super::session::{Session, TokenWork, is_stale};
+use super::store::{Registration, RegistrationKind, TokenEntry, TokenKind, Tokens};
 use super::token::{self, Form, Identity};
 
 impl Session {
-    /// Does what is to be done; only ever one at a time.
-    pub(super) async fn work(&self, work: Work) -> Result<(), AuthError> {
-        let server = self.plan.server()?;
+    /// Does one piece of work; never called concurrently.
+    pub(super) async fn do_work(&self, work: TokenWork) -> Result<(), AuthError> {
+        let server = self.config.server()?;
         if !self.is_loaded() {
-            let kept = self.plan.store.latest(&address::canonical(&server)).await?;
-            self.saw(kept.as_ref());
-            self.loaded(kept.and_then(|kept| self.ours(kept)));
+            let stored = self.config.store.latest(&address::canonical(&server)).await?;
+            self.note_stored(stored.as_ref());
+            self.set_loaded(stored.and_then(|stored| self.usable(stored)));
         }
         match work {
-            Work::Prepare => self.prepare(&server).await,
-            Work::Renew(demand) => self.renew(&server, demand).await,
-            Work::StepUp(demand) => self.step_up(&server, demand).await,
+            TokenWork::Prepare => self.prepare(&server).await,
+            TokenWork::Renew(demand) => self.renew(&server, demand).await,
+            TokenWork::StepUp(demand) => self.step_up(&server, demand).await,
         }
     }
 
-    /// Renews a token that ends soon, before the server refuses it.
+    /// Renews a token that expires soon, before the server refuses it.
     async fn prepare(&self, server: &Url) -> Result<(), AuthError> {
         let Some(mut entry) = self.entry() else { return Ok(()) };
         let Some(tokens) = entry.tokens.clone().filter(is_stale) else { return Ok(()) };
@@ -47,7 +45,7 @@ impl Session {
             Err(error) => return unless_valid(&tokens, error),
         };
         if found.server.issuer != entry.issuer {
-            // What one issuer gave is not shown to another: the server says anew what it wants.
+            // Credentials of one issuer are never sent to another; the next refusal of the server starts the login.
             entry.tokens = None;
             self.take(entry);
             return Ok(());
@@ -60,106 +58,109 @@ impl Session {
         &self,
         server: &Url,
         found: &Discovered,
-        before: Stored,
+        before: TokenEntry,
     ) -> Result<(), AuthError> {
         let demand = Demand::default();
-        let turn = self.turn(server, found).await?;
-        let mut entry = self.entry_of(server, found, Some(before)).await?;
+        let lock = self.lock_renewal(server, found).await?;
+        let mut entry = self.load_entry(server, found, Some(before)).await?;
         let scopes = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         if self.refresh(found, &mut entry, &demand).await? {
             return Ok(());
         }
-        if !self.plan.is_machine() {
-            self.keep_poorer(entry).await;
+        if !self.config.is_machine() {
+            self.save_without_tokens(entry).await;
             return Ok(());
         }
-        drop(turn);
+        drop(lock);
         match self.fetch(found, entry, &scopes, &demand).await {
-            // The server says anew what it wants.
-            Err(AuthError::NotBound { .. }) => Ok(()),
+            // The next refusal of the server starts again.
+            Err(AuthError::TokenNotBound { .. }) => Ok(()),
             done => done,
         }
     }
 
-    /// Gets other tokens than those that were refused.
+    /// Replaces tokens that were refused.
     async fn renew(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
         let before = self.entry();
         let mut again = 0;
         if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
             again = self.with_limits(|limits| limits.refused(tokens, now()))?;
-            // A bound token that did its work was refused: the server takes them, whatever its challenge forgets to say.
+            // A bound token worked before: the server accepts them, even if its challenge does not mention that.
             if tokens.kind == TokenKind::Dpop && again == 0 {
                 forget_bearers(&mut demand);
             }
         }
         let found = self.discover(server, demand.metadata.as_deref(), before.as_ref()).await?;
-        let turn = self.turn(server, &found).await?;
-        let mut entry = self.entry_of(server, &found, before).await?;
+        let lock = self.lock_renewal(server, &found).await?;
+        let mut entry = self.load_entry(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
-        // The last try is a login: a refreshed token may be refused for what only a login changes.
-        if enough && again < self.plan.limit && self.refresh(&found, &mut entry, &demand).await? {
+        // The last attempt is a login: a refreshed token may be refused for a reason that only a login changes.
+        if enough && again < self.config.limit && self.refresh(&found, &mut entry, &demand).await? {
             return Ok(());
         }
-        // A person takes their time.
-        drop(turn);
+        // The lock is not stored while a person logs in.
+        drop(lock);
         let scopes = self.scopes(&found, demand.scope.as_ref(), &granted);
         self.fetch(&found, entry, &scopes, &demand).await
     }
 
-    /// Gets tokens for more scopes than were granted.
+    /// Gets tokens with more scopes than were granted.
     async fn step_up(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
         let wanted = demand.scope.clone().unwrap_or_default();
         self.with_limits(|limits| limits.step_up(&wanted, now()))?;
         let before = self.entry();
         if kind(before.as_ref()) == Some(TokenKind::Dpop) {
-            // The token was understood, and was not enough.
+            // The token was accepted as valid, but not sufficient.
             forget_bearers(&mut demand);
         }
         let hint = demand.metadata.clone().or_else(|| before.as_ref()?.metadata.clone());
         let found = self.discover(server, hint.as_deref(), before.as_ref()).await?;
-        let entry = self.entry_of(server, &found, before).await?;
+        let entry = self.load_entry(server, &found, before).await?;
         let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
         let scopes = self.scopes(&found, Some(&wanted), &granted);
         self.fetch(&found, entry, &scopes, &demand).await
     }
 
-    // === what is known ===
+    // === Discovery ===
 
     async fn discover(
         &self,
         server: &Url,
         metadata: Option<&str>,
-        before: Option<&Stored>,
+        before: Option<&TokenEntry>,
     ) -> Result<Discovered, AuthError> {
-        let rather = before.map(|entry| entry.issuer.as_str());
-        // Credentials that the user got somewhere belong there from their first use on.
-        let bound = before.filter(|entry| self.plan.bound_id().is_some() && self.is_ours(entry));
+        let preferred = before.map(|entry| entry.issuer.as_str());
+        // Credentials that the user registered belong to the first issuer they were used at.
+        let bound = before.filter(|entry| {
+            self.config.bound_id().is_some() && self.is_from_our_credentials(entry)
+        });
         let bound = bound.filter(|entry| entry.registration.is_some());
-        let only = self.plan.issuer.as_deref().or(bound.map(|entry| entry.issuer.as_str()));
-        let found = discover(&self.plan.fetcher, server, metadata, Choice { only, rather }).await?;
+        let only = self.config.issuer.as_deref().or(bound.map(|entry| entry.issuer.as_str()));
+        let found =
+            discover(&self.config.fetcher, server, metadata, Choice { only, preferred }).await?;
         debug!(server = address::canonical(server), issuer = %found.server.issuer, "authorization server found");
         Ok(found)
     }
 
     fn scopes(&self, found: &Discovered, wanted: Option<&Scopes>, granted: &Scopes) -> Scopes {
-        let offered = found.server.scopes().filter(|_| !self.plan.is_machine());
-        let before = self.plan.scopes.union(granted);
-        select(wanted, found.scopes.as_ref(), &before, offered.as_ref())
+        let offered = found.server.scopes().filter(|_| !self.config.is_machine());
+        let before = self.config.scopes.union(granted);
+        select_scopes(wanted, found.scopes.as_ref(), &before, offered.as_ref())
     }
 
-    // === getting tokens ===
+    // === Tokens ===
 
-    /// Shows the refresh token, if there is one; `false` where a new login is needed.
+    /// Uses the refresh token, if there is one; returns `false` if a new login is needed.
     async fn refresh(
         &self,
         found: &Discovered,
-        entry: &mut Stored,
+        entry: &mut TokenEntry,
         demand: &Demand,
     ) -> Result<bool, AuthError> {
-        let shown = self.entry().and_then(|entry| entry.tokens).map(|tokens| tokens.access);
+        let in_use = self.entry().and_then(|entry| entry.tokens).map(|tokens| tokens.access);
         if let Some(tokens) = &entry.tokens
-            && shown.is_some_and(|shown| shown != tokens.access)
+            && in_use.is_some_and(|access| access != tokens.access)
             && !is_stale(tokens)
         {
             // Another process renewed it.
@@ -173,9 +174,9 @@ impl Session {
             return Ok(false);
         };
         let binding = match (self.binding(found, demand, Some(entry))?, tokens.kind) {
-            // The server does not take what would come of it.
+            // The server would not accept the result.
             (Binding::None, TokenKind::Dpop) => return Ok(false),
-            // What is bound stays bound, and its refresh token is shown with proofs.
+            // A bound token stays bound, and its refresh request needs proofs.
             (_, TokenKind::Dpop) => Binding::Must,
             (binding, TokenKind::Bearer) => binding,
         };
@@ -189,15 +190,15 @@ impl Session {
         let asked = self.ask(found, &who, form, &tokens.scopes, (binding, key.as_ref()));
         match asked.await {
             Ok(mut renewed) => {
-                // Where it is not rotated, it stays.
+                // A refresh token that is not rotated stays valid.
                 renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
                 entry.tokens = Some(renewed);
-                self.keep(entry.clone()).await;
+                self.save(entry.clone()).await;
                 Ok(true)
             }
             Err(error) if token::is_final(&error) => {
-                debug!(%error, "the refresh token is no longer good");
-                if self.take_instead(&tokens, entry).await {
+                debug!(%error, "refresh token refused");
+                if self.adopt_stored(&tokens, entry).await {
                     return Ok(true);
                 }
                 entry.tokens = None;
@@ -210,37 +211,37 @@ impl Session {
         }
     }
 
-    /// Gets tokens anew, and keeps them.
+    /// Gets new tokens and stores them.
     async fn fetch(
         &self,
         found: &Discovered,
-        mut entry: Stored,
+        mut entry: TokenEntry,
         scopes: &Scopes,
         demand: &Demand,
     ) -> Result<(), AuthError> {
         let binding = self.binding(found, demand, Some(&entry))?;
         let key = key(&mut entry, binding)?;
         let tokens = self.obtain(found, &mut entry, scopes, (binding, key.as_ref())).await;
-        if let Err(AuthError::NotBound { .. }) = &tokens {
-            // The authorization server no longer binds: what it once bound decides nothing any more.
+        if let Err(AuthError::TokenNotBound { .. }) = &tokens {
+            // The authorization server no longer binds tokens, so earlier bound tokens no longer decide the binding.
             entry.tokens = None;
-            self.keep_poorer(entry).await;
+            self.save_without_tokens(entry).await;
             return tokens.map(drop);
         }
         entry.tokens = Some(tokens?);
-        self.keep(entry).await;
+        self.save(entry).await;
         Ok(())
     }
 
-    /// Gets tokens, in whichever way was settled.
+    /// Gets tokens with the configured grant.
     async fn obtain(
         &self,
         found: &Discovered,
-        entry: &mut Stored,
+        entry: &mut TokenEntry,
         scopes: &Scopes,
         bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
-        match &self.plan.grant {
+        match &self.config.grant {
             Grant::Person(Some(browser)) => {
                 self.login(found, entry, browser.as_ref(), scopes, bound).await
             }
@@ -249,15 +250,15 @@ impl Session {
             }
             Grant::Person(None) => Err(AuthError::NoBrowser),
             Grant::Client(credentials) => {
-                entry.registration = Some(given(credentials, found));
+                entry.registration = Some(preregistered(credentials, found));
                 let form = vec![("grant_type", "client_credentials")];
                 self.ask_for_itself(found, credentials, form, scopes, bound).await
             }
             Grant::Assertion(credentials, assertions) => {
-                entry.registration = Some(given(credentials, found));
+                entry.registration = Some(preregistered(credentials, found));
                 let (issuer, resource) = (&found.server.issuer, &found.resource);
                 let asking = assertions.assertion(issuer, resource, scopes);
-                let assertion = timeout(self.plan.patience, asking).await;
+                let assertion = timeout(self.config.login_timeout, asking).await;
                 let assertion = assertion.map_err(|_| AuthError::Stopped)??;
                 let form =
                     vec![("grant_type", assertion::GRANT), ("assertion", assertion.expose())];
@@ -266,12 +267,12 @@ impl Session {
         }
     }
 
-    /// Has a person log in.
+    /// Lets a person log in; once more if an old registration turns out to be unknown.
     async fn login(
         &self,
         found: &Discovered,
-        entry: &mut Stored,
-        browser: &dyn AnyBrowser,
+        entry: &mut TokenEntry,
+        browser: &dyn Browser,
         scopes: &Scopes,
         bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
@@ -281,11 +282,11 @@ impl Session {
                 Ok(tokens) => return Ok(tokens),
                 Err(error) => {
                     if blames_registration(&error) {
-                        // The next login makes another.
+                        // The next login registers again.
                         entry.registration = None;
-                        self.keep_poorer(entry.clone()).await;
+                        self.save_without_tokens(entry.clone()).await;
                     }
-                    if age == Age::New || !token::is_unknown_client(&error) {
+                    if age == RegistrationOrigin::New || !token::is_unknown_client(&error) {
                         return Err(error);
                     }
                 }
@@ -293,36 +294,36 @@ impl Session {
         }
     }
 
-    /// One login, and whether its registration is from before.
+    /// Runs one login; also returns whether its registration existed before.
     async fn login_once(
         &self,
         found: &Discovered,
-        entry: &mut Stored,
-        browser: &dyn AnyBrowser,
+        entry: &mut TokenEntry,
+        browser: &dyn Browser,
         scopes: &Scopes,
         bound: Bound<'_>,
-    ) -> (Result<Tokens, AuthError>, Age) {
-        let mut age = Age::New;
+    ) -> (Result<Tokens, AuthError>, RegistrationOrigin) {
+        let mut age = RegistrationOrigin::New;
         let tokens = async {
             let known = entry.registration.as_ref();
             let registered = known.and_then(|known| known.redirect_uri.as_deref());
-            let late = |_| AuthError::browser("it took too long");
-            let asking = timeout(self.plan.patience, browser.redirect_uri(registered));
+            let late = |_| AuthError::browser("the login timed out");
+            let asking = timeout(self.config.login_timeout, browser.redirect_uri(registered));
             let redirect_uri = asking.await.map_err(late)??;
-            // Before anything is sent: without PKCE there is no login.
+            // Checked before anything is sent: without PKCE there is no login.
             let request = Request::new(&found.server, redirect_uri)?;
-            let (plan, redirect_uri) = (&self.plan, &request.redirect_uri);
+            let (config, redirect_uri) = (&self.config, &request.redirect_uri);
             let registering =
-                register::registration(&plan.fetcher, plan, &found.server, redirect_uri, known);
+                register::registration(&config.fetcher, config, &found.server, redirect_uri, known);
             let registration;
             (registration, age) = registering.await?;
             let who = identity(&registration);
             entry.registration = Some(without_given_secret(registration));
-            if age == Age::New {
-                self.keep_poorer(entry.clone()).await;
+            if age == RegistrationOrigin::New {
+                self.save_without_tokens(entry.clone()).await;
             }
             let url = request.url(&found.server, &who.id, &found.resource, scopes, bound.1)?;
-            let back = timeout(plan.patience, browser.authorize(&url)).await;
+            let back = timeout(config.login_timeout, browser.authorize(&url)).await;
             let code = request.code(&back.map_err(late)??)?;
             let form = vec![
                 ("grant_type", "authorization_code"),
@@ -352,7 +353,7 @@ impl Session {
         }
         let who = credentials.identity(&found.server);
         let mut tokens = self.ask(found, &who, form, scopes, bound).await?;
-        // OAuth 2.1 §4.2.3: there is none, and the credentials do as well.
+        // OAuth 2.1 §4.2.3: no refresh token; the credentials serve as well.
         tokens.refresh = None;
         Ok(tokens)
     }
@@ -366,25 +367,25 @@ impl Session {
         (binding, key): Bound<'_>,
     ) -> Result<Tokens, AuthError> {
         let bound = (binding, key.map(|key| Prover { key, nonces: &self.nonces }));
-        token::request(&self.plan.fetcher, &found.server, identity, form, scopes, bound).await
+        token::request(&self.config.fetcher, &found.server, identity, form, scopes, bound).await
     }
 
-    /// Whether the tokens that are asked for are to be bound to a key.
+    /// Decides whether the tokens to request are bound to a key.
     fn binding(
         &self,
         found: &Discovered,
         demand: &Demand,
-        before: Option<&Stored>,
+        before: Option<&TokenEntry>,
     ) -> Result<Binding, AuthError> {
-        let settled = binding(self.plan.dpop, found, demand, kind(before))?;
-        debug!(?settled, issuer = %found.server.issuer, "whether tokens are bound to a key");
+        let settled = binding(self.config.dpop, found, demand, kind(before))?;
+        debug!(?settled, issuer = %found.server.issuer, "token binding decided");
         Ok(settled)
     }
 
-    /// The client as it registered; what its user gave is not in the store, so it is taken from them.
+    /// Returns the client's identity; a secret that the user configured is not in the store but in the configuration.
     fn identity(&self, found: &Discovered, registration: &Registration) -> Identity {
-        match &self.plan.given {
-            Some(known) if registration.kind == RegistrationKind::Given => {
+        match &self.config.preregistered {
+            Some(known) if registration.kind == RegistrationKind::Preregistered => {
                 let mut registration = registration.clone();
                 registration.client_secret.clone_from(&known.secret);
                 let method = register::method(&found.server, known.secret.as_ref());
@@ -396,11 +397,11 @@ impl Session {
     }
 }
 
-/// How tokens are to be bound, and the key.
+/// The binding of the requested tokens, and the key.
 type Bound<'a> = (Binding, Option<&'a ProofKey>);
 
-/// The key of an entry, made where one is needed and there is none.
-fn key(entry: &mut Stored, binding: Binding) -> Result<Option<ProofKey>, AuthError> {
+/// Returns the key of an entry; creates one if it is needed.
+fn key(entry: &mut TokenEntry, binding: Binding) -> Result<Option<ProofKey>, AuthError> {
     if binding == Binding::None {
         return Ok(None);
     }
@@ -410,28 +411,27 @@ fn key(entry: &mut Stored, binding: Binding) -> Result<Option<ProofKey>, AuthErr
     Ok(entry.key.clone())
 }
 
-/// How the tokens of an entry are shown.
-fn kind(entry: Option<&Stored>) -> Option<TokenKind> {
+fn kind(entry: Option<&TokenEntry>) -> Option<TokenKind> {
     entry.and_then(|entry| entry.tokens.as_ref()).map(|tokens| tokens.kind)
 }
 
 fn forget_bearers(demand: &mut Demand) {
     if demand.schemes == Schemes::Bearer {
-        demand.schemes = Schemes::Unsaid;
+        demand.schemes = Schemes::Unstated;
     }
 }
 
-/// A token that is still valid does until a better one is got.
+/// Ignores an error if the present token is still valid.
 fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
     if tokens.expires_at.is_none_or(|at| at > now()) {
-        warn!(%error, "a token that ends soon was not renewed");
+        warn!(%error, "renewing a token failed; it expires soon");
         return Ok(());
     }
     Err(error)
 }
 
-/// Whether a login may have failed because the authorization server no longer takes the registration; many show a page
-/// then, and do not come back.
+/// Returns whether a login may have failed because the registration is no longer accepted; many authorization servers
+/// show a page then and do not redirect.
 fn blames_registration(error: &AuthError) -> bool {
     match error {
         AuthError::Denied { error, .. } => error != "access_denied",
@@ -440,15 +440,15 @@ fn blames_registration(error: &AuthError) -> bool {
     }
 }
 
-/// What is kept of credentials that the user has: whose they are, not what they are.
+/// Removes the secret that the user configured: the store keeps only whose credentials they are.
 fn without_given_secret(mut registration: Registration) -> Registration {
-    if registration.kind == RegistrationKind::Given {
+    if registration.kind == RegistrationKind::Preregistered {
         registration.client_secret = None;
     }
     registration
 }
 
-fn given(credentials: &ClientCredentials, found: &Discovered) -> Registration {
+fn preregistered(credentials: &ClientCredentials, found: &Discovered) -> Registration {
     let who = credentials.identity(&found.server);
     Registration {
         client_id: who.id,
@@ -456,6 +456,6 @@ fn given(credentials: &ClientCredentials, found: &Discovered) -> Registration {
         expires_at: None,
         method: who.proof.method().to_owned(),
         redirect_uri: None,
-        kind: RegistrationKind::Given,
+        kind: RegistrationKind::Preregistered,
     }
 }

@@ -1,10 +1,10 @@
-//! How long a request may take: a time-out on every one, which progress extends up to a cap (MGP §14.3: 3003; MCP time-outs).
+//! A time-out for every request; progress extends it up to a maximum (MGP §14.3: 3003; MCP time-outs).
 //!
 //! Applies to: outbound.
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
@@ -15,119 +15,107 @@ use mgp_types::service::{
     BoxFuture, Call, Deadline, Gone, Item, ItemKind, Kind, MgpService, Outlet, Progress, Reply,
     Sink,
 };
+use mgp_types::sync::Mutex;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tower_layer::Layer;
 use tower_service::Service;
 
-/// How long one request may take; in the extensions of a call it replaces the client's.
+/// Time limits of one request; in the extensions of a call they replace the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allowance {
-    /// Without a sign of life.
+pub(crate) struct TimeLimits {
+    /// The longest time without a sign of progress.
     pub(crate) timeout: Duration,
-    /// In all.
+    /// The longest time in all.
     pub(crate) max: Duration,
 }
 
-/// Is told about every step of every tool call.
+/// Receives the name of the tool and each progress step of its call.
 pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 
-/// Ends requests that take too long with 3003; giving one up cancels it at the server.
+/// Ends requests that take too long with 3003; the server is told to cancel them.
 ///
-/// Tool calls ask for progress, because each step of it proves that somebody works: it starts the time anew.
+/// Tool calls ask for progress: each step restarts the shorter time-out.
 #[derive(Clone)]
-pub(crate) struct PatienceLayer {
-    allowance: Allowance,
+pub(crate) struct RequestTimeoutLayer {
+    time_limits: TimeLimits,
     progress: Option<ProgressHook>,
 }
 
-impl PatienceLayer {
-    pub(crate) fn new(allowance: Allowance, progress: Option<ProgressHook>) -> Self {
-        Self { allowance, progress }
+impl RequestTimeoutLayer {
+    pub(crate) fn new(time_limits: TimeLimits, progress: Option<ProgressHook>) -> Self {
+        Self { time_limits, progress }
     }
 }
 
-impl<S> Layer<S> for PatienceLayer {
-    type Service = Patience<S>;
-
-    fn layer(&self, inner: S) -> Patience<S> {
-        Patience { inner, layer: self.clone() }
-    }
+mgp_types::layer_service! {
+    /// Service of [`RequestTimeoutLayer`].
+    pub(crate) RequestTimeout for RequestTimeoutLayer
 }
 
-/// Service of [`PatienceLayer`].
-#[derive(Clone)]
-pub(crate) struct Patience<S> {
-    inner: S,
-    layer: PatienceLayer,
-}
-
-impl<S: MgpService> Service<Call> for Patience<S> {
+impl<S: MgpService> Service<Call> for RequestTimeout<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = ResponseFuture<S::Future>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let bounded = call.kind() == Kind::Request && !call.is::<SubscriptionsListen>();
-        let own = call.cx().extensions.get::<Allowance>().copied();
-        let allowance = own.unwrap_or(self.layer.allowance);
-        let mut future = Wait {
-            timeout: allowance.timeout,
+        let own = call.cx().extensions.get::<TimeLimits>().copied();
+        let time_limits = own.unwrap_or(self.layer.time_limits);
+        let mut timer = Timer {
+            timeout: time_limits.timeout,
             began: Instant::now(),
             deadline: Deadline::none(),
             cap: Deadline::none(),
-            watch: None,
+            sink: None,
         };
         if bounded {
-            future.cap = Deadline::after(allowance.max).earlier(call.cx().deadline);
-            future.deadline = Deadline::after(allowance.timeout).earlier(future.cap);
-            call.cx_mut().deadline = future.cap;
-            future.watch = self.watch(&mut call);
+            timer.cap = Deadline::after(time_limits.max).earlier(call.cx().deadline);
+            timer.deadline = Deadline::after(time_limits.timeout).earlier(timer.cap);
+            call.cx_mut().deadline = timer.cap;
+            timer.sink = self.sink(&mut call);
         }
-        ResponseFuture { future: self.inner.call(call), wait: future, sleep: None }
+        ResponseFuture { timer: self.inner.call(call), wait: timer, sleep: None }
     }
 }
 
-impl<S> Patience<S> {
-    /// Puts a look-out into the outlet of a tool call.
-    fn watch(&self, call: &mut Call) -> Option<Arc<Watch>> {
+impl<S> RequestTimeout<S> {
+    /// Observes the partial results of a tool call.
+    fn sink(&self, call: &mut Call) -> Option<Arc<ActivitySink>> {
         let tool = call.tool()?.name.to_owned();
         let hook = self.layer.progress.clone().map(|hook| (tool, hook));
         let inner = std::mem::take(&mut call.cx_mut().outlet);
-        let watch = Arc::new(Watch { inner, seen: Mutex::default(), hook });
-        call.cx_mut().outlet = Outlet::new(Arc::clone(&watch) as Arc<dyn Sink>);
-        Some(watch)
+        let sink = Arc::new(ActivitySink { inner, activity: Mutex::default(), hook });
+        call.cx_mut().outlet = Outlet::new(Arc::clone(&sink) as Arc<dyn Sink>);
+        Some(sink)
     }
 }
 
-struct Wait {
+struct Timer {
     timeout: Duration,
     began: Instant,
     deadline: Deadline,
     cap: Deadline,
-    watch: Option<Arc<Watch>>,
+    sink: Option<Arc<ActivitySink>>,
 }
 
-impl Wait {
-    /// The deadline as the last sign of life leaves it.
+impl Timer {
+    /// Returns the deadline that follows from the last partial result.
     fn extended(&self) -> Option<Instant> {
-        let last = self.watch.as_ref()?.last()?;
+        let last = self.sink.as_ref()?.last()?;
         let next = last.checked_add(self.timeout)?;
         Some(self.cap.instant().map_or(next, |cap| next.min(cap)))
     }
 }
 
 pin_project! {
-    /// Response future of [`Patience`].
+    /// Response future of [`RequestTimeout`].
     pub(crate) struct ResponseFuture<F> {
         #[pin]
-        future: F,
-        wait: Wait,
-        // Made when the call does not complete at once: a timer costs more than a short call.
+        timer: F,
+        wait: Timer,
+        // Created when the call does not complete at once: a timer costs more than a short call.
         sleep: Option<Pin<Box<Sleep>>>,
     }
 }
@@ -137,7 +125,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
-        if let Poll::Ready(outcome) = this.future.poll(task) {
+        if let Poll::Ready(outcome) = this.timer.poll(task) {
             return Poll::Ready(outcome);
         }
         let Some(deadline) = this.wait.deadline.instant() else { return Poll::Pending };
@@ -149,9 +137,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
                 Some(later) if later > now => sleep.as_mut().reset(later),
                 _ => {
                     let waited = now.duration_since(this.wait.began);
-                    let waited = Duration::from_millis(
-                        u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
-                    );
+                    let waited = Duration::from_millis(mgp_types::millis(waited));
                     return Poll::Ready(Err(Refusal::TimedOut(waited).into()));
                 }
             }
@@ -159,40 +145,40 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-// === The look-out ===
+// === Observing progress ===
 
-/// Notes every item of a call on its way to the caller.
-struct Watch {
+/// Records when each partial result passes on its way to the caller.
+struct ActivitySink {
     inner: Outlet,
-    seen: Mutex<Seen>,
+    activity: Mutex<Activity>,
     hook: Option<(String, ProgressHook)>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Activity {
     last: Option<Instant>,
     step: Option<Progress>,
 }
 
-impl Watch {
+impl ActivitySink {
     fn last(&self) -> Option<Instant> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).last
+        self.activity.lock().last
     }
 
-    /// Notes an item; `false` when it says what the one before said.
+    /// Records an item; returns `false` if it repeats the one before.
     ///
-    /// A peer that negotiated MGP tells each step twice, in MCP's form and in its own (§12.6).
-    fn note(&self, item: &Item) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.last = Some(Instant::now());
+    /// A peer that negotiated MGP sends each step twice, in MCP's form and in its own (§12.6).
+    fn record(&self, item: &Item) -> bool {
+        let mut activity = self.activity.lock();
+        activity.last = Some(Instant::now());
         let Item::Progress(step) = item else { return true };
-        let news = !seen.step.as_ref().is_some_and(|before| is_twin(before, step));
-        seen.step = Some(step.clone());
-        news
+        let is_new = !activity.step.as_ref().is_some_and(|before| is_repeated(before, step));
+        activity.step = Some(step.clone());
+        is_new
     }
 }
 
-fn is_twin(before: &Progress, step: &Progress) -> bool {
+fn is_repeated(before: &Progress, step: &Progress) -> bool {
     let share = |step: &Progress| (step.progress / step.total.unwrap_or(1.0)).clamp(0.0, 1.0);
     step.total == Some(1.0)
         && step.estimated_remaining_ms.is_none()
@@ -200,13 +186,13 @@ fn is_twin(before: &Progress, step: &Progress) -> bool {
         && before.message == step.message
 }
 
-impl Sink for Watch {
+impl Sink for ActivitySink {
     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
-        let news = self.note(&item);
-        if let (true, Item::Progress(step), Some((tool, hook))) = (news, &item, &self.hook) {
+        let is_new = self.record(&item);
+        if let (true, Item::Progress(step), Some((tool, hook))) = (is_new, &item, &self.hook) {
             hook(tool, step);
         }
-        if news && self.inner.wants(item.kind()) {
+        if is_new && self.inner.wants(item.kind()) {
             Box::pin(self.inner.send(item))
         } else {
             Box::pin(std::future::ready(Ok(())))
@@ -218,9 +204,9 @@ impl Sink for Watch {
     }
 }
 
-impl fmt::Debug for PatienceLayer {
+impl fmt::Debug for RequestTimeoutLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.allowance.fmt(f)
+        self.time_limits.fmt(f)
     }
 }
 
@@ -231,10 +217,10 @@ mod tests {
 
     use super::*;
 
-    const ALLOWANCE: Allowance =
-        Allowance { timeout: Duration::from_secs(10), max: Duration::from_secs(35) };
+    const ALLOWANCE: TimeLimits =
+        TimeLimits { timeout: Duration::from_secs(10), max: Duration::from_secs(35) };
 
-    /// Takes this long, with a step every so often.
+    /// Returns a tool that reports `count` steps, one after each `every`.
     fn steps(every: Duration, count: u32) -> Stack {
         Stack::from_fn(move |call: Call| async move {
             for number in 0..count {
@@ -248,7 +234,7 @@ mod tests {
     }
 
     fn client(stack: Stack) -> mock::Client {
-        mock::client(Stack::new(PatienceLayer::new(ALLOWANCE, None).layer(stack)))
+        mock::client(Stack::new(RequestTimeoutLayer::new(ALLOWANCE, None).layer(stack)))
     }
 
     #[tokio::test(start_paused = true)]

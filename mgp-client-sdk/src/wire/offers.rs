@@ -1,6 +1,4 @@
-//! Whether a caller answers a question of this kind: what it offered decides, not what its client offered for it
-//! (MCP elicitation modes, sampling with tools).
-//!
+//! Checks whether a caller offered to answer a question (MCP elicitation modes, sampling with tools).
 //! Applies to: both.
 
 use mgp_types::RpcError;
@@ -10,10 +8,10 @@ use mgp_types::service::{Ask, Facts};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Refuses a question that the caller could not answer.
-pub(crate) fn suits(caller: &Facts, ask: &Ask) -> Result<(), RpcError> {
+/// Refuses a question that the caller did not offer to answer, even if its client did.
+pub(crate) fn offers(caller: &Facts, ask: &Ask) -> Result<(), RpcError> {
     #[derive(Deserialize)]
-    struct Asked {
+    struct Question {
         mode: Option<String>,
         tools: Option<IgnoredAny>,
         #[serde(rename = "toolChoice")]
@@ -22,26 +20,28 @@ pub(crate) fn suits(caller: &Facts, ask: &Ask) -> Result<(), RpcError> {
     if !matches!(ask.method(), ElicitationCreate::METHOD | SamplingCreateMessage::METHOD) {
         return Ok(());
     }
-    let Ok(asked) = ask.params().get::<Asked>() else { return Ok(()) };
+    let Ok(question) = ask.params().get::<Question>() else { return Ok(()) };
     let offered = caller.capabilities.as_ref().and_then(|all| all.get().ok());
     let offered: ClientCapabilities = offered.unwrap_or_default();
-    let lacks = if ask.method() == ElicitationCreate::METHOD {
+    let missing = if ask.method() == ElicitationCreate::METHOD {
         let Some(elicitation) = offered.elicitation else { return Ok(()) };
-        match asked.mode.as_deref() {
+        match question.mode.as_deref() {
             Some("url") if elicitation.url.is_none() => Some("elicitation of mode `url`"),
-            // Neither member means forms.
+            // A caller that names neither mode accepts forms.
             None | Some("form") if elicitation.form.is_none() && elicitation.url.is_some() => {
                 Some("elicitation of mode `form`")
             }
             _ => None,
         }
     } else {
-        let uses_tools = asked.tools.is_some() || asked.choice.is_some();
+        let uses_tools = question.tools.is_some() || question.choice.is_some();
         let takes_tools = offered.sampling.is_some_and(|sampling| sampling.tools.is_some());
         (uses_tools && !takes_tools).then_some("sampling with tools")
     };
-    match lacks {
-        Some(what) => Err(RpcError::invalid_params(format!("the caller offers no {what}"))),
+    match missing {
+        Some(missing) => {
+            Err(RpcError::invalid_params(format!("the caller does not offer {missing}")))
+        }
         None => Ok(()),
     }
 }

@@ -1,6 +1,4 @@
-//! What a client answers and hears: questions of its server, and its news.
-//!
-//! Applies to: inbound.
+//! Handlers of a client: for requests of its server and for notifications.
 
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -20,9 +18,9 @@ use mgp_types::service::{BoxFuture, Progress, Router};
 use super::ClientBuilder;
 use crate::handler::{Changed, ClientHandler};
 
-/// Who answers for a person.
+/// Handlers of elicitation, one for each mode.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct ElicitationHandlers {
     form: Option<ElicitHook>,
     url: Option<ElicitHook>,
 }
@@ -30,7 +28,7 @@ pub(super) struct Asked {
 type ElicitHook =
     Arc<dyn Fn(ElicitParams) -> BoxFuture<'static, Result<ElicitResult, RpcError>> + Send + Sync>;
 
-fn hook<F, Fut>(handler: F) -> ElicitHook
+fn elicit_hook<F, Fut>(handler: F) -> ElicitHook
 where
     F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
@@ -38,21 +36,21 @@ where
     Arc::new(move |question| Box::pin(handler(question)))
 }
 
-impl Asked {
-    /// One method has two ways to ask; a way that was not offered is refused (MCP elicitation).
-    pub(super) fn answer(self, router: Router) -> Router {
+impl ElicitationHandlers {
+    /// Adds the handlers to a router; a mode without one is refused (MCP elicitation).
+    pub(super) fn add_handlers(self, router: Router) -> Router {
         if self.form.is_none() && self.url.is_none() {
             return router;
         }
         router.on::<ElicitationCreate, _, _>(move |_, question| {
-            let (way, handler) =
+            let (mode, handler) =
                 if question.is_url() { ("url", &self.url) } else { ("form", &self.form) };
             let answer = handler.as_ref().map(|handler| handler(question));
             async move {
                 if let Some(answer) = answer {
                     return answer.await;
                 }
-                let message = format!("this client offers no elicitation of mode `{way}`");
+                let message = format!("this client offers no elicitation of mode `{mode}`");
                 Err(RpcError::invalid_params(message))
             }
         })
@@ -60,11 +58,11 @@ impl Asked {
 }
 
 impl ClientBuilder {
-    // === What is answered ===
+    // === Requests ===
 
-    /// Answers questions for a person with a form.
+    /// Sets the handler that asks the person with a form.
     ///
-    /// [`ElicitParams::accept_with`] fills in the defaults of the form, [`ElicitParams::accept`] accepts it as it is.
+    /// [`ElicitParams::accept_with`] fills in the defaults of the form, [`ElicitParams::accept`] accepts it unchanged.
     pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
@@ -72,14 +70,14 @@ impl ClientBuilder {
     {
         let offered = self.offered_elicitation();
         offered.form.get_or_insert_default();
-        self.asked.form = Some(hook(handler));
+        self.elicitation.form = Some(elicit_hook(handler));
         self
     }
 
-    /// Answers whether a person visits a page; that what they did there is over reaches
+    /// Sets the handler that asks the person to open a page; completion is reported to
     /// [`on_elicitation_complete`](Self::on_elicitation_complete).
     ///
-    /// Nothing is fetched: the page is for the person, who must see its whole address first.
+    /// Do not fetch the page: it is for the person, who must see its whole address first.
     pub fn on_url_elicitation<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
@@ -87,11 +85,11 @@ impl ClientBuilder {
     {
         let offered = self.offered_elicitation();
         offered.url.get_or_insert_default();
-        self.asked.url = Some(hook(handler));
+        self.elicitation.url = Some(elicit_hook(handler));
         self
     }
 
-    /// Answers questions for a model.
+    /// Sets the handler that asks a model.
     ///
     /// Conversations with tools are refused; see [`on_sampling_with_tools`](Self::on_sampling_with_tools).
     pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
@@ -114,7 +112,7 @@ impl ClientBuilder {
         })
     }
 
-    /// Answers questions for a model that may ask for tools; running them is the server's part.
+    /// Sets the handler that asks a model which may request tools; the server runs them.
     pub fn on_sampling_with_tools<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
@@ -131,7 +129,7 @@ impl ClientBuilder {
         F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
     {
-        self.answer(|router| {
+        self.add_handlers(|router| {
             router.on::<SamplingCreateMessage, _, _>(move |_, params| handler(params))
         })
     }
@@ -141,7 +139,7 @@ impl ClientBuilder {
         capabilities.elicitation.get_or_insert_with(ElicitationCapability::new)
     }
 
-    /// Answers which directories the client works in.
+    /// Sets the handler that returns the directories the client works in.
     pub fn on_roots<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -150,7 +148,7 @@ impl ClientBuilder {
         let mut roots = ListChanged::new();
         roots.list_changed = Some(true);
         self.config.offer.capabilities.roots.get_or_insert(roots);
-        self.answer(|router| {
+        self.add_handlers(|router| {
             router.on::<RootsList, _, _>(move |_, _| {
                 let roots = handler();
                 async move { Ok(ListRootsResult::new(roots.await?)) }
@@ -158,38 +156,38 @@ impl ClientBuilder {
         })
     }
 
-    /// Works in these directories.
+    /// Sets the directories the client works in.
     pub fn roots(self, roots: impl IntoIterator<Item = Root>) -> Self {
         let roots: Vec<_> = roots.into_iter().collect();
         self.on_roots(move || ready(Ok(roots.clone())))
     }
 
-    /// Answers with a handler what it says it answers, and tells it the news.
+    /// Sets a handler for the requests it declares, and for all notifications.
     pub fn handler(mut self, handler: impl ClientHandler) -> Self {
         let handler = Arc::new(handler);
-        let asks = handler.asks();
-        if asks.elicitation {
+        let accepted_requests = handler.accepted_requests();
+        if accepted_requests.elicitation {
             let own = Arc::clone(&handler);
             self = self.on_elicitation(move |question| {
                 let own = Arc::clone(&own);
                 async move { own.elicit(question).await }
             });
         }
-        if handler.visits() {
+        if handler.accepts_urls() {
             let own = Arc::clone(&handler);
             self = self.on_url_elicitation(move |question| {
                 let own = Arc::clone(&own);
-                async move { own.visit(question).await }
+                async move { own.elicit_url(question).await }
             });
         }
-        if asks.sampling {
+        if accepted_requests.sampling {
             let own = Arc::clone(&handler);
             self = self.on_sampling(move |conversation| {
                 let own = Arc::clone(&own);
                 async move { own.sample(conversation).await }
             });
         }
-        if asks.roots {
+        if accepted_requests.roots {
             let own = Arc::clone(&handler);
             self = self.on_roots(move || {
                 let own = Arc::clone(&own);
@@ -200,46 +198,46 @@ impl ClientBuilder {
         let states = Arc::clone(&handler);
         self.on_log(move |message| logs.log(message))
             .on_change(move |what| changes.changed(what))
-            .on_lifecycle(move |change| states.state(change))
+            .on_lifecycle(move |change| states.state_changed(change))
             .on_progress(move |tool, step| handler.progress(tool, step))
     }
 
-    /// Answers further requests.
+    /// Adds handlers of further requests.
     pub fn answers(self, router: Router) -> Self {
-        self.answer(|own| own.merge(router))
+        self.add_handlers(|own| own.merge(router))
     }
 
-    pub(super) fn answer(mut self, add: impl FnOnce(Router) -> Router) -> Self {
+    pub(super) fn add_handlers(mut self, add: impl FnOnce(Router) -> Router) -> Self {
         self.config.answers = add(std::mem::take(&mut self.config.answers));
         self
     }
 
-    // === What is heard ===
+    // === Notifications ===
 
-    /// Hears log messages.
+    /// Sets a hook that receives log messages.
     pub fn on_log(self, hook: impl Fn(LogMessageParams) + Send + Sync + 'static) -> Self {
         self.on::<LogMessage>(hook)
     }
 
-    /// Hears that what a person did on a page is over: the id of the elicitation.
+    /// Sets a hook that receives the id of each completed URL elicitation.
     ///
-    /// It is told to a legacy client only; a modern server notices when the call is made again.
+    /// Only legacy servers send it; a modern server notices when the call is made again.
     pub fn on_elicitation_complete(self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on::<ElicitationComplete>(move |over| hook(&over.elicitation_id))
     }
 
-    /// Hears of changes of lists and of resources that are watched; the client's own lists are already forgotten.
+    /// Adds a hook that receives changes of lists and of subscribed resources; cached lists are already dropped.
     ///
-    /// A modern server tells them on a stream, which the client keeps open where the server announces changes; see
-    /// [`ListenConfig`](crate::ListenConfig). After a stream was interrupted everything on it is told as changed.
+    /// A modern server sends them on a stream, which the client keeps open if the server announces changes; see
+    /// [`ListenConfig`](crate::ListenConfig). After the stream was interrupted everything on it is reported as changed.
     pub fn on_change(mut self, hook: impl Fn(&Changed) + Send + Sync + 'static) -> Self {
         self.config.hooks.changed.push(Arc::new(hook));
         self
     }
 
-    /// Hears that the server enters another state: that it drains, and that it is gone (MGP §11.4).
+    /// Adds a hook that receives changes of the server's state, such as draining (MGP §11.4).
     ///
-    /// A modern server tells it on the stream of changes, which the client keeps open for this too.
+    /// A modern server sends them on the stream of changes, which the client keeps open for this too.
     ///
     /// ```
     /// use mgp_client_sdk::Client;
@@ -254,13 +252,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Hears how far the tool calls are: the tool and the step.
+    /// Sets a hook that receives the progress of tool calls: the tool and the step.
     pub fn on_progress(mut self, hook: impl Fn(&str, &Progress) + Send + Sync + 'static) -> Self {
         self.config.hooks.progress = Some(Arc::new(hook));
         self
     }
 
-    /// Hears questions that a server asks on behalf of a call; answer with
+    /// Sets a hook that receives the questions a server asks on behalf of a call; answer with
     /// [`callback_respond`](crate::Mgp::callback_respond) (MGP §13.4).
     pub fn on_callback(
         mut self,
@@ -270,9 +268,9 @@ impl ClientBuilder {
         self.on::<CallbackRequest>(hook)
     }
 
-    /// Hears a notification; it is called on the connection's task, in wire order, and must not wait.
+    /// Sets a hook that receives a notification; it runs on the connection's task, in wire order, and must not block.
     pub fn on<N: Notification>(self, hook: impl Fn(N::Params) + Send + Sync + 'static) -> Self {
-        self.answer(|router| {
+        self.add_handlers(|router| {
             router.on_notification::<N, _, _>(move |_, params| {
                 hook(params);
                 ready(Ok(()))

@@ -1,70 +1,65 @@
-//! Pages that callers were asked to visit on behalf of a server, so that they hear when that is over (MCP elicitation).
-//!
-//! Applies to: both.
+//! URL elicitations that callers were asked for, so that they can be notified on completion (MCP elicitation).
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mgp_types::mcp::{ElicitationCompleteParams, Era};
 use mgp_types::method::{ElicitationComplete, ElicitationCreate, Request as _};
 use mgp_types::service::{Ask, Asking, Call, CallKey, Context, Extensions, Outlet};
+use mgp_types::sync::Mutex;
 use serde::Deserialize;
 
-/// How many pages of one connection are remembered; the oldest is forgotten first.
-const PAGES: usize = 256;
+/// The number of elicitations remembered for a connection; the oldest is dropped first.
+const MAX_ELICITATIONS: usize = 256;
 
-/// Who was asked to visit what, by the id of the question.
+/// The callers of open URL elicitations, by the id of the elicitation.
 #[derive(Default)]
-pub(crate) struct Visits(Mutex<VecDeque<(String, Context)>>);
+pub(crate) struct UrlElicitations(Mutex<VecDeque<(String, Context)>>);
 
-impl Visits {
-    /// Remembers a question that is about a page.
-    pub(crate) fn note(&self, ask: &Ask, caller: &Context) {
+impl UrlElicitations {
+    /// Remembers the caller of a question if it is a URL elicitation.
+    pub(crate) fn remember(&self, ask: &Ask, caller: &Context) {
         #[derive(Deserialize)]
-        struct Page {
+        struct UrlQuestion {
             mode: Option<String>,
             #[serde(rename = "elicitationId")]
             id: Option<String>,
         }
-        // Of the modern era nobody is told.
+        // The modern era has no such notification.
         let Asking::Peer(peer) = &caller.asking else { return };
         if ask.method() != ElicitationCreate::METHOD || caller.caller.era == Era::Modern {
             return;
         }
-        let Ok(Page { mode: Some(mode), id: Some(id) }) = ask.params().get::<Page>() else {
+        let Ok(UrlQuestion { mode: Some(mode), id: Some(id) }) = ask.params().get::<UrlQuestion>()
+        else {
             return;
         };
         if mode != "url" {
             return;
         }
         let mut cx = caller.clone();
-        // The call is on its way to the server; what is told goes back to where it came from.
+        // The call's context points to the server; the notification is sent back to the caller.
         cx.peer = peer.clone();
         cx.outlet = Outlet::none();
         cx.extensions = Extensions::default();
-        let mut pages = self.pages();
-        let forgotten = if pages.len() >= PAGES { pages.pop_front() } else { None };
+        let mut pages = self.0.lock();
+        let forgotten = if pages.len() >= MAX_ELICITATIONS { pages.pop_front() } else { None };
         pages.push_back((id, cx));
         drop(pages);
-        // After the lock: the last handle of a connection may go with it.
+        // After the lock is released: this may drop the last handle of a connection.
         drop(forgotten);
     }
 
-    /// Tells whoever was asked that what happened on the page is over.
-    pub(crate) fn over(&self, params: &ElicitationCompleteParams) {
-        let mut pages = self.pages();
+    /// Notifies the caller that an elicitation is complete.
+    pub(crate) fn complete(&self, params: &ElicitationCompleteParams) {
+        let mut pages = self.0.lock();
         let place = pages.iter().position(|(id, _)| *id == params.elicitation_id);
         let Some((_, mut cx)) = place.and_then(|place| pages.remove(place)) else { return };
         drop(pages);
         cx.key = CallKey::next();
         cx.wire_id = None;
         if let Ok(call) = Call::tell::<ElicitationComplete>(params, cx.clone()) {
-            // It may wait for a client that reads slowly.
+            // Sending may wait for a client that reads slowly.
             tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
         }
-    }
-
-    fn pages(&self) -> MutexGuard<'_, VecDeque<(String, Context)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,79 +1,76 @@
-//! Keeps a legacy callee's call alive while its modern caller fetches an answer (DESIGN §3 E: park).
+//! Calls of legacy callees that wait while their modern caller gets an answer.
 //!
-//! The table is bounded; an entry is bound to its principal and dropped, which cancels the call, when its time is up.
-//!
-//! Applies to: outbound.
+//! The table is bounded. An entry belongs to its principal, and is dropped when its time is up, which cancels the call.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use mgp_types::service::{Ask, Asker, BoxFuture, Principal, Reply};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How many calls may be parked.
-const MAX: usize = 1024;
-/// How long a parked call waits for its caller.
-const TTL: Duration = Duration::from_mins(10);
+/// The number of calls that may be parked.
+const MAX_PARKED: usize = 1024;
+/// Time for the caller of a parked call to return.
+const PARK_TTL: Duration = Duration::from_mins(10);
 
-/// A call that runs by itself and may have questions open.
-pub(crate) struct Parked {
+/// A call that runs in its own task and may have open questions.
+pub(crate) struct ParkedCall {
     principal: Principal,
     questions: Arc<Questions>,
     running: JoinHandle<Result<Reply, RpcError>>,
 }
 
-impl Drop for Parked {
+impl Drop for ParkedCall {
     fn drop(&mut self) {
         self.running.abort();
     }
 }
 
-/// What happened to a running call.
-pub(crate) enum Event {
-    /// It ended.
+pub(crate) enum ParkedEvent {
     Done(Result<Reply, RpcError>),
-    /// It waits for answers.
+    /// The call waits for answers.
     Asks(Vec<(String, Ask)>),
 }
 
-impl Parked {
-    /// Starts a call; `make` gets the asker its questions go to.
+impl ParkedCall {
+    /// Starts a call; `make` gets the channel for its questions.
     pub(crate) fn start(
         principal: Principal,
         make: impl FnOnce(Arc<dyn Asker>) -> BoxFuture<'static, Result<Reply, RpcError>>,
     ) -> Self {
         let questions = Arc::new(Questions::default());
-        let running = tokio::spawn(make(Arc::new(ParkAsker(Arc::clone(&questions)))));
+        let running = tokio::spawn(make(Arc::new(ParkedChannel(Arc::clone(&questions)))));
         Self { principal, questions, running }
     }
 
-    /// Waits until the call ends or asks.
+    /// Waits until the call ends or asks a question.
     ///
     /// # Cancel safety
-    /// Nothing is lost when the future is dropped.
-    pub(crate) async fn next(&mut self) -> Event {
+    /// The future may be dropped without loss.
+    pub(crate) async fn next(&mut self) -> ParkedEvent {
         let (questions, running) = (&self.questions, &mut self.running);
         poll_fn(|task| {
             if let Poll::Ready(joined) = std::pin::Pin::new(&mut *running).poll(task) {
                 let outcome =
                     joined.unwrap_or_else(|_| Err(RpcError::internal("the call was stopped")));
-                return Poll::Ready(Event::Done(outcome));
+                return Poll::Ready(ParkedEvent::Done(outcome));
             }
             match questions.open(task.waker()) {
-                Some(asks) => Poll::Ready(Event::Asks(asks)),
+                Some(asks) => Poll::Ready(ParkedEvent::Asks(asks)),
                 None => Poll::Pending,
             }
         })
         .await
     }
 
-    /// Hands over an answer.
+    /// Answers a question.
     pub(crate) fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
         self.questions.answer(key, answer);
     }
@@ -82,55 +79,50 @@ impl Parked {
 // === Questions of one call ===
 
 #[derive(Default)]
-struct Questions(Mutex<Open>);
+struct Questions(Mutex<OpenQuestions>);
 
-/// Takes the answer of a question.
 type Answer = oneshot::Sender<Result<Payload, RpcError>>;
 
 #[derive(Default)]
-struct Open {
+struct OpenQuestions {
     asks: Vec<(String, Ask, Answer)>,
-    waiting: Option<Waker>,
+    waker: Option<Waker>,
 }
 
 impl Questions {
     fn open(&self, waker: &Waker) -> Option<Vec<(String, Ask)>> {
-        let mut open = self.lock();
-        // A question whose asker has gone needs no answer.
+        let mut open = self.0.lock();
+        // A question that was cancelled needs no answer.
         open.asks.retain(|(_, _, answer)| !answer.is_closed());
         if open.asks.is_empty() {
-            open.waiting = Some(waker.clone());
+            open.waker = Some(waker.clone());
             return None;
         }
         Some(open.asks.iter().map(|(key, ask, _)| (key.clone(), ask.clone())).collect())
     }
 
     fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
-        let mut open = self.lock();
+        let mut open = self.0.lock();
         if let Some(index) = open.asks.iter().position(|(open, ..)| open == key) {
             let (.., sender) = open.asks.remove(index);
-            // The asker may have been cancelled meanwhile.
+            // The question may have been cancelled meanwhile.
             let _ = sender.send(answer);
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-struct ParkAsker(Arc<Questions>);
+struct ParkedChannel(Arc<Questions>);
 
-impl Asker for ParkAsker {
+impl Asker for ParkedChannel {
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
         let (sender, receiver) = oneshot::channel();
-        let waiting = {
-            let mut open = self.0.lock();
+        let waker = {
+            let mut open = self.0.0.lock();
             open.asks.push((key.to_owned(), ask, sender));
-            open.waiting.take()
+            open.waker.take()
         };
-        if let Some(waiting) = waiting {
-            waiting.wake();
+        if let Some(waker) = waker {
+            waker.wake();
         }
         Box::pin(async move {
             receiver.await.unwrap_or_else(|_| {
@@ -145,48 +137,48 @@ impl Asker for ParkAsker {
 
 // === The table ===
 
-/// The calls that wait for their caller, by an unguessable name.
+/// The parked calls, by an unguessable name.
 #[derive(Clone, Default)]
-pub(crate) struct Park(Arc<Mutex<Table>>);
+pub(crate) struct ParkedCalls(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
-    parked: HashMap<String, (Instant, Parked)>,
-    /// Whether somebody sees to those whose time is up.
-    is_swept: bool,
+    parked: HashMap<String, (Instant, ParkedCall)>,
+    /// `true` while a task drops expired entries.
+    has_sweeper: bool,
 }
 
 impl Table {
-    /// Drops those whose time is up; gives when the next one's is.
-    fn sweep(&mut self) -> Option<Instant> {
+    /// Drops expired entries; returns when the next one expires.
+    fn drop_expired(&mut self) -> Option<Instant> {
         let now = Instant::now();
         self.parked.retain(|_, (until, _)| *until > now);
         self.parked.values().map(|(until, _)| *until).min()
     }
 }
 
-impl Park {
-    /// Puts a call in; dropping the table's entry cancels it.
-    pub(crate) fn put(&self, name: &str, parked: Parked) -> Result<(), RpcError> {
-        let mut table = self.table();
-        table.sweep();
-        if table.parked.len() >= MAX {
+impl ParkedCalls {
+    /// Parks a call; dropping the entry cancels it.
+    pub(crate) fn put(&self, name: &str, parked: ParkedCall) -> Result<(), RpcError> {
+        let mut table = self.0.lock();
+        table.drop_expired();
+        if table.parked.len() >= MAX_PARKED {
             return Err(RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
                 "too many calls wait for answers of their callers; try again once some have theirs",
             ));
         }
-        table.parked.insert(name.to_owned(), (Instant::now() + TTL, parked));
-        if !std::mem::replace(&mut table.is_swept, true) {
-            // An entry goes when its time is up, also when nobody comes by.
-            tokio::spawn(sweep(Arc::downgrade(&self.0)));
+        table.parked.insert(name.to_owned(), (Instant::now() + PARK_TTL, parked));
+        if !std::mem::replace(&mut table.has_sweeper, true) {
+            // Entries expire even if the table is not used again.
+            tokio::spawn(drop_expired(Arc::downgrade(&self.0)));
         }
         Ok(())
     }
 
-    /// Takes a call out, for the principal that owns it only.
-    pub(crate) fn take(&self, name: &str, principal: &Principal) -> Result<Parked, RpcError> {
-        let mut table = self.table();
+    /// Takes a parked call, for its own principal only.
+    pub(crate) fn take(&self, name: &str, principal: &Principal) -> Result<ParkedCall, RpcError> {
+        let mut table = self.0.lock();
         let parked = &mut table.parked;
         let owned = parked.get(name).is_some_and(|(_, parked)| parked.principal == *principal);
         let taken = if owned { parked.remove(name) } else { None };
@@ -199,24 +191,19 @@ impl Park {
         }
     }
 
-    /// How many calls wait.
     pub(crate) fn len(&self) -> usize {
-        self.table().parked.len()
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().parked.len()
     }
 }
 
-/// Waits for the end of one after another, until none is left: one task, however many are put in.
-async fn sweep(table: Weak<Mutex<Table>>) {
+/// Drops expired entries until the table is empty: one task, however many calls are parked.
+async fn drop_expired(table: Weak<Mutex<Table>>) {
     loop {
         let next = {
-            let Some(park) = table.upgrade().map(Park) else { return };
-            let mut table = park.table();
-            let Some(next) = table.sweep() else {
-                table.is_swept = false;
+            let Some(parked_calls) = table.upgrade().map(ParkedCalls) else { return };
+            let mut table = parked_calls.0.lock();
+            let Some(next) = table.drop_expired() else {
+                table.has_sweeper = false;
                 return;
             };
             next
@@ -229,30 +216,30 @@ async fn sweep(table: Weak<Mutex<Table>>) {
 mod tests {
     use super::*;
 
-    fn one() -> Parked {
+    fn one() -> ParkedCall {
         let who = Principal::local();
-        Parked::start(who, |_| Box::pin(std::future::pending()))
+        ParkedCall::start(who, |_| Box::pin(std::future::pending()))
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_task_sees_to_all_that_wait_and_to_their_ends() {
-        let park = Park::default();
+        let parked_calls = ParkedCalls::default();
         for number in 0..100 {
-            park.put(&number.to_string(), one()).unwrap();
-            drop(park.take(&number.to_string(), &Principal::local()).unwrap());
+            parked_calls.put(&number.to_string(), one()).unwrap();
+            drop(parked_calls.take(&number.to_string(), &Principal::local()).unwrap());
             tokio::task::yield_now().await;
         }
         let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         assert!(alive <= 2, "{alive} tasks wait");
-        park.put("early", one()).unwrap();
-        tokio::time::sleep(TTL / 2).await;
-        park.put("late", one()).unwrap();
-        tokio::time::sleep(TTL / 2 + Duration::from_secs(1)).await;
-        assert_eq!(park.len(), 1, "its time is up");
-        tokio::time::sleep(TTL).await;
-        assert_eq!(park.len(), 0);
-        park.put("again", one()).unwrap();
-        tokio::time::sleep(TTL + Duration::from_secs(1)).await;
-        assert_eq!(park.len(), 0, "somebody sees to it again");
+        parked_calls.put("early", one()).unwrap();
+        tokio::time::sleep(PARK_TTL / 2).await;
+        parked_calls.put("late", one()).unwrap();
+        tokio::time::sleep(PARK_TTL / 2 + Duration::from_secs(1)).await;
+        assert_eq!(parked_calls.len(), 1, "its time is up");
+        tokio::time::sleep(PARK_TTL).await;
+        assert_eq!(parked_calls.len(), 0);
+        parked_calls.put("again", one()).unwrap();
+        tokio::time::sleep(PARK_TTL + Duration::from_secs(1)).await;
+        assert_eq!(parked_calls.len(), 0, "somebody sees to it again");
     }
 }
