@@ -17,6 +17,8 @@ const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// A source of signed assertions of whom a client acts for.
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
 pub trait AssertionSource: Send + Sync + 'static {
     /// Returns a new assertion for one issuer, one protected resource and some scopes.

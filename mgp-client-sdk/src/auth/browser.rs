@@ -20,7 +20,8 @@ use super::error::AuthError;
 
 /// Opens the login in a browser and returns the URL that the person is redirected to.
 ///
-/// The client checks state, issuer and address of that URL. [`LoopbackBrowser`] is an implementation for programs on a
+/// The client checks state, issuer and address of that URL. Implement it with `#[async_trait]` of the crate of that name.
+/// [`LoopbackBrowser`] is an implementation for programs on a
 /// person's machine.
 #[async_trait]
 pub trait Browser: Send + Sync + 'static {

@@ -80,8 +80,8 @@ async fn resource(
         candidates.dedup();
         first(fetcher, WHAT, candidates).await?
     };
-    let Some((found, application_type)): Option<(Resource, _)> = found else { return Ok(None) };
-    if !may_name_resource(&found.resource, &application_type, server) {
+    let Some((found, place)): Option<(Resource, _)> = found else { return Ok(None) };
+    if !may_name_resource(&found.resource, &place, server) {
         return Err(AuthError::ResourceMismatch {
             resource: address::display_url(&found.resource),
             server: address::canonical(server),
@@ -90,19 +90,19 @@ async fn resource(
     Ok(Some(found))
 }
 
-/// Returns whether a document found at `application_type` may name a resource as the server's.
+/// Returns whether a document found at `place` may name a resource as the server's.
 ///
 /// RFC 9728 §3.3 requires the server itself. Many hosts publish one document for everything below it; that is accepted
 /// only at the locations that the operator of the host controls (RFC 9728 §3.1), so that one tenant cannot obtain tokens
 /// for all others.
-fn may_name_resource(resource: &str, application_type: &str, server: &Url) -> bool {
+fn may_name_resource(resource: &str, place: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     match address::resource_match(&resource, server) {
         ResourceMatch::Same => true,
         ResourceMatch::Parent => {
             let origin = address::origin(&resource);
             let own = format!("{origin}{RESOURCE}{}", address::path(&resource));
-            application_type == own || application_type == format!("{origin}{RESOURCE}")
+            place == own || place == format!("{origin}{RESOURCE}")
         }
         ResourceMatch::None => false,
     }
@@ -267,11 +267,11 @@ mod tests {
     #[test]
     fn a_tenant_gets_no_tokens_for_its_host() {
         #[track_caller]
-        fn check(resource: &str, application_type: &str, expected: bool) {
+        fn check(resource: &str, place: &str, expected: bool) {
             let server = Url::parse("https://a.example/tenants/one").unwrap();
-            let application_type = format!("https://a.example{place}");
+            let place = format!("https://a.example{place}");
             assert_eq!(
-                may_name_resource(resource, &application_type, &server),
+                may_name_resource(resource, &place, &server),
                 expected,
                 "{resource} {place}"
             );
@@ -279,12 +279,11 @@ mod tests {
         const ROOT: &str = "/.well-known/oauth-protected-resource";
         let (host, all) = ("https://a.example", "https://a.example/tenants");
         let own = "https://a.example/tenants/one";
-        for application_type in [ROOT, &format!("{ROOT}/tenants/one"), "/tenants/one/metadata.json"]
-        {
-            check(own, application_type, true);
-            check("https://a.example/tenants/two", application_type, false);
-            check("https://evil.example", application_type, false);
-            check("tenants", application_type, false);
+        for place in [ROOT, &format!("{ROOT}/tenants/one"), "/tenants/one/metadata.json"] {
+            check(own, place, true);
+            check("https://a.example/tenants/two", place, false);
+            check("https://evil.example", place, false);
+            check("tenants", place, false);
         }
         for above in [host, "https://a.example/", all] {
             check(above, ROOT, true);
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_elsewhere_names_an_endpoint_on_this_machine() {
+    fn a_remote_server_cannot_name_an_endpoint_on_this_machine() {
         #[track_caller]
         fn check(server: &str, issuer: &str, endpoint: &str, fit: bool) {
             for name in ["authorization_endpoint", "token_endpoint", "registration_endpoint"] {

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_login_mends_does_not_ask_for_one() {
+    fn errors_that_a_login_does_not_solve_have_other_codes() {
         #[track_caller]
         fn check(error: &AuthError, expected: ErrorCode) {
             assert_eq!(error.code(), expected, "{error}");

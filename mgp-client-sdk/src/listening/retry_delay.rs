@@ -57,12 +57,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(retry_delay: Option<Duration>, seconds: u64) {
-        let (retry_delay, least) = (retry_delay.unwrap(), Duration::from_secs(seconds));
-        assert!(
-            retry_delay >= least && retry_delay <= least + least / 4,
-            "{pause:?} for {least:?}"
-        );
+    fn check(delay: Option<Duration>, seconds: u64) {
+        let (delay, least) = (delay.unwrap(), Duration::from_secs(seconds));
+        assert!(delay >= least && delay <= least + least / 4, "{delay:?} for {least:?}");
     }
 
     #[test]

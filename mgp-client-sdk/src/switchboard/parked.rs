@@ -128,7 +128,7 @@ impl Asker for ParkedChannel {
             receiver.await.unwrap_or_else(|_| {
                 Err(RpcError::new(
                     ErrorCode::TIMEOUT,
-                    "nobody answered the question; make the call again to be asked again",
+                    "the question was not answered; make the call again to be asked again",
                 ))
             })
         })
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_task_sees_to_all_that_wait_and_to_their_ends() {
+    async fn one_task_drops_all_expired_entries() {
         let parked_calls = ParkedCalls::default();
         for number in 0..100 {
             parked_calls.put(&number.to_string(), one()).unwrap();
@@ -240,6 +240,6 @@ mod tests {
         assert_eq!(parked_calls.len(), 0);
         parked_calls.put("again", one()).unwrap();
         tokio::time::sleep(PARK_TTL + Duration::from_secs(1)).await;
-        assert_eq!(parked_calls.len(), 0, "somebody sees to it again");
+        assert_eq!(parked_calls.len(), 0, "the sweeper starts again");
     }
 }

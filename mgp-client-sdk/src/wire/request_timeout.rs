@@ -214,6 +214,7 @@ impl fmt::Debug for RequestTimeoutLayer {
 mod tests {
     use mgp_types::service::{Stack, mock};
     use tokio::time::sleep;
+    use tower_layer::Layer as _;
 
     use super::*;
 

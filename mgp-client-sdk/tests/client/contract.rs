@@ -1,4 +1,4 @@
-//! What `examples/call_tool.rs` prints and ends with; other programs rely on it.
+//! The output and exit codes of `examples/call_tool.rs`, which other programs rely on.
 
 #![cfg(unix)]
 
@@ -51,7 +51,7 @@ fn a_line_for_each_thing_that_happens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_url_is_as_good_as_a_command() {
+async fn a_url_works_like_a_command() {
     let echo = mgp_server_sdk::Tool::new("echo", "Echoes", || async { "hi" });
     let server = mgp_server_sdk::Server::new("s", "1").tool(echo);
     let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();

@@ -1,4 +1,4 @@
-//! The stream on which a modern server tells of changes: opened by the client itself, kept, and left.
+//! The stream on which a modern server reports changes: opened, kept and closed by the client.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn opened(script: &mut Script) -> Value {
     request
 }
 
-/// Agrees to all that a request asks for.
+/// Agrees to everything that a request asks for.
 async fn agree(script: &mut Script, request: &Value) {
     let told = json!({
         "notifications": request["params"]["notifications"],
@@ -64,7 +64,7 @@ async fn says_nothing(script: &mut Script) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_asks_for_what_the_server_announces() {
+async fn the_stream_requests_what_the_server_announces() {
     let (builder, heard) = hearing(plain());
     let capabilities = json!({ "tools": { "listChanged": true }, "prompts": {}, "resources": {} });
     let (client, mut script) = Script::modern(builder, capabilities).await;
@@ -83,7 +83,7 @@ async fn it_asks_for_what_the_server_announces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_listens_where_nothing_is_to_be_heard() {
+async fn no_stream_is_opened_without_hooks() {
     let (_client, mut unheard) = Script::modern(plain(), everything()).await;
     says_nothing(&mut unheard).await;
     let (builder, _) = hearing(plain());
@@ -96,7 +96,7 @@ async fn nobody_listens_where_nothing_is_to_be_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_knows_no_streams_is_asked_once() {
+async fn a_server_without_streams_is_asked_once() {
     let (builder, _) = hearing(plain());
     let (client, mut script) = Script::modern(builder, everything()).await;
     let request = opened(&mut script).await;
@@ -111,7 +111,7 @@ async fn a_server_that_knows_no_streams_is_asked_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ended_is_opened_again_and_what_was_missed_is_told() {
+async fn an_ended_stream_is_opened_again_and_everything_is_reported_as_changed() {
     let (builder, heard) = hearing(plain());
     let (_client, mut script) = Script::modern(builder, everything()).await;
     let mut request = opened(&mut script).await;
@@ -141,7 +141,7 @@ async fn a_stream_that_never_lasts_is_given_up() {
     }
     says_nothing(&mut script).await;
     assert!(taken(&heard).is_empty());
-    // Somebody wants to hear more: it is tried again.
+    // With a new subscription it is tried again.
     let served = async {
         let request = opened(&mut script).await;
         agree(&mut script, &request).await;
@@ -162,7 +162,7 @@ async fn a_server_that_does_not_agree_in_time_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_watched_joins_the_stream() {
+async fn subscriptions_join_the_stream() {
     let (builder, heard) = hearing(plain());
     let capabilities =
         json!({ "tools": { "listChanged": true }, "resources": { "subscribe": true } });
@@ -171,7 +171,7 @@ async fn what_is_watched_joins_the_stream() {
     agree(&mut script, &old).await;
     let told = async |script: &mut Script, old: &Value| {
         let new = opened(script).await;
-        // The old stream is left when the new one is there.
+        // The old stream is closed when the new one is open.
         agree(script, &new).await;
         let left = script.read().await.unwrap();
         assert_eq!(left["method"], "notifications/cancelled");
@@ -198,7 +198,7 @@ async fn what_is_watched_joins_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_refuses_to_watch_changes_nothing() {
+async fn a_refused_subscription_changes_nothing() {
     let (builder, heard) = hearing(plain());
     let (client, mut script) = Script::modern(builder, everything()).await;
     let old = opened(&mut script).await;
@@ -218,7 +218,7 @@ async fn what_the_server_refuses_to_watch_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watching_needs_no_hook_and_no_stream_is_left_behind() {
+async fn subscribing_needs_no_hook_and_leaves_no_stream_behind() {
     let (client, mut script) = Script::modern(plain(), everything()).await;
     let agreed = async {
         let request = opened(&mut script).await;
@@ -241,7 +241,7 @@ async fn watching_needs_no_hook_and_no_stream_is_left_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_with_the_client() {
+async fn the_stream_ends_with_the_client() {
     for drops in [true, false] {
         let (builder, _) = hearing(plain());
         let (client, mut script) = Script::modern(builder, everything()).await;
@@ -259,7 +259,7 @@ async fn it_ends_with_the_client() {
 }
 
 #[tokio::test]
-async fn our_server_tells_our_client() {
+async fn our_server_reports_changes_to_our_client() {
     let server = Server::new("changing", "1")
         .tool(Tool::new("a", "A tool", || async { "a" }))
         .prompt(Prompt::new("p", "A prompt", || async { "" }))

@@ -1,4 +1,4 @@
-//! Our client programs with the workbench as a process of its own.
+//! Our client programs with the workbench example as a child process.
 
 #![cfg(unix)]
 
@@ -13,7 +13,7 @@ fn run(program: &str, words: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn browse_shows_what_a_server_has() {
+fn browse_lists_the_features_of_a_server() {
     let workbench = example("mgp-server-sdk", "workbench");
     let (code, shown) = run("browse", &[workbench.to_str().unwrap()]);
     assert_eq!(code, Some(0));

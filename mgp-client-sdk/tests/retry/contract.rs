@@ -1,4 +1,4 @@
-//! What `examples/call_tool.rs --retry` prints; other programs rely on it.
+//! The output of `examples/call_tool.rs --retry`, which other programs rely on.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Servers that ask for more than they get.
+//! Servers that ask for more retries than they get.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::world::{Answer, Governed, Shop, detail, said};
 
-/// A shop with a tool that fails, one nobody may use, and a dangerous one.
+/// A shop with a tool that fails, one without access, and a dangerous one.
 async fn shop(buy: Answer) -> (Governed, Shop) {
     let shop = Shop::default();
     let server = Server::new("s", "1")
@@ -19,7 +19,7 @@ async fn shop(buy: Answer) -> (Governed, Shop) {
     (Governed::new(server, &["buy", "look", "burn"], |builder| builder).await, shop)
 }
 
-/// Calls `buy`, and checks how often it ran, how long that took, and that its own error is the answer.
+/// Calls `buy`, and checks how often it ran, how long that took, and that its own error is returned.
 #[track_caller]
 fn check(buy: Answer, ran: usize, took: Duration) -> impl Future<Output = (Governed, Shop)> {
     let at = std::panic::Location::caller();
@@ -35,7 +35,7 @@ fn check(buy: Answer, ran: usize, took: Duration) -> impl Future<Output = (Gover
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forbidden_fallback_is_refused_by_the_gate_and_the_first_error_answered() {
+async fn a_forbidden_fallback_is_refused_and_the_first_error_returned() {
     let buy: Answer = |_| {
         Err(said(
             3000,
@@ -43,7 +43,7 @@ async fn a_forbidden_fallback_is_refused_by_the_gate_and_the_first_error_answere
         ))
     };
     let (world, _) = check(buy, 2, Duration::from_millis(50)).await;
-    // The gate refused it, and that is on the record.
+    // The gate refused it and recorded that.
     let events = world.events("rob");
     let [blocked] = &*events else { panic!("{events:?}") };
     assert_eq!(
@@ -62,7 +62,7 @@ async fn a_more_dangerous_fallback_is_not_even_tried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_of_thirty_years_is_not_begun() {
+async fn a_delay_of_thirty_years_is_not_waited_for() {
     let buy: Answer = |_| {
         Err(said(
             3000,
@@ -84,7 +84,7 @@ async fn a_billion_attempts_are_three() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_no_is_heard() {
+async fn a_server_that_forbids_retries_is_obeyed() {
     let buy: Answer = |_| {
         Err(said(
             3000,

@@ -38,7 +38,6 @@ fn is_nonce(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mgp_types::sync::Mutex;
 
     #[test]
     fn each_server_has_its_last_nonce_and_few_are_kept() {

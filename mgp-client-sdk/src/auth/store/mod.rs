@@ -27,6 +27,7 @@ const MAX_ENTRIES: usize = 256;
 /// A store of registrations and tokens.
 ///
 /// An entry belongs to one server *and* one issuer: credentials of one issuer are never sent to another.
+/// Implement it with `#[async_trait]` of the crate of that name.
 #[async_trait]
 pub trait TokenStore: Send + Sync + 'static {
     /// Returns the entry of a server and an issuer.

@@ -20,7 +20,7 @@ fn server(lists: &Arc<AtomicUsize>, calls: &Arc<Mutex<Vec<String>>>) -> Stack {
             let headers = headers.map(|all| {
                 all.iter().fold(String::new(), |text, (name, value)| text + name + ": " + value)
             });
-            calls.lock().unwrap().push(headers.unwrap_or_else(|| "none".to_owned()));
+            calls.lock().push(headers.unwrap_or_else(|| "none".to_owned()));
             r#"{"resultType":"complete","content":[]}"#.to_owned()
         } else {
             lists.fetch_add(1, Ordering::Relaxed);
@@ -53,12 +53,12 @@ async fn a_call_carries_headers_and_fetches_the_list_once() {
     }
     modern.request(ToolsCall::METHOD, r#"{"name":"other"}"#).await.unwrap();
     let coded = "Region: =?base64?IHBhZGRlZCA=?=";
-    assert_eq!(*calls.lock().unwrap(), [coded, coded, "none"]);
+    assert_eq!(*calls.lock(), [coded, coded, "none"]);
     assert_eq!(lists.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
-async fn what_cannot_be_called_is_not_listed() {
+async fn tools_that_cannot_be_called_are_not_listed() {
     let (lists, calls) = (Arc::default(), Arc::default());
     let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
     let list: ListToolsResult =
@@ -75,7 +75,7 @@ async fn what_cannot_be_called_is_not_listed() {
 }
 
 #[tokio::test]
-async fn without_headers_or_before_the_modern_era_nothing_is_done() {
+async fn without_headers_or_in_the_legacy_era_calls_pass_unchanged() {
     for (layer, revision) in [
         (HeaderMirrorLayer::none(), Revision::MODERN),
         (HeaderMirrorLayer::new(9), Revision::LATEST_LEGACY),
@@ -83,7 +83,7 @@ async fn without_headers_or_before_the_modern_era_nothing_is_done() {
         let (lists, calls) = (Arc::default(), Arc::default());
         let mut client = client(&layer, server(&lists, &calls), revision);
         client.request(ToolsCall::METHOD, CALL).await.unwrap();
-        assert_eq!(*calls.lock().unwrap(), ["none"]);
+        assert_eq!(*calls.lock(), ["none"]);
         let list: ListToolsResult =
             client.request(ToolsList::METHOD, "{}").await.unwrap().get().unwrap();
         assert_eq!(list.tools.len(), 1);
@@ -91,14 +91,14 @@ async fn without_headers_or_before_the_modern_era_nothing_is_done() {
 }
 
 #[tokio::test]
-async fn headers_of_another_hop_are_left_behind() {
+async fn headers_of_another_hop_are_dropped() {
     let (lists, calls) = (Arc::default(), Arc::default());
     let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
     let mut headers = HeaderParams::new();
     headers.push("Tenant", "a");
     modern.cx.extensions.insert(headers);
     modern.request(ToolsCall::METHOD, r#"{"name":"other"}"#).await.unwrap();
-    assert_eq!(*calls.lock().unwrap(), [""]);
+    assert_eq!(*calls.lock(), [""]);
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_schema_that_changed_is_fetched_once_more() {
 }
 
 #[tokio::test]
-async fn a_call_that_may_have_run_was_made_again() {
+async fn a_call_that_may_have_run_is_not_repeated() {
     for fault in [Some(HttpFault::Answered(200)), Some(HttpFault::Answered(500)), None] {
         let made = Arc::new(AtomicUsize::new(0));
         let called = Arc::clone(&made);
@@ -171,7 +171,7 @@ async fn a_list_that_fails_costs_the_headers_and_no_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_was_asked_for_with_every_call() {
+async fn a_failed_list_is_not_requested_with_every_call() {
     let (lists, calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (listed, called) = (Arc::clone(&lists), Arc::clone(&calls));
     let server = Stack::from_fn(move |call: Call| {
@@ -202,7 +202,7 @@ async fn a_list_that_fails_was_asked_for_with_every_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_with_too_many_pages_was_read_with_every_call() {
+async fn a_list_with_too_many_pages_is_not_read_with_every_call() {
     let lists = Arc::new(AtomicUsize::new(0));
     let listed = Arc::clone(&lists);
     let server = Stack::from_fn(move |call: Call| {
