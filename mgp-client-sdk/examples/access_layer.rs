@@ -1,6 +1,6 @@
 //! Controls which agent may use which tool with `AccessLayer` on a client (MGP §5).
 //!
-//! `cargo run -q -p mgp-client-sdk --example access_is_enforced_on_either_side`
+//! `cargo run -q -p mgp-client-sdk --example access_layer`
 
 #![expect(clippy::print_stdout, reason = "it is a program for a terminal")]
 
@@ -36,10 +36,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     attempt(&client).await
 }
 
-/// Prints what is listed and what may be called.
+/// Prints the listed tools and the results of calls.
 async fn attempt(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
-    // The list was kept; what is seen of it is decided anew.
-    client.forget(&mgp_client_sdk::Changed::Tools);
+    // The list is cached, but the access has changed.
+    client.invalidate(&mgp_client_sdk::Changed::Tools);
     println!(
         "listed: {:?}",
         client.tools().await?.iter().map(|tool| &tool.name).collect::<Vec<_>>()

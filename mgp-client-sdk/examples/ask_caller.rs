@@ -16,7 +16,7 @@ use tower_layer::Layer;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // It asks, and knows neither how its caller is asked nor in how many rounds.
+    // The tool asks a question; the layer handles both eras and the rounds.
     let greet = Stack::from_fn(|call: Call| async move {
         let form = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
         let question = json!({ "message": "Who are you?", "requestedSchema": form });

@@ -5,8 +5,8 @@
 //!
 //! The lines are `{"negotiated":…}`, `{"attempt":…}`, `{"chunk":…}`, `{"progress":…}`, and last `{"result":…}` or
 //! `{"error":…}`. With `--retry` there is a line `{"attempt":N,"code":…,"waited_ms":…}` after each attempt; `code` is
-//! `null` if the call was answered, and `tool` is present if another tool was called. The exit code is 0 after a result,
-//! 1 after an error, and 2 for invalid usage.
+//! `null` if the call was answered, and `tool` is present if another tool was called. The exit code is 0 after a
+//! result, 1 after an error, and 2 for invalid usage.
 
 #![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
 
@@ -117,7 +117,9 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             },
             "--timeout" => {
                 let time = value()?;
-                let ms = time.parse().map_err(|_| format!("`{time}` is no number of ms"))?;
+                let ms = time
+                    .parse()
+                    .map_err(|_| format!("`{time}` is not a number of milliseconds"))?;
                 let time = Duration::from_millis(ms);
                 client.timeout(time).init_timeout(time)
             }

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 sleep(Duration::from_millis(100)).await;
                 "afternoon"
             }))
-            .tool(Tool::new("never", "Never tells", std::future::pending::<&'static str>));
+            .tool(Tool::new("never", "Never answers", std::future::pending::<&'static str>));
         let mut client = Client::builder("drain_layer", "1.0");
         match side {
             "client" => client = client.layer(DrainLayer::new(drain.clone())),
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             sleep(Duration::from_millis(30)).await;
             let time = Duration::from_millis(300);
             let remaining = drain.begin(ShutdownReason::OperatorRequest, time);
-            println!("{side}: drains, {} calls run", remaining.calls);
+            println!("{side}: draining, {} running calls", remaining.calls);
             attempt(side, &client, "now").await;
             drain.ended().await;
         };

@@ -1,4 +1,4 @@
-//! Health alone: a server says how it is, and a client notices when that changes (MGP §11.3).
+//! Monitors the health of a server with `monitor_health` on a client and `Health` on a server (MGP §11.3).
 //!
 //! `cargo run -q -p mgp-client-sdk --example health_monitor`
 
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let status = client.mgp().health_status().await?;
     println!("{}, {}", status.status, serde_json::to_string(&status.checks)?);
 
-    // Quicker than anybody needs it, so that there is something to see.
+    // Much faster than in production, so that the example ends soon.
     let mut config = MonitorConfig::default();
     (config.interval, config.misses) = (Duration::from_millis(20), 1);
     let watch = client.monitor_health(config);
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What becomes of the server.
+/// A change of the server's health.
 enum Step {
     Fails,
     Recovers,

@@ -1,4 +1,4 @@
-//! Bounds alone, on a client and on a server: a rate, a quota, sizes and times (MGP §14.3: 3000–3003).
+//! Limits rate, quota, sizes, concurrency and time with one layer each, on a client and on a server (MGP §14.3).
 //!
 //! `cargo run -q -p mgp-client-sdk --example limit_layers`
 
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     both("time", TimeoutLayer::new(Duration::from_millis(20)), "sleep").await
 }
 
-/// Prints what becomes of two calls with a layer on the client, then with it on the server.
+/// Prints the results of two calls with a layer on the client, then with it on the server.
 async fn both<L>(name: &str, layer: L, tool: &str) -> Result<(), Box<dyn std::error::Error>>
 where
     L: Layer<Stack> + Clone + Send + 'static,
@@ -42,7 +42,7 @@ where
             .tool(Tool::new("sleep", "Never wakes", std::future::pending::<&'static str>));
         let mut client = Client::builder("limit_layers", "1.0");
         match side {
-            // Counts are the layer's, so here it is a client of its own that is counted.
+            // The layer counts by principal, so the client uses its own.
             "client" => client = client.principal(principal("here")).layer(layer.clone()),
             _ => server = server.layer(layer.clone()),
         }

@@ -17,7 +17,7 @@ use mgp_types::{Recovery, RetryStrategy};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     static RAN: AtomicU32 = AtomicU32::new(0);
-    // What each tool answers at first; the third call of it goes well.
+    // Each tool fails twice with this code; its third call succeeds.
     let tool = |name: &str, code| {
         Tool::new(name, "Fails twice", move || async move {
             let soon = Recovery::default().retry(RetryStrategy::FixedDelay, 20, 3);
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .layer(RetryLayer::new(config))
         .connect(here.reader, here.writer)
         .await?;
-    // It only looks; it may have bought something; its code says that it did not begin.
+    // `look` is safe; `buy` may have run; the code of `queue` means that it did not start.
     for (tool, runs) in [("look", 3), ("buy", 1), ("queue", 3)] {
         RAN.store(0, Relaxed);
         let outcome = client.call(tool).await;

@@ -4,7 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "it is a program for a terminal")]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::prelude::*;
@@ -13,12 +13,13 @@ use mgp_server_sdk::{Server, Tool};
 use mgp_transport::{Connection, End, duplex};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
+use mgp_types::sync::Mutex;
 use tokio::{sync::Notify, sync::watch, task::AbortHandle};
 
-/// Starts a server that crashes when it is told to.
+/// Starts a server that crashes when it is notified.
 struct Clock(Arc<Notify>);
 
-/// It runs; its wire is there until it is used, and `gone` ends with its task.
+/// A running server: its task, its connection until that is used, and a receiver that ends with the task.
 struct Running(AbortHandle, Mutex<Option<End>>, watch::Receiver<()>);
 
 impl Spawn for Clock {
@@ -47,7 +48,7 @@ impl Spawned for Running {
     type Client = Client;
 
     fn ready(&self) -> BoxFuture<'static, Result<Client, SpawnError>> {
-        let here = self.1.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let here = self.1.lock().take();
         Box::pin(async move {
             let here = here.ok_or_else(|| SpawnError::new("it was asked for once already"))?;
             let builder = Client::builder("supervise_in_memory", "1.0");

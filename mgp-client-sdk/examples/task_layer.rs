@@ -16,7 +16,7 @@ use tower_layer::Layer;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // It knows nothing of tasks.
+    // The tool itself does not support tasks.
     let dig = Stack::from_fn(|_| async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         Ok(Reply::raw(Payload::from_trusted(r#"{"content":[{"type":"text","text":"gold"}]}"#)))
@@ -33,11 +33,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::builder("task_layer", "1.0").connect(here.reader, here.writer).await?;
     let looking = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        println!("tasks that run: {}", tasks.running());
+        println!("running tasks: {}", tasks.running());
         assert_eq!(tasks.running(), 1);
     };
     let (found, ()) = tokio::join!(async { client.call("dig").await }, looking);
     println!("found: {}", found?.to_text());
-    println!("tasks that run: {}, kept: {}", tasks.running(), tasks.kept());
+    println!("running tasks: {}, kept: {}", tasks.running(), tasks.kept());
     Ok(())
 }

@@ -17,7 +17,8 @@ use crate::wire::{ProgressHook, not_offered};
 
 /// Answers a server's requests and receives its notifications.
 ///
-/// Every method has a default; the client offers the requests that [`accepted_requests`](Self::accepted_requests) names.
+/// Every method has a default; the client offers the requests that [`accepted_requests`](Self::accepted_requests)
+/// names.
 ///
 /// ```
 /// use mgp_client_sdk::{Client, ClientHandler};

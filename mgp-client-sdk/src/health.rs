@@ -84,7 +84,7 @@ impl HealthWatch {
         self.channels.status.subscribe()
     }
 
-    /// Subscribes to every change with its reason; a slow reader loses the oldest and is told how many.
+    /// Subscribes to every change with its reason; a slow reader loses the oldest and gets their number.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<HealthChange> {
         self.channels.changes.subscribe()
@@ -176,7 +176,7 @@ impl Prober {
         }
         match select(health, Box::pin(self.ask_plain())).await {
             Either::Left((sign, _)) => sign,
-            // It is alive; the health may still arrive and tells more.
+            // It is alive; the health may still arrive and is more precise.
             Either::Right((_, health)) => health.await,
         }
     }

@@ -23,7 +23,7 @@ fn the_example_shows_each_limit_alone_on_either_side() {
     path.set_file_name("examples");
     let output = Command::new(path.join("limit_layers")).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
     let mut expected = Vec::new();
     for (name, calls) in [
         ("rate", "answered, 3000"),
@@ -34,7 +34,7 @@ fn the_example_shows_each_limit_alone_on_either_side() {
     ] {
         expected.extend(["client", "server"].map(|side| format!("{name} on the {side}: {calls}")));
     }
-    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
 }
 
 fn clock() -> Server {

@@ -1,4 +1,5 @@
-//! Checks of addresses that credentials are sent to: `https`, or `http` on this machine (OAuth 2.1 §1.5, MCP authorization).
+//! Checks of addresses that credentials are sent to: `https`, or `http` on this machine (OAuth 2.1 §1.5, MCP
+//! authorization).
 
 use mgp_types::service::{is_loopback_host, shown_url};
 use url::Url;
@@ -57,8 +58,8 @@ pub(super) fn path(url: &Url) -> &str {
     url.path().trim_end_matches('/')
 }
 
-/// Returns the canonical form of a server's URL: no fragment, no slash if there is no path, and no query, since that may
-/// contain a key which must not be sent to an authorization server or stored.
+/// Returns the canonical form of a server's URL: no fragment, no slash if there is no path, and no query, since that
+/// may contain a key which must not be sent to an authorization server or stored.
 pub(super) fn canonical(url: &Url) -> String {
     format!("{}{}", origin(url), if url.path() == "/" { "" } else { url.path() })
 }

@@ -54,8 +54,8 @@ pub struct EnterpriseIdp {
 }
 
 impl EnterpriseIdp {
-    /// Creates the source from the identity provider's issuer and token endpoint, the client's credentials there, and the
-    /// person's ID token.
+    /// Creates the source from the identity provider's issuer and token endpoint, the client's credentials there, and
+    /// the person's ID token.
     pub fn new(
         fetcher: Fetcher,
         issuer: impl Into<String>,

@@ -20,7 +20,8 @@ use super::error::AuthError;
 
 /// Opens the login in a browser and returns the URL that the person is redirected to.
 ///
-/// The client checks state, issuer and address of that URL. Implement it with `#[async_trait]` of the crate of that name.
+/// The client checks state, issuer and address of that URL. Implement it with `#[async_trait]` of the crate of that
+/// name.
 /// [`LoopbackBrowser`] is an implementation for programs on a
 /// person's machine.
 #[async_trait]
@@ -51,7 +52,7 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_CONNECTIONS: usize = 16;
 
 const PATH: &str = "/callback";
-const DONE: &str = "The login came back to the program. You can close this window.";
+const DONE: &str = "Login complete. You can close this window.";
 const NOT_FOUND: &str = "There is nothing here.";
 
 /// A browser that returns to a listener on 127.0.0.1 (RFC 8252 §7.3); a function of the user opens the login.

@@ -1,5 +1,5 @@
-//! Discovery of a server's authorization server (MCP authorization server discovery; RFC 9728, RFC 8414, `OpenID` Connect
-//! Discovery).
+//! Discovery of a server's authorization server (MCP authorization server discovery; RFC 9728, RFC 8414, `OpenID`
+//! Connect Discovery).
 //!
 //! A server of 2025-03-26 publishes no metadata: its origin is its authorization server.
 
@@ -93,8 +93,8 @@ async fn resource(
 /// Returns whether a document found at `place` may name a resource as the server's.
 ///
 /// RFC 9728 §3.3 requires the server itself. Many hosts publish one document for everything below it; that is accepted
-/// only at the locations that the operator of the host controls (RFC 9728 §3.1), so that one tenant cannot obtain tokens
-/// for all others.
+/// only at the locations that the operator of the host controls (RFC 9728 §3.1), so that one tenant cannot obtain
+/// tokens for all others.
 fn may_name_resource(resource: &str, place: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     match address::resource_match(&resource, server) {

@@ -1,7 +1,7 @@
 //! Authorisation by OAuth 2.1 for servers at a URL (MCP authorization, 2026-07-28 and what older revisions need).
 //!
-//! - [`OAuth`] provides a client's credentials: after a refusal it discovers the authorization server, registers, lets a
-//!   person log in, sends the token, renews it, and requests more scopes if the server needs them.
+//! - [`OAuth`] provides a client's credentials: after a refusal it discovers the authorization server, registers, lets
+//!   a person log in, sends the token, renews it, and requests more scopes if the server needs them.
 //! - [`Browser`] opens logins; [`LoopbackBrowser`] is an implementation for programs on a person's machine.
 //! - [`TokenStore`] stores tokens by server and issuer; [`FileTokens`] is a file that only its owner can read.
 //! - [`DpopMode`] controls whether tokens are bound to a key, so that a stolen one is useless (RFC 9449).

@@ -102,7 +102,7 @@ pub(super) fn identity(registration: &Registration) -> Identity {
     Identity { id: registration.client_id.clone(), proof }
 }
 
-/// Returns the authentication method of a client that was not told which to use.
+/// Returns the authentication method of a client with or without a secret, if none is configured.
 pub(super) fn method(server: &AuthServer, secret: Option<&Secret>) -> &'static str {
     let lists = |method| server.has_method(method);
     match secret {

@@ -207,12 +207,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the authority that decides about the server's permissions and notifies the server of the decisions: before the
-    /// connection is ready, after each change, and when the server asks (MGP §3.4–§3.6).
+    /// Sets the authority that decides about the server's permissions and notifies the server of the decisions: before
+    /// the connection is ready, after each change, and when the server asks (MGP §3.4–§3.6).
     ///
     /// Decisions are stored under the server's [id](Self::server_id), which is required.
-    /// [`ConnectConfig`](mgp_lifecycle::ConnectConfig) describes a connection without permissions: it proceeds, and calls
-    /// are refused by the permission layer.
+    /// [`ConnectConfig`](mgp_lifecycle::ConnectConfig) describes a connection without permissions: it proceeds, and
+    /// calls are refused by the permission layer.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -344,8 +344,8 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Url`] if the URL is invalid, else the reason why the handshake failed: 2000 if the server was not reached,
-    /// 1002 if it requires credentials.
+    /// [`Error::Url`] if the URL is invalid, else the reason why the handshake failed: 2000 if the server was not
+    /// reached, 1002 if it requires credentials.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.

@@ -250,15 +250,15 @@ impl ToolCall {
     /// });
     /// let client = TestClient::new(Server::new("s", "1").tool(think)).await;
     /// let mut stream = client.call("think").stream();
-    /// let mut said = String::new();
+    /// let mut text = String::new();
     /// while let Some(item) = stream.next().await {
     ///     match item.unwrap() {
-    ///         StreamItem::Chunk(block) => said += block.as_text().unwrap(),
-    ///         StreamItem::Result(result) => assert_eq!(result.content[0].as_text(), Some(&*said)),
+    ///         StreamItem::Chunk(block) => text += block.as_text().unwrap(),
+    ///         StreamItem::Result(result) => assert_eq!(result.content[0].as_text(), Some(&*text)),
     ///         _ => {}
     ///     }
     /// }
-    /// assert_eq!(said, "to be");
+    /// assert_eq!(text, "to be");
     /// # });
     /// ```
     pub fn stream(self) -> ToolStream {

@@ -73,7 +73,8 @@ macro_rules! lists {
             #[doc = concat!("Requests all ", $name, ", page by page.")]
             ///
             /// # Errors
-            /// See [`Client::request`]; −32603 if the pages do not end: a cursor is repeated, or there are too many pages.
+            /// See [`Client::request`]; −32603 if the pages do not end: a cursor is repeated, or there are too many
+            /// pages.
             ///
             /// # Cancel safety
             /// Dropping the future cancels the request at the server.

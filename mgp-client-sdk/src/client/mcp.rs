@@ -53,8 +53,8 @@ impl Client {
     /// In the modern era the client's stream of changes is opened again with the resource added.
     ///
     /// # Errors
-    /// See [`Client::request`]; in the modern era −32601 if the server does not offer subscriptions, −32602 if it does not
-    /// accept this resource.
+    /// See [`Client::request`]; in the modern era −32601 if the server does not offer subscriptions, −32602 if it does
+    /// not accept this resource.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request of the legacy era; in the modern era the subscription may remain.
@@ -71,7 +71,8 @@ impl Client {
     /// See [`Client::request`].
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the request of the legacy era; in the modern era the client unsubscribes a little later.
+    /// Dropping the future cancels the request of the legacy era; in the modern era the client unsubscribes a little
+    /// later.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), Error> {
         if let Some(change_stream) = &self.0.change_stream {
             return Ok(change_stream.unsubscribe(uri).await?);

@@ -127,7 +127,8 @@ impl Mgp<'_> {
         self.0.request::<HealthStatusGet>(&types::StatusParams::new()).await
     }
 
-    /// Asks the server to finish its calls and stop within a time (§11.4); see [`lifecycle_shutdown`](Self::lifecycle_shutdown).
+    /// Asks the server to finish its calls and stop within a time (§11.4); see
+    /// [`lifecycle_shutdown`](Self::lifecycle_shutdown).
     ///
     /// Only the server's owner may ask: the client that started it, or one with operator authority. A repeated request
     /// returns what is left to do; it may shorten the time, never extend it.

@@ -187,7 +187,8 @@ impl Client {
         spawn(&command, config, |outbound| outbound.with_gates(|stack| stack)).await
     }
 
-    /// Closes the connection; a child process gets its stdin closed, then SIGTERM, then SIGKILL, each after its grace time.
+    /// Closes the connection; a child process gets its stdin closed, then SIGTERM, then SIGKILL, each after its grace
+    /// time.
     ///
     /// The session of a legacy server at a URL is ended.
     ///

@@ -164,7 +164,8 @@ impl Client {
         guard.ended(outcome)
     }
 
-    /// Sends a request about a task until the server answers it, a bounded number of times; returns the number of attempts.
+    /// Sends a request about a task until the server answers it, a bounded number of times; returns the number of
+    /// attempts.
     ///
     /// A task outlives a lost connection and a failing proxy.
     async fn request_until_answered<R: Request>(

@@ -1,7 +1,7 @@
 //! The stream of changes of a modern client (MCP `subscriptions/listen`).
 //!
-//! In the modern era a server sends no changes without such a stream. If the user has hooks for changes or subscribes to
-//! a resource, the client keeps one stream open: for the lists whose changes the server announces, and for the
+//! In the modern era a server sends no changes without such a stream. If the user has hooks for changes or subscribes
+//! to a resource, the client keeps one stream open: for the lists whose changes the server announces, and for the
 //! subscribed resources. Servers also send changes of their state on it.
 
 mod acknowledge;

@@ -35,7 +35,8 @@ const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// After a restart all lists are reported as [changed](ClientBuilder::on_change); subscriptions to resources and events
 /// must be made again.
 ///
-/// Dropping the last clone kills the server and its process tree; call [`stop`](Self::stop) to stop it in an orderly way.
+/// Dropping the last clone kills the server and its process tree; call [`stop`](Self::stop) to stop it in an orderly
+/// way.
 ///
 /// ```no_run
 /// use mgp_client_sdk::prelude::*;

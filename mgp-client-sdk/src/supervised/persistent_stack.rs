@@ -226,7 +226,8 @@ impl PersistentStack {
     fn addressed(&self, connection: Option<Arc<ActiveConnection>>) -> Stack {
         let own = connection.as_ref().map(|connection| connection.scope);
         let address = AddressCall { connection, persistent: self.clone() };
-        // The wait comes before the gates: a decision must not be withdrawn, nor the server replaced, after it was made.
+        // The wait comes before the gates: a decision must not be withdrawn, nor the server replaced, after it was
+        // made.
         let stack = spanned(self.retry.clone(), self.wait.layer(address));
         match own {
             Some(own) if self.retry.is_some() => {

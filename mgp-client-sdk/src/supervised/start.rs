@@ -239,7 +239,8 @@ impl ServerRun {
         }
     }
 
-    /// Returns why a child exited before it was connected: a server that was refused exits too, and the refusal is the cause.
+    /// Returns why a child exited before it was connected: a server that was refused exits too, and the refusal is the
+    /// cause.
     async fn handshake_error(&self) -> Option<String> {
         if self.ready().is_some() {
             return None;

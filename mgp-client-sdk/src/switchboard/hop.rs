@@ -99,8 +99,8 @@ impl fmt::Debug for Hop {
 
 /// Returns the key under which a callee's question is asked of the caller.
 ///
-/// The callee chooses its keys, and answers are matched by key: the prefix keeps a callee's question apart from those of
-/// gates and other servers. The round number keeps questions apart if a callee uses a key again.
+/// The callee chooses its keys, and answers are matched by key: the prefix keeps a callee's question apart from those
+/// of gates and other servers. The round number keeps questions apart if a callee uses a key again.
 fn upstream_key(server: &ServerId, round: u32, key: &str) -> String {
     match round {
         0 => format!("hop.{server}.{key}"),

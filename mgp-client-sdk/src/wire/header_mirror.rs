@@ -1,5 +1,5 @@
-//! Copies arguments of tool calls into `Mcp-Param-*` headers as the tool's schema asks (`x-mcp-header`), and drops tools
-//! whose annotation is invalid (MCP 2026-07-28).
+//! Copies arguments of tool calls into `Mcp-Param-*` headers as the tool's schema asks (`x-mcp-header`), and drops
+//! tools whose annotation is invalid (MCP 2026-07-28).
 //!
 //! Only HTTP has headers, and only modern servers read these; otherwise the layer passes calls through.
 //!

@@ -1,6 +1,4 @@
 //! The inbound stack of a connection: one layer a line, outermost first, each with its reason.
-//!
-//! Applies to: inbound.
 
 use std::future::ready;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! Checks whether a caller offered to answer a question (MCP elicitation modes, sampling with tools).
-//! Applies to: both.
 
 use mgp_types::RpcError;
 use mgp_types::mcp::ClientCapabilities;

@@ -1,6 +1,4 @@
 //! The outbound stack of a connection: one layer a line, outermost first, each with its reason.
-//!
-//! Applies to: outbound.
 
 use std::sync::Arc;
 

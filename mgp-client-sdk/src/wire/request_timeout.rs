@@ -32,7 +32,7 @@ pub(crate) struct TimeLimits {
 /// Receives the name of the tool and each progress step of its call.
 pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
 
-/// Ends requests that take too long with 3003; the server is told to cancel them.
+/// Ends requests that take too long with 3003; the server is notified to cancel them.
 ///
 /// Tool calls ask for progress: each step restarts the shorter time-out.
 #[derive(Clone)]

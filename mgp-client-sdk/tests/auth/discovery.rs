@@ -15,8 +15,8 @@ async fn check(set: impl FnOnce(&mut Switches), expected: Result<&str, &str>) {
         }
         (Err(error), Err(words)) => {
             assert!(error.message().contains(words), "{error}");
-            assert_eq!(world.logins().len(), 0, "nobody is sent anywhere");
-            assert_eq!(world.registrations().len(), 0, "nothing is told to anybody");
+            assert_eq!(world.logins().len(), 0, "no login is opened");
+            assert_eq!(world.registrations().len(), 0, "no registration is sent");
         }
         (found, _) => panic!("{found:?}"),
     }

@@ -152,7 +152,7 @@ async fn a_response_is_accepted_only_from_the_requested_issuer() {
         (Login::WrongState, "another state"),
         (Login::Elsewhere, "another address"),
         (Login::Denied, "access_denied"),
-        (Login::NeverBack, "nobody came back"),
+        (Login::NoResponse, "no response"),
     ] {
         let world = World::new(|s| s.login = login);
         judge(world.call(&world.oauth(), "").await, Err(words), &world);
@@ -166,7 +166,7 @@ async fn a_response_is_accepted_only_from_the_requested_issuer() {
 #[tokio::test]
 async fn only_a_registration_that_may_be_wrong_is_replaced() {
     for (login, registrations) in
-        [(Login::Denied, 1), (Login::WrongState, 1), (Login::NeverBack, 2)]
+        [(Login::Denied, 1), (Login::WrongState, 1), (Login::NoResponse, 2)]
     {
         let world = World::new(|_| {});
         let oauth = world.oauth();

@@ -180,8 +180,8 @@ async fn a_token_that_must_be_bound_is_never_sent_unbound() {
     let others = json!({ "dpop_signing_alg_values_supported": ["RS256"] });
     for (server, more, schemes, mode, words) in [
         (others, requires(), only, DpopMode::Offered, "signed with `ES256`"),
-        (offers(), requires(), &["Bearer"], DpopMode::Never, "told never to use it"),
-        (offers(), json!({}), only, DpopMode::Never, "told never to use it"),
+        (offers(), requires(), &["Bearer"], DpopMode::Never, "configured never to use it"),
+        (offers(), json!({}), only, DpopMode::Never, "configured never to use it"),
     ] {
         let world =
             bound(|s| (s.server, s.resource_more, s.schemes) = (server.clone(), more, schemes));
@@ -213,7 +213,7 @@ async fn refreshing_never_unbinds_a_token() {
     world.revoke();
     world.set(|s| s.binds = false);
     world.call(&oauth, "").await.unwrap();
-    assert_eq!(world.logins().len(), 2, "a login decides anew, a refresh does not");
+    assert_eq!(world.logins().len(), 2, "a login decides again, a refresh does not");
     world.check();
 }
 

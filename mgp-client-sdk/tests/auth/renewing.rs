@@ -21,7 +21,7 @@ async fn a_refused_token_is_refreshed_and_the_refresh_token_rotated() {
     }
     shown.dedup();
     assert_eq!(shown.len(), 3);
-    assert_eq!(world.logins().len(), 1, "nobody is asked again");
+    assert_eq!(world.logins().len(), 1, "no second login");
     let grants: Vec<_> = world.tokens().iter().map(|form| form["grant_type"].clone()).collect();
     assert_eq!(grants[..2], ["authorization_code", "refresh_token"]);
     world.check();
@@ -86,7 +86,7 @@ async fn many_calls_share_one_failure() {
     for call in join_all((0..20).map(|_| world.call(&oauth, ""))).await {
         assert!(call.unwrap_err().message().contains("access_denied"));
     }
-    assert_eq!(world.logins().len(), 1, "a person who says no is asked once");
+    assert_eq!(world.logins().len(), 1, "a person who declines is asked once");
 }
 
 #[tokio::test]

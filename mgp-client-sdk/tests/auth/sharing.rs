@@ -27,7 +27,7 @@ fn check_refreshes(world: &World, expected: usize) {
     let shown: Vec<_> = forms.iter().filter_map(|form| form.get("refresh_token")).collect();
     assert_eq!(shown.len(), expected);
     assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), expected, "one was shown twice");
-    assert_eq!(world.logins().len(), 1, "nobody is asked again");
+    assert_eq!(world.logins().len(), 1, "no second login");
     world.check();
 }
 

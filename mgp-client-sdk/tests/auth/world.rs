@@ -77,7 +77,7 @@ pub(crate) enum Login {
     Denied,
     WrongState,
     Elsewhere,
-    NeverBack,
+    NoResponse,
 }
 
 impl Default for Switches {
@@ -497,7 +497,7 @@ impl World {
         self.state().logins.push(asked.clone());
         let mut back = Url::parse(&asked["redirect_uri"]).unwrap();
         let state = match switches.login {
-            Login::NeverBack => return Err(AuthError::browser("nobody came back")),
+            Login::NoResponse => return Err(AuthError::browser("no response")),
             Login::WrongState => "wrong",
             Login::Elsewhere => {
                 back.set_path("/elsewhere");

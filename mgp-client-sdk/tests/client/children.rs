@@ -42,7 +42,7 @@ fn shell(script: &str) -> ChildCommand {
 }
 
 /// Returns whether a process exists and is not a zombie.
-fn lives(pid: &str) -> bool {
+fn is_alive(pid: &str) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())) else {
         return false;
     };
@@ -103,7 +103,7 @@ async fn a_silent_server_is_killed_with_its_group() {
     assert_eq!(error.code(), ErrorCode::TIMEOUT);
     let pids = std::fs::read_to_string(&file).unwrap();
     assert_eq!(pids.split_whitespace().count(), 2, "{pids}");
-    assert!(pids.split_whitespace().all(|pid| !lives(pid)), "{pids}");
+    assert!(pids.split_whitespace().all(|pid| !is_alive(pid)), "{pids}");
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn a_shutdown_that_hangs_escalates() {
     let pid = client.pid().unwrap().to_string();
     sleep(Duration::from_millis(100)).await;
     assert_eq!(client.close().await.unwrap().signal, Some(9));
-    assert!(!lives(&pid));
+    assert!(!is_alive(&pid));
 }
 
 #[tokio::test]
@@ -127,10 +127,10 @@ async fn a_shutdown_that_hangs_escalates() {
 async fn dropping_the_client_kills_the_server() {
     let client = plain().era(EraChoice::Legacy).spawn(shell("sleep 60")).await.unwrap();
     let pid = client.pid().unwrap().to_string();
-    assert!(lives(&pid));
+    assert!(is_alive(&pid));
     drop(client);
     let gone = async {
-        while lives(&pid) {
+        while is_alive(&pid) {
             sleep(Duration::from_millis(5)).await;
         }
     };

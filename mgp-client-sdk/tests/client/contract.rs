@@ -73,7 +73,7 @@ async fn a_url_works_like_a_command() {
 
 #[test]
 fn wrong_usage_ends_with_two() {
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["--url", "http://127.0.0.1/mcp"][..], "are missing"),
         (&["--url", "http://127.0.0.1/mcp", "--", "true", "t", "{}"], "not both"),
         (&["--retry", "--json"], "are missing"),
@@ -84,8 +84,8 @@ fn wrong_usage_ends_with_two() {
         (&[], "are missing"),
     ] {
         let (lines, output) = run(arguments);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let output = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), lines.len()), (Some(2), 0), "{arguments:?}");
-        assert!(told.contains(says), "{told}");
+        assert!(output.contains(expected), "{output}");
     }
 }

@@ -16,21 +16,21 @@ use crate::script::Script;
 type Heard = Arc<Mutex<Vec<LifecycleParams>>>;
 
 fn hearing() -> (ClientBuilder, Heard) {
-    let heard = Heard::default();
-    let hook = Arc::clone(&heard);
+    let received = Heard::default();
+    let hook = Arc::clone(&received);
     let builder = Client::builder("test", "1");
-    (builder.on_lifecycle(move |change| hook.lock().unwrap().push(change.clone())), heard)
+    (builder.on_lifecycle(move |change| hook.lock().unwrap().push(change.clone())), received)
 }
 
 /// The states that were received.
-async fn states(heard: &Heard, count: usize) -> Vec<String> {
+async fn states(received: &Heard, count: usize) -> Vec<String> {
     let all = async {
-        while heard.lock().unwrap().len() < count {
+        while received.lock().unwrap().len() < count {
             sleep(Duration::from_millis(1)).await;
         }
     };
     let _ = timeout(Duration::from_secs(5), all).await;
-    heard.lock().unwrap().iter().map(|change| change.new_state.to_string()).collect()
+    received.lock().unwrap().iter().map(|change| change.new_state.to_string()).collect()
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn both_eras_are_notified_of_a_drain_and_finish_their_calls() {
         });
         let server = Server::new("s", "1").tool(nap).owned_by_peer();
         let serving = tokio::spawn(server.serve(there.reader, there.writer));
-        let (builder, heard) = hearing();
+        let (builder, received) = hearing();
         let client = builder.era(era).connect(here.reader, here.writer).await.unwrap();
         if era == EraChoice::Modern {
             // The stream of changes is opened concurrently.
@@ -64,14 +64,14 @@ async fn both_eras_are_notified_of_a_drain_and_finish_their_calls() {
         assert!(again.accepted);
         let late = client.call("nap").await.unwrap_err();
         assert_eq!(late.code(), ErrorCode::SERVER_DRAINING);
-        assert!(late.recovery().unwrap().is_retryable(), "it comes back");
+        assert!(late.recovery().unwrap().is_retryable(), "it is restarted");
 
         assert_eq!(running.await.unwrap().unwrap().to_text(), "slept");
         client.closed().await;
         serving.await.unwrap().unwrap();
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-        assert_eq!(states(&heard, 2).await, ["draining", "disconnected"], "{era:?}");
-        let reason = heard.lock().unwrap()[0].reason.clone();
+        assert_eq!(states(&received, 2).await, ["draining", "disconnected"], "{era:?}");
+        let reason = received.lock().unwrap()[0].reason.clone();
         assert_eq!(reason.as_deref(), Some("configuration_change"));
     }
 }
@@ -87,8 +87,8 @@ impl ClientHandler for Keeps {
 
 #[tokio::test]
 async fn states_are_read_in_any_spelling_and_with_missing_members() {
-    let heard = Heard::default();
-    let builder = Client::builder("test", "1").handler(Keeps(Arc::clone(&heard)));
+    let received = Heard::default();
+    let builder = Client::builder("test", "1").handler(Keeps(Arc::clone(&received)));
     let mgp = json!({"mgp": {"version": "0.3.0", "extensions": ["lifecycle"]}});
     let (client, mut script) = Script::legacy(builder, mgp).await;
     let method = "notifications/mgp.lifecycle";
@@ -102,20 +102,20 @@ async fn states_are_read_in_any_spelling_and_with_missing_members() {
     script
         .tell(method, json!({"new_state": "disconnected", "server_id": "mind", "more": [1]}))
         .await;
-    let said = states(&heard, 3).await;
-    assert!(said.starts_with(&["draining".to_owned()]), "{said:?}");
-    assert_eq!(said.last().map(String::as_str), Some("disconnected"), "{said:?}");
-    assert_eq!(heard.lock().unwrap()[0].previous_state, Some(ServerState::Connected));
+    let received = states(&received, 3).await;
+    assert!(received.starts_with(&["draining".to_owned()]), "{received:?}");
+    assert_eq!(received.last().map(String::as_str), Some("disconnected"), "{received:?}");
+    assert_eq!(received.lock().unwrap()[0].previous_state, Some(ServerState::Connected));
     let (pinged, _) = tokio::join!(client.ping(), script.serve("ping", json!({})));
     pinged.unwrap();
 }
 
 #[tokio::test]
 async fn a_client_without_the_extension_receives_no_states() {
-    let (builder, heard) = hearing();
+    let (builder, received) = hearing();
     let (client, mut script) = Script::legacy(builder, json!({})).await;
     script.tell("notifications/mgp.lifecycle", json!({"new_state": "draining"})).await;
     let (pinged, _) = tokio::join!(client.ping(), script.serve("ping", json!({})));
     pinged.unwrap();
-    assert!(heard.lock().unwrap().is_empty());
+    assert!(received.lock().unwrap().is_empty());
 }

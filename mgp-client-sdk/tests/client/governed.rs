@@ -181,7 +181,7 @@ async fn a_connection_that_the_client_ends_is_recorded_once() {
         let other = client.clone();
         if drops {
             drop(client);
-            assert_eq!(events(&log).len(), 1, "somebody still has it");
+            assert_eq!(events(&log).len(), 1, "a handle is left");
             drop(other);
         } else {
             client.close().await;

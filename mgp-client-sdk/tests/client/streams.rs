@@ -34,7 +34,7 @@ async fn told(client: &Client) -> (String, Vec<f64>, String) {
     let (mut text, mut shares, mut last) = (String::new(), Vec::new(), None);
     let mut stream = client.call("talk").stream();
     while let Some(item) = stream.next().await {
-        assert!(last.is_none(), "nothing comes after the result");
+        assert!(last.is_none(), "the result is the last item");
         match item.unwrap() {
             StreamItem::Chunk(block) => text += block.as_text().unwrap(),
             StreamItem::Progress(step) => shares.push(step.progress / step.total.unwrap()),

@@ -179,8 +179,8 @@ async fn both_eras_end_with_the_same_result() {
             .era(era)
             .on_elicitation(|question| async move { Ok(question.accept()) });
         let client = TestClient::through(slow(Arc::default()), builder).await;
-        let said = client.call("slow").as_task().await.unwrap().to_text();
-        assert!(said.contains(r#""content":{"n":3}"#), "{era:?}: {said}");
+        let received = client.call("slow").as_task().await.unwrap().to_text();
+        assert!(received.contains(r#""content":{"n":3}"#), "{era:?}: {received}");
     }
 }
 

@@ -37,9 +37,9 @@ fn a_server_that_exits_is_an_error_with_its_status() {
         (&[], "exit", r#"{"code":7}"#, "7"),
     ] {
         let words = [&["--json", "--", workbench], flags, &[tool, arguments]].concat();
-        let (code, said) = run("call_tool", &words);
-        assert_eq!(code, Some(1), "{said}");
-        let last = said.lines().last().unwrap();
+        let (code, output) = run("call_tool", &words);
+        assert_eq!(code, Some(1), "{output}");
+        let last = output.lines().last().unwrap();
         assert!(last.contains("\"error\"") && last.contains(status), "{last}");
     }
     let words = ["--json", "--", workbench, "--exit-after", "1", "echo", r#"{"message":"hi"}"#];

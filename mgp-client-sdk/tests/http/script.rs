@@ -236,7 +236,7 @@ impl Server {
             }
         };
         let found = timeout(Duration::from_secs(10), waiting).await;
-        found.unwrap_or_else(|_| panic!("it did not come; what came: {:?}", self.methods()))
+        found.unwrap_or_else(|_| panic!("request missing; received: {:?}", self.methods()))
     }
 }
 

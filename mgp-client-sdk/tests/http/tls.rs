@@ -70,7 +70,7 @@ async fn an_unknown_root_is_reported_with_the_remedy() {
     let server = server(GOOD).await;
     let error = client().connect_url(&server.url).await.unwrap_err();
     check(&error, &["cannot trust https://127.0.0.1", "root_certificates"]);
-    assert!(server.seen().is_empty(), "nothing is said to a stranger");
+    assert!(server.seen().is_empty(), "nothing is sent to an untrusted server");
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn an_invalid_certificate_is_reported_with_the_reason() {
             http.root_certificates(ROOT);
         });
         check(&connecting.connect_url(&server.url).await.unwrap_err(), &methods);
-        assert!(server.seen().is_empty(), "nothing is said to a stranger");
+        assert!(server.seen().is_empty(), "nothing is sent to an untrusted server");
     }
 }
 
@@ -108,7 +108,7 @@ async fn a_fetcher_trusts_a_configured_root_too() {
     let server = server(GOOD).await;
     let fetch = GuardedFetch::beside(&server.url).unwrap();
     fetch.fetch(FetchRequest::get(&server.url)).await.unwrap_err();
-    assert!(server.seen().is_empty(), "nothing is said to a stranger");
+    assert!(server.seen().is_empty(), "nothing is sent to an untrusted server");
     let fetch = fetch.root_certificates(ROOT).unwrap();
     assert_eq!(fetch.fetch(FetchRequest::get(&server.url)).await.unwrap().status, 200);
 }

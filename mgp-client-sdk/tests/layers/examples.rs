@@ -1,8 +1,6 @@
-//! The layers of the life of servers alone: what their examples show (MGP §11, §14.6).
+//! The output of the examples of lifecycle layers (MGP §11, §14.6).
 //!
-//! Bounds stand in `limits.rs`, the gate over a state in `supervised/program.rs`.
-//!
-//! Applies to: both.
+//! See `limits.rs` for limits, and `supervised/program.rs` for the ready layer.
 
 use crate::run;
 
@@ -17,12 +15,13 @@ fn health() {
 
 #[test]
 fn a_drain_finishes_what_runs_on_either_side() {
-    let said = run("drain_layer");
-    let expected = [": drains, 2 calls run", ": now: 2001", ": soon: afternoon", ": never: 3003"];
+    let output = run("drain_layer");
+    let expected =
+        [": draining, 2 running calls", ": now: 2001", ": soon: afternoon", ": never: 3003"];
     for side in ["client", "server"] {
-        let heard: Vec<_> = said.lines().filter_map(|line| line.strip_prefix(side)).collect();
-        assert_eq!(heard.len(), expected.len(), "{said}");
-        for (line, begins) in heard.into_iter().zip(expected) {
+        let found: Vec<_> = output.lines().filter_map(|line| line.strip_prefix(side)).collect();
+        assert_eq!(found.len(), expected.len(), "{output}");
+        for (line, begins) in found.into_iter().zip(expected) {
             assert!(line.starts_with(begins), "{line}");
         }
     }
@@ -52,7 +51,7 @@ fn a_supervisor_restarts_until_its_limit() {
 
 #[test]
 fn a_task_outlives_its_request() {
-    let expected = "tasks that run: 1\nfound: gold\ntasks that run: 0, kept: 1\n";
+    let expected = "running tasks: 1\nfound: gold\nrunning tasks: 0, kept: 1\n";
     assert_eq!(run("task_layer"), expected);
 }
 

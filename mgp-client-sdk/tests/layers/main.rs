@@ -1,6 +1,4 @@
-//! Each layer of governance alone, on either side of a connection and in both eras (MGP §3–§6), and those of [`life`].
-//!
-//! Applies to: both.
+//! Each layer of governance alone, on either side of a connection and in both eras (MGP §3–§6), and the examples of layers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -94,8 +92,8 @@ fn operator() -> Principal {
 
 #[test]
 fn the_example_lists_and_calls_what_is_granted_until_it_is_revoked() {
-    let said = run("access_layer");
-    let said: Vec<_> = said.lines().map(|line| line.get(..20).unwrap_or(line)).collect();
+    let output = run("access_layer");
+    let output: Vec<_> = output.lines().map(|line| line.get(..20).unwrap_or(line)).collect();
     let expected = [
         r#"listed: ["read"]"#,
         "read: done",
@@ -104,10 +102,10 @@ fn the_example_lists_and_calls_what_is_granted_until_it_is_revoked() {
         "read: refused, 1001 ",
         "delete: refused, 100",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
 }
 
-/// Runs an example and gives what it said.
+/// Runs an example and gives what it output.
 #[track_caller]
 fn run(name: &str) -> String {
     let mut path = std::env::current_exe().unwrap();
@@ -148,7 +146,7 @@ async fn calls_are_recorded_on_either_side() {
         let client = between(layer, place, server).await;
         client.text("read", ()).await;
         assert_eq!(client.refusal("later", ()).await.code().0, 4001);
-        let told: Vec<_> = log
+        let recorded: Vec<_> = log
             .events()
             .into_iter()
             .map(|event| {
@@ -159,7 +157,7 @@ async fn calls_are_recorded_on_either_side() {
             .collect();
         // What a client sent out ran there, whatever its server says of it.
         let later = if place.0 == Side::Server { "TOOL_BLOCKED" } else { "TOOL_EXECUTED" };
-        assert_eq!(told, ["TOOL_EXECUTED read", &format!("{later} later")], "{place:?}");
+        assert_eq!(recorded, ["TOOL_EXECUTED read", &format!("{later} later")], "{place:?}");
     }
 }
 

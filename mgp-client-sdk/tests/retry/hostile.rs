@@ -6,7 +6,7 @@ use mgp_server_sdk::Server;
 use mgp_types::mgp::RiskLevel;
 use tokio::time::Instant;
 
-use crate::world::{Answer, Governed, Shop, detail, said};
+use crate::world::{Answer, Governed, Shop, detail, tool_error};
 
 /// A shop with a tool that fails, one without access, and a dangerous one.
 async fn shop(buy: Answer) -> (Governed, Shop) {
@@ -37,7 +37,7 @@ fn check(buy: Answer, ran: usize, took: Duration) -> impl Future<Output = (Gover
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_fallback_is_refused_and_the_first_error_returned() {
     let buy: Answer = |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_after_ms":50,"max_retries":1,"fallback_tool":"rob"}"#,
         ))
@@ -56,7 +56,7 @@ async fn a_forbidden_fallback_is_refused_and_the_first_error_returned() {
 #[tokio::test(start_paused = true)]
 async fn a_more_dangerous_fallback_is_not_even_tried() {
     let buy: Answer =
-        |_| Err(said(3000, r#"{"retryable":true,"max_retries":0,"fallback_tool":"burn"}"#));
+        |_| Err(tool_error(3000, r#"{"retryable":true,"max_retries":0,"fallback_tool":"burn"}"#));
     let (world, _) = check(buy, 1, Duration::ZERO).await;
     assert!(world.events("burn").is_empty());
 }
@@ -64,7 +64,7 @@ async fn a_more_dangerous_fallback_is_not_even_tried() {
 #[tokio::test(start_paused = true)]
 async fn a_delay_of_thirty_years_is_not_waited_for() {
     let buy: Answer = |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_after_ms":1000000000000,"fallback_tool":"look"}"#,
         ))
@@ -75,7 +75,7 @@ async fn a_delay_of_thirty_years_is_not_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_billion_attempts_are_three() {
     let buy: Answer = |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_after_ms":0,"retry_strategy":"immediate","max_retries":1000000000}"#,
         ))
@@ -86,7 +86,7 @@ async fn a_billion_attempts_are_three() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_forbids_retries_is_obeyed() {
     let buy: Answer = |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":false,"retry_after_ms":1,"max_retries":9,"fallback_tool":"look"}"#,
         ))
@@ -97,7 +97,7 @@ async fn a_server_that_forbids_retries_is_obeyed() {
 #[tokio::test(start_paused = true)]
 async fn an_allowed_fallback_answers_and_is_recorded() {
     let (world, shop) = shop(|_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_after_ms":50,"max_retries":2,"fallback_tool":"look"}"#,
         ))

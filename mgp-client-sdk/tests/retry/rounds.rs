@@ -10,7 +10,7 @@ use mgp_types::mcp::{ElicitAction, ElicitResult};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Ask, gate};
 
-use crate::world::{Governed, detail, said};
+use crate::world::{Governed, detail, tool_error};
 
 #[tokio::test(start_paused = true)]
 async fn questions_are_asked_once_even_if_rounds_are_retried() {
@@ -27,7 +27,7 @@ async fn questions_are_asked_once_even_if_rounds_are_retried() {
         let busy = gate(move |call| {
             let number = count.fetch_add(usize::from(call.tool().is_some()), Ordering::Relaxed);
             if call.tool().is_some() && number.is_multiple_of(2) {
-                return Err(said(3000, r#"{"retryable":true,"retry_after_ms":40}"#));
+                return Err(tool_error(3000, r#"{"retryable":true,"retry_after_ms":40}"#));
             }
             Ok(())
         });

@@ -39,7 +39,7 @@ impl Shop {
 }
 
 /// Creates an error with these hints.
-pub(crate) fn said(code: i32, hints: &str) -> RpcError {
+pub(crate) fn tool_error(code: i32, hints: &str) -> RpcError {
     let hints: Recovery = serde_json::from_str(hints).unwrap();
     RpcError::new(ErrorCode(code), "not now").recovery(hints)
 }

@@ -1,7 +1,7 @@
 //! Servers that are restarted: real children, misbehaving children, and many kills (MGP §11.5).
 
 #![cfg(unix)]
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that says what it measured")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "the test prints its measurements")]
 
 mod kills;
 mod misbehaving;

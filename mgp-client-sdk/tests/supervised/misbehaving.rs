@@ -7,7 +7,9 @@ use mgp_types::ErrorCode;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{HELLO, WAIT_TIMEOUT, always, hello, lives, quick, recorded, script, told};
+use crate::world::{
+    HELLO, WAIT_TIMEOUT, always, hello, is_alive, quick, recorded, recorded_events, script,
+};
 
 async fn rest(server: &SupervisedClient) -> Rest {
     timeout(WAIT_TIMEOUT, server.ended()).await.unwrap()
@@ -25,12 +27,12 @@ async fn a_crash_loop_ends_and_is_reported_once() {
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
     assert!(error.message().contains("exited with code 3"), "{error}");
     // A record for each failed start, then one for the end of restarts.
-    let told_all = async {
-        while told(&log).len() < 5 {
+    let all_recorded = async {
+        while recorded_events(&log).len() < 5 {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(WAIT_TIMEOUT, told_all).await.unwrap();
+    timeout(WAIT_TIMEOUT, all_recorded).await.unwrap();
     let events = log.events();
     for event in &events[..4] {
         assert_eq!(event.event_type.as_str(), "SERVER_CONNECTED");
@@ -43,7 +45,7 @@ async fn a_crash_loop_ends_and_is_reported_once() {
     assert_eq!(details.decode("restart_limit_exceeded").unwrap(), Some(true));
     assert_eq!(details.decode("restarts").unwrap(), Some(3));
     sleep(Duration::from_millis(50)).await;
-    assert_eq!((told(&log).len(), server.restarts()), (5, 3));
+    assert_eq!((recorded_events(&log).len(), server.restarts()), (5, 3));
 }
 
 #[tokio::test]
@@ -53,7 +55,7 @@ async fn a_server_that_exits_after_each_handshake_reaches_the_limit() {
     server.start().await;
     let rest = rest(&server).await;
     assert_eq!((rest.state, rest.restarts), (ServerState::Error, 2));
-    let told_all = async {
+    let all_recorded = async {
         while !log.events().iter().any(|event| {
             let details = event.details.as_ref();
             details.is_some_and(|details| details.get("restart_limit_exceeded").is_some())
@@ -61,7 +63,7 @@ async fn a_server_that_exits_after_each_handshake_reaches_the_limit() {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(WAIT_TIMEOUT, told_all).await.unwrap();
+    timeout(WAIT_TIMEOUT, all_recorded).await.unwrap();
 }
 
 #[tokio::test]
@@ -77,8 +79,10 @@ async fn a_server_that_never_answers_is_stopped_with_its_tree_and_counts_as_fail
     assert_eq!((rest.state, rest.restarts), (ServerState::Error, 1));
     let pids = std::fs::read_to_string(&file).unwrap();
     assert_eq!(pids.split_whitespace().count(), 4, "{pids}");
-    assert!(pids.split_whitespace().all(|pid| !lives(pid.parse().unwrap())), "{pids}");
-    assert!(told(&log).iter().filter(|(what, _)| what == "SERVER_CONNECTED").count() == 2);
+    assert!(pids.split_whitespace().all(|pid| !is_alive(pid.parse().unwrap())), "{pids}");
+    assert!(
+        recorded_events(&log).iter().filter(|(what, _)| what == "SERVER_CONNECTED").count() == 2
+    );
 }
 
 #[tokio::test]
@@ -133,7 +137,7 @@ async fn a_server_that_ignores_signals_is_stopped_anyway() {
     let pid = server.ready().await.unwrap().pid().unwrap();
     let before = Instant::now();
     server.stop(ShutdownReason::OperatorRequest).await;
-    assert!(!lives(pid));
+    assert!(!is_alive(pid));
     assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
     let rest = rest(&server).await;
     assert_eq!((rest.state, rest.restarts), (ServerState::Disconnected, 0));
@@ -150,7 +154,7 @@ async fn a_server_stopped_during_its_handshake_leaves_nothing_behind() {
     }
     server.stop(ShutdownReason::OperatorRequest).await;
     let pids = std::fs::read_to_string(&file).unwrap();
-    assert!(pids.split_whitespace().all(|pid| !lives(pid.parse().unwrap())), "{pids}");
+    assert!(pids.split_whitespace().all(|pid| !is_alive(pid.parse().unwrap())), "{pids}");
     assert_eq!((server.state().now(), server.restarts()), (ServerState::Disconnected, 0));
 }
 
@@ -161,7 +165,7 @@ async fn a_missing_program_fails_each_time() {
     let server = builder.supervise(missing, quick(2)).unwrap();
     server.start().await;
     assert_eq!(rest(&server).await.restarts, 2);
-    assert!(told(&log).len() >= 3);
+    assert!(recorded_events(&log).len() >= 3);
 }
 
 #[tokio::test]
@@ -186,8 +190,9 @@ async fn a_server_that_answers_no_pings_is_replaced() {
     // None of them ever answers, and each is killed for it.
     let rest = rest(&server).await;
     assert_eq!((rest.state, rest.restarts), (ServerState::Error, 2));
-    let told = std::iter::from_fn(|| reports.try_recv().ok());
-    let ill = told.filter(|report| report.reason.contains("unhealthy: it does not answer"));
+    let recorded_events = std::iter::from_fn(|| reports.try_recv().ok());
+    let ill =
+        recorded_events.filter(|report| report.reason.contains("unhealthy: it does not answer"));
     assert!(ill.count() >= 3);
 }
 
@@ -203,5 +208,5 @@ async fn a_server_marked_unhealthy_is_replaced() {
     sleep(Duration::from_millis(50)).await;
     assert_ne!(first.pid(), next.pid());
     assert_eq!(server.restarts(), 1);
-    assert!(!lives(first.pid().unwrap()));
+    assert!(!is_alive(first.pid().unwrap()));
 }

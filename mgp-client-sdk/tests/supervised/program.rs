@@ -10,7 +10,7 @@ use mgp_transport::ChildCommand;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::world::{example, lives};
+use crate::world::{example, is_alive};
 
 /// A file with a policy.
 struct Policy {
@@ -92,7 +92,7 @@ fn a_signal_stops_the_tree_and_exits_with_0() {
         assert_eq!(words, ["draining", "disconnected"]);
         let pids = std::fs::read_to_string(&file).unwrap();
         assert_eq!(pids.split_whitespace().count(), 2);
-        assert!(pids.split_whitespace().all(|pid| !lives(pid.parse().unwrap())), "{pids}");
+        assert!(pids.split_whitespace().all(|pid| !is_alive(pid.parse().unwrap())), "{pids}");
     }
 }
 
@@ -129,7 +129,7 @@ fn a_second_signal_ends_a_long_stop() {
     tell();
     assert_eq!(running.wait().unwrap().code(), Some(1));
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-    within_30s(|| (!lives(server)).then_some(()));
+    within_30s(|| (!is_alive(server)).then_some(()));
 }
 
 #[test]
@@ -164,9 +164,9 @@ fn within_30s<T>(mut look: impl FnMut() -> Option<T>) -> T {
 fn invalid_usage_is_reported_and_exits_with_2() {
     let check = |policy: &Policy, expected: &str| {
         let ended = supervise(policy, &["true"]).wait_with_output().unwrap();
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let output = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{output}");
+        assert!(output.contains(expected), "{output}");
     };
     check(&Policy::new("never"), "expected");
     let many = r#"{"restart_policy":"never","max_restarts":"many"}"#;
@@ -190,12 +190,12 @@ fn an_unknown_policy_never_restarts() {
 #[test]
 fn the_ready_layer_alone_on_a_client() {
     let output = Command::new(example("mgp-client-sdk", "ready_layer")).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
     let expected = "connected: noon\n\
         draining: refused, 2001 server `clock` is draining and takes no new calls\n\
         restarting: noon\n\
         error: refused, 2000 server `clock` failed; restart it once the cause is gone\n";
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
 }
 
 #[tokio::test]

@@ -11,7 +11,9 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::time::{Instant, sleep, timeout};
 use tower_layer::layer_fn;
 
-use crate::world::{WAIT_TIMEOUT, again, answer, echo, hello, kill, lives, quick, recorded, told};
+use crate::world::{
+    WAIT_TIMEOUT, again, answer, echo, hello, is_alive, kill, quick, recorded, recorded_events,
+};
 
 async fn say(client: &Client, what: &str) -> Result<String, ErrorCode> {
     let result = client.call("echo").arg("message", what).await;
@@ -223,7 +225,7 @@ async fn a_restarted_server_does_not_inherit_an_open_circuit() {
 #[tokio::test]
 async fn gates_decide_before_the_state_does() {
     let closed = gate(|call| match call.tool() {
-        Some(_) => Err(RpcError::new(ErrorCode::ACCESS_DENIED, "nobody may")),
+        Some(_) => Err(RpcError::new(ErrorCode::ACCESS_DENIED, "denied")),
         None => Ok(()),
     });
     let server = Client::builder("test", "1").layer(closed).supervise(echo(), quick(5)).unwrap();
@@ -248,7 +250,7 @@ async fn connections_are_recorded_under_one_id() {
         ("SERVER_DISCONNECTED", "SUCCESS"),
     ];
     let expected = expected.map(|(what, how)| (what.to_owned(), how.to_owned()));
-    assert_eq!(told(&log), expected);
+    assert_eq!(recorded_events(&log), expected);
     let ids = log.events().into_iter().map(|event| event.target.unwrap().server_id.unwrap());
     assert!(ids.into_iter().all(|id| id == "files"));
 
@@ -283,7 +285,7 @@ async fn running_calls_finish_before_a_server_is_stopped() {
     assert_eq!((error.code(), error.is_retryable()), (ErrorCode::SERVER_DRAINING, false));
     assert_eq!(running.await.unwrap().unwrap().to_text(), "done");
     stopping.await.unwrap();
-    assert_eq!(told(&log)[1].1, "SUCCESS");
+    assert_eq!(recorded_events(&log)[1].1, "SUCCESS");
 }
 
 #[tokio::test]
@@ -294,7 +296,7 @@ async fn an_idle_server_is_stopped_at_once() {
     let before = Instant::now();
     server.stop(ShutdownReason::OperatorRequest).await;
     assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
-    assert!(!lives(pid));
+    assert!(!is_alive(pid));
 }
 
 #[tokio::test]
@@ -307,11 +309,11 @@ async fn dropping_the_last_handle_stops_the_server() {
     let other = server.clone();
     drop(server);
     sleep(Duration::from_millis(50)).await;
-    assert!(lives(pid));
+    assert!(is_alive(pid));
     drop(other);
     // A client that is still held does not keep the server alive.
     let gone = async {
-        while lives(pid) {
+        while is_alive(pid) {
             sleep(Duration::from_millis(5)).await;
         }
     };

@@ -83,7 +83,7 @@ pub(crate) fn recorded() -> (ClientBuilder, Arc<MemoryAudit>) {
 }
 
 /// Returns type and result of each event.
-pub(crate) fn told(log: &MemoryAudit) -> Vec<(String, String)> {
+pub(crate) fn recorded_events(log: &MemoryAudit) -> Vec<(String, String)> {
     let words = |event: &AuditEvent| {
         (event.event_type.as_str().to_owned(), event.result.as_str().to_owned())
     };
@@ -111,7 +111,7 @@ pub(crate) async fn again(server: &SupervisedClient, restarts: u64) -> Client {
 }
 
 /// Returns whether a process exists and is not a zombie.
-pub(crate) fn lives(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     stat(&PathBuf::from(format!("/proc/{pid}"))).is_some_and(|(state, _)| state != 'Z')
 }
 

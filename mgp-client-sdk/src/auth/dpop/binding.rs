@@ -1,5 +1,5 @@
-//! The decision whether tokens are bound to a key, from the user's configuration, the server and its authorization server
-//! (RFC 9449 §5.1, §7.1, RFC 9728 §2).
+//! The decision whether tokens are bound to a key, from the user's configuration, the server and its authorization
+//! server (RFC 9449 §5.1, §7.1, RFC 9728 §2).
 
 use super::key::ALGORITHM;
 use crate::auth::challenge::Demand;

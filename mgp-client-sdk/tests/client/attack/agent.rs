@@ -29,8 +29,8 @@ async fn answers_before_the_question_confirm_nothing() {
         json!({(&*key): accept_answer(), "confirm": accept_answer(), "": accept_answer()}),
     ] {
         let params = json!({"name": "wipe", "arguments": {}, "inputResponses": early});
-        let heard = agent.ask("tools/call", params).await;
-        assert_eq!(heard["result"]["resultType"], "input_required", "{heard}");
+        let response = agent.ask("tools/call", params).await;
+        assert_eq!(response["result"]["resultType"], "input_required", "{response}");
     }
     assert_eq!(world.ran(), 0);
     assert!(world.events("CONFIRMATION_GIVEN").is_empty());
@@ -53,13 +53,13 @@ async fn a_confirmation_allows_one_run_however_often_it_is_sent() {
     let mut codes = Vec::new();
     for _ in 0..50 {
         for agent in [&mut agent, &mut other] {
-            let heard = loop {
-                let heard = agent.hear().await;
-                if heard.get("method").is_none() {
-                    break heard;
+            let response = loop {
+                let response = agent.hear().await;
+                if response.get("method").is_none() {
+                    break response;
                 }
             };
-            codes.push(code(&heard));
+            codes.push(code(&response));
         }
     }
     assert_eq!(codes.iter().filter(|code| **code == 0).count(), 1);
@@ -129,9 +129,9 @@ async fn a_confirmation_is_valid_for_its_own_call_only() {
         with("inputResponses", json!({(&*key): true})),
     ];
     for attack in attacks {
-        let heard = agent.ask("tools/call", attack.clone()).await;
-        let asks_again = heard["result"]["resultType"] == "input_required";
-        assert!(asks_again || code(&heard) != 0, "{attack}: {heard}");
+        let response = agent.ask("tools/call", attack.clone()).await;
+        let asks_again = response["result"]["resultType"] == "input_required";
+        assert!(asks_again || code(&response) != 0, "{attack}: {response}");
         assert_eq!(world.ran(), 0, "{attack}");
     }
     // Another principal, and one of another tenant with the same name.
@@ -178,14 +178,14 @@ async fn equivalent_arguments_run_once_and_ambiguous_ones_never() {
         r#"{"a":1.0,"b":"é"}"#,
         r#"{"a":1e0,"b":"é"}"#,
     ] {
-        let heard = run(arguments).await;
-        let asks_again = heard["result"]["resultType"] == "input_required";
-        assert!(asks_again || code(&heard) != 0, "{arguments}: {heard}");
+        let response = run(arguments).await;
+        let asks_again = response["result"]["resultType"] == "input_required";
+        assert!(asks_again || code(&response) != 0, "{arguments}: {response}");
     }
-    let heard = run(r#"{ "b" : "\u00e9" ,	"\u0061" : 1 }"#).await;
-    assert_eq!(code(&heard), 0, "{heard}");
-    let heard = run(r#"{"a":1,"b":"é"}"#).await;
-    assert_eq!(code(&heard), 1000, "{heard}");
+    let response = run(r#"{ "b" : "\u00e9" ,	"\u0061" : 1 }"#).await;
+    assert_eq!(code(&response), 0, "{response}");
+    let response = run(r#"{"a":1,"b":"é"}"#).await;
+    assert_eq!(code(&response), 1000, "{response}");
     assert_eq!(world.ran(), 1);
 }
 
@@ -226,9 +226,9 @@ async fn odd_names_reach_no_tool_and_are_recorded_once() {
             "granted_by": "ann", "_meta": {"operator": true}, "principal": {"authority": "operator"},
         });
         let params = json!({"name": name, "arguments": arguments});
-        let heard = agent.ask("tools/call", params).await;
-        assert_ne!(code(&heard), 0, "{name}");
-        let text = heard.to_string();
+        let response = agent.ask("tools/call", params).await;
+        assert_ne!(code(&response), 0, "{name}");
+        let text = response.to_string();
         assert!(text.len() < 8_000, "{name:.40}: {} bytes", text.len());
         let events = world.events("TOOL_BLOCKED");
         assert_eq!(events.len(), index + 1, "{name:.40}");
@@ -238,8 +238,8 @@ async fn odd_names_reach_no_tool_and_are_recorded_once() {
     }
     assert_eq!(world.ran(), 0);
     // None of them is in a list either.
-    let heard = agent.ask("tools/list", json!({})).await;
-    assert_eq!(heard["result"]["tools"], json!([]));
+    let response = agent.ask("tools/list", json!({})).await;
+    assert_eq!(response["result"]["tools"], json!([]));
 }
 
 #[tokio::test]
@@ -294,19 +294,23 @@ async fn other_features_of_a_server_without_access_are_hidden() {
                 json!({"ref": {"type": "ref/resource", "uri": "secret://plan"}, "argument": {"name": "a", "value": ""}}),
             ),
         ] {
-            let heard = agent.ask(method, params).await.to_string();
-            let tells = heard.contains("secret://plan\"") || heard.contains("attack at dawn");
+            let response = agent.ask(method, params).await.to_string();
+            let reveals =
+                response.contains("secret://plan\"") || response.contains("attack at dawn");
             let is_about_it = matches!(method, "resources/read" | "resources/list");
-            assert_eq!(tells, open && is_about_it, "{method}: {heard}");
+            assert_eq!(reveals, open && is_about_it, "{method}: {response}");
         }
         // A stream that would report each of its changes.
         let filter = json!({"notifications": {"resourceSubscriptions": ["secret://plan"]}});
         let id = agent.send("subscriptions/listen", filter).await;
-        let heard = agent.hear().await;
+        let response = agent.hear().await;
         if open {
-            assert_eq!(heard["method"], "notifications/subscriptions/acknowledged", "{heard}");
+            assert_eq!(
+                response["method"], "notifications/subscriptions/acknowledged",
+                "{response}"
+            );
         } else {
-            assert_eq!((heard["id"].as_u64(), code(&heard)), (Some(id), 1001), "{heard}");
+            assert_eq!((response["id"].as_u64(), code(&response)), (Some(id), 1001), "{response}");
         }
     }
 }

@@ -48,10 +48,10 @@ fn lenient(approver: Elicit) -> Governance {
 async fn talk(agent: &mut RawClient, answer: &Value, early: Value) -> (Value, usize) {
     let mut params = json!({"name": "wipe", "arguments": {}, "inputResponses": early});
     for asked in 0..10 {
-        let heard = agent.ask("tools/call", params).await;
-        let result = &heard["result"];
+        let response = agent.ask("tools/call", params).await;
+        let result = &response["result"];
         if result["resultType"] != "input_required" {
-            return (heard, asked);
+            return (response, asked);
         }
         let keys = result["inputRequests"].as_object().unwrap().keys();
         let answers: Value = keys.map(|key| (key.clone(), answer.clone())).collect();
@@ -136,9 +136,9 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
         // First it learns the keys and declines.
         let mut keys = Vec::new();
         let mut params = json!({"name": "wipe", "arguments": {}});
-        let heard = agent.ask("tools/call", params.clone()).await;
+        let response = agent.ask("tools/call", params.clone()).await;
         let asked =
-            heard["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{heard}"));
+            response["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{response}"));
         keys.extend(asked.keys().cloned());
         // Then it knows the questions, and answers early at a gateway that has not asked yet.
         let stack = gateway(server(), era, &above).await;
@@ -152,13 +152,13 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
             .map(|key| (key, accept_answer()))
             .collect();
         params["inputResponses"] = early;
-        let heard = agent.ask("tools/call", params).await;
-        assert_eq!(heard["result"]["resultType"], "input_required", "{heard}");
+        let response = agent.ask("tools/call", params).await;
+        assert_eq!(response["result"]["resultType"], "input_required", "{response}");
         assert_eq!(ran.load(Ordering::SeqCst), 0);
         // When asked, it may accept.
         let stack = gateway(server(), era, &above).await;
         let mut agent = RawClient::modern(&stack, Principal::local());
-        let (heard, asked) = talk(&mut agent, &accept_answer(), json!({})).await;
-        assert_eq!((code(&heard), asked, ran.load(Ordering::SeqCst)), (0, 1, 1), "{heard}");
+        let (response, asked) = talk(&mut agent, &accept_answer(), json!({})).await;
+        assert_eq!((code(&response), asked, ran.load(Ordering::SeqCst)), (0, 1, 1), "{response}");
     }
 }

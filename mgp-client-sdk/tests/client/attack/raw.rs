@@ -53,7 +53,7 @@ impl RawClient {
     /// Returns the next message; fails if there is none in time.
     pub(crate) async fn hear(&mut self) -> Value {
         let line = timeout(Duration::from_secs(20), self.lines.next_line()).await;
-        serde_json::from_str(&line.expect("no answer came").unwrap().unwrap()).unwrap()
+        serde_json::from_str(&line.expect("no answer").unwrap().unwrap()).unwrap()
     }
 
     /// Sends a request and returns its number.

@@ -106,10 +106,10 @@ async fn access_revoked_while_a_call_waits_for_its_turn_runs_nothing() {
         world.revoke("mallory").await;
         let (mut one, mut other) = (serde_json::Value::Null, serde_json::Value::Null);
         while one.is_null() || other.is_null() {
-            let heard = agent.hear().await;
-            match heard["id"].as_u64() {
-                Some(id) if id == first => one = heard,
-                Some(id) if id == second => other = heard,
+            let response = agent.hear().await;
+            match response["id"].as_u64() {
+                Some(id) if id == first => one = response,
+                Some(id) if id == second => other = response,
                 _ => {}
             }
         }

@@ -12,11 +12,11 @@ use super::legacy::{SPELLINGS, begin, finish, needing};
 
 #[tokio::test(start_paused = true)]
 async fn a_connected_server_is_notified_of_changes_only() {
-    for (extension, _, telling) in SPELLINGS {
+    for (extension, _, method) in SPELLINGS {
         let authority = TestAuthority::new(&[("shell.execute", Approved)]);
         let (mut script, connecting) =
             begin(authority.client(), needing(&[extension], &["shell"])).await;
-        script.serve(telling, json!({})).await;
+        script.serve(method, json!({})).await;
         let client = finish(&mut script, connecting).await;
 
         // The same decision again is not a change.
@@ -27,23 +27,23 @@ async fn a_connected_server_is_notified_of_changes_only() {
         authority.set("shell.execute", Some(Denied.into()));
         authority.set("camera", Some(Approved.into()));
         authority.set("com.example.x", Some(Denied.into()));
-        let told = script.serve(telling, json!({})).await;
-        assert_eq!(told["params"]["request_id"], "perm-2");
+        let notification = script.serve(method, json!({})).await;
+        assert_eq!(notification["params"]["request_id"], "perm-2");
         let grants = json!({
             "shell": "denied", "shell.execute": "denied",
             "camera": "approved", "com.example.x": "denied",
         });
-        assert_eq!(told["params"]["grants"], grants);
+        assert_eq!(notification["params"]["grants"], grants);
 
         // A withdrawn decision is reported too.
         authority.set("camera", None);
-        let told = script.serve(telling, json!({})).await;
-        assert_eq!(told["params"]["request_id"], "perm-3");
-        assert_eq!(told["params"]["grants"]["camera"], "deferred");
+        let notification = script.serve(method, json!({})).await;
+        assert_eq!(notification["params"]["request_id"], "perm-3");
+        assert_eq!(notification["params"]["grants"]["camera"], "deferred");
         assert!(timeout(Duration::from_secs(10), script.read()).await.is_err());
         drop(client);
         authority.set("camera", Some(Approved.into()));
-        assert!(script.read().await.is_none(), "nobody follows for a client that is gone");
+        assert!(script.read().await.is_none(), "nothing is sent after the client is dropped");
     }
 }
 
@@ -53,11 +53,11 @@ async fn an_expiry_is_reported_when_it_happens() {
     let authority = TestAuthority::new(&[("camera", Approved)]).until(soon.as_str());
     let (mut script, connecting) =
         begin(authority.client(), needing(&["permissions"], &["camera"])).await;
-    let told = script.serve("mgp/permission/grant", json!({})).await;
-    assert_eq!(told["params"]["grants"]["camera"], "approved");
+    let notification = script.serve("mgp/permission/grant", json!({})).await;
+    assert_eq!(notification["params"]["grants"]["camera"], "approved");
     let _client = finish(&mut script, connecting).await;
     let serving = script.serve("mgp/permission/grant", json!({}));
-    let told = timeout(Duration::from_secs(10), serving).await.unwrap();
-    assert_eq!(told["params"]["grants"]["camera"], "deferred");
-    assert_eq!(told["params"]["expires_at"], Value::Null);
+    let notification = timeout(Duration::from_secs(10), serving).await.unwrap();
+    assert_eq!(notification["params"]["grants"]["camera"], "deferred");
+    assert_eq!(notification["params"]["expires_at"], Value::Null);
 }

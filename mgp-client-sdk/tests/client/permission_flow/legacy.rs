@@ -51,7 +51,7 @@ pub(crate) async fn finish(
 
 #[tokio::test]
 async fn a_configured_decision_is_sent_in_each_spelling_without_delay() {
-    for (extension, _, telling) in SPELLINGS {
+    for (extension, _, method) in SPELLINGS {
         let authority = TestAuthority::new(&[
             ("shell.execute", Approved),
             ("filesystem.read", Approved),
@@ -60,9 +60,9 @@ async fn a_configured_decision_is_sent_in_each_spelling_without_delay() {
         .until("2999-01-01T00:00:00Z");
         let needs = needing(&[extension], &["shell", "filesystem", "camera", "what"]);
         let (mut script, connecting) = begin(authority.client(), needs).await;
-        let told = script.serve(telling, json!({ "anything": true })).await;
+        let notification = script.serve(method, json!({ "anything": true })).await;
         assert_eq!(
-            told["params"],
+            notification["params"],
             json!({
                 "request_id": "perm-1",
                 "grants": {
@@ -73,7 +73,7 @@ async fn a_configured_decision_is_sent_in_each_spelling_without_delay() {
                 },
                 "approved_by": "ada",
                 "expires_at": "2999-01-01T00:00:00Z",
-                "trace_id": told["params"]["trace_id"], "_meta": told["params"]["_meta"],
+                "trace_id": notification["params"]["trace_id"], "_meta": notification["params"]["_meta"],
             })
         );
         finish(&mut script, connecting).await;
@@ -86,14 +86,14 @@ async fn a_configured_decision_is_sent_in_each_spelling_without_delay() {
 #[tokio::test]
 async fn limits_are_sent_in_the_spelling_that_supports_them() {
     let limited = json!({ "decision": "approved", "scope": { "commands": ["git"] } });
-    for (extension, _, telling) in SPELLINGS {
+    for (extension, _, method) in SPELLINGS {
         let authority = TestAuthority::new(&[]);
         authority.set("shell.execute", Some(serde_json::from_value(limited.clone()).unwrap()));
         let (mut script, connecting) =
             begin(authority.client(), needing(&[extension], &["shell.execute"])).await;
-        let told = script.serve(telling, json!({})).await;
+        let notification = script.serve(method, json!({})).await;
         let expected = if extension == "security" { json!("approved") } else { limited.clone() };
-        assert_eq!(told["params"]["grants"]["shell.execute"], expected);
+        assert_eq!(notification["params"]["grants"]["shell.execute"], expected);
         finish(&mut script, connecting).await;
     }
 }
@@ -107,7 +107,7 @@ async fn while_a_decision_is_pending_the_server_is_asked_to_wait() {
         json!(null),
         json!(["ok"]),
     ];
-    for (extension, waiting, telling) in SPELLINGS {
+    for (extension, waiting, method) in SPELLINGS {
         for ack in &acks {
             let authority = TestAuthority::new(&[("camera", Denied)])
                 .with_decision_time(DecisionTime::Time(Duration::from_secs(50)));
@@ -117,9 +117,9 @@ async fn while_a_decision_is_pending_the_server_is_asked_to_wait() {
             assert_eq!(asked["params"]["request_id"], "perm-1");
             assert_eq!(asked["params"]["permissions"], json!(["camera"]));
             assert_eq!(asked["params"]["policy"], "interactive");
-            let told = script.serve(telling, ack.clone()).await;
-            assert_eq!(told["params"]["request_id"], "perm-1");
-            assert_eq!(told["params"]["grants"], json!({ "camera": "denied" }));
+            let notification = script.serve(method, ack.clone()).await;
+            assert_eq!(notification["params"]["request_id"], "perm-1");
+            assert_eq!(notification["params"]["grants"], json!({ "camera": "denied" }));
             finish(&mut script, connecting).await;
         }
     }
@@ -127,7 +127,7 @@ async fn while_a_decision_is_pending_the_server_is_asked_to_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn an_undecided_permission_is_deferred_and_sent_once_it_is_decided() {
-    for (extension, waiting, telling) in SPELLINGS {
+    for (extension, waiting, method) in SPELLINGS {
         let with_decision_time = DecisionTime::Time(Duration::from_secs(100));
         let authority =
             TestAuthority::new(&[("camera", Approved)]).with_decision_time(with_decision_time);
@@ -135,8 +135,8 @@ async fn an_undecided_permission_is_deferred_and_sent_once_it_is_decided() {
             begin(authority.client(), needing(&[extension], &["camera"])).await;
         let before = tokio::time::Instant::now();
         script.serve(waiting, json!({})).await;
-        let told = script.serve(telling, json!({})).await;
-        assert_eq!(told["params"]["grants"], json!({ "camera": "deferred" }));
+        let notification = script.serve(method, json!({})).await;
+        assert_eq!(notification["params"]["grants"], json!({ "camera": "deferred" }));
         let _client = finish(&mut script, connecting).await;
         assert_eq!(before.elapsed().as_secs(), 60);
         // The operator decides later, and the decision is stored.
@@ -144,9 +144,9 @@ async fn an_undecided_permission_is_deferred_and_sent_once_it_is_decided() {
             .clone()
             .with_decision_time(DecisionTime::Nothing)
             .set("camera", Some(Approved.into()));
-        let told = script.serve(telling, json!({})).await;
-        assert_eq!(told["params"]["grants"], json!({ "camera": "approved" }));
-        assert_eq!(told["params"]["request_id"], "perm-2");
+        let notification = script.serve(method, json!({})).await;
+        assert_eq!(notification["params"]["grants"], json!({ "camera": "approved" }));
+        assert_eq!(notification["params"]["request_id"], "perm-2");
     }
 }
 
@@ -158,15 +158,15 @@ async fn a_connection_can_be_closed_for_want_of_a_permission() {
             config.connect.deferred = Ungranted::Close;
         })
     };
-    for (extension, _, telling) in SPELLINGS {
+    for (extension, _, method) in SPELLINGS {
         for (decision, word) in [(Denied, "denied"), (Deferred, "deferred"), (Approved, "approved")]
         {
             let authority = TestAuthority::new(&[("shell.execute", decision)]);
             let (mut script, connecting) =
                 begin(strict(&authority), needing(&[extension], &["shell"])).await;
             // The server receives the reason.
-            let told = script.serve(telling, json!({})).await;
-            assert_eq!(told["params"]["grants"]["shell"], word);
+            let notification = script.serve(method, json!({})).await;
+            assert_eq!(notification["params"]["grants"]["shell"], word);
             if decision == Approved {
                 finish(&mut script, connecting).await;
                 continue;

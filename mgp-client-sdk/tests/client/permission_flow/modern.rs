@@ -35,16 +35,19 @@ async fn every_request_carries_the_current_decisions() {
         let authority = TestAuthority::new(&[("shell.execute", Approved)]);
         let needs = extension(&[word], &["shell"]);
         let (client, mut script) = Script::modern(authority.client(), needs).await;
-        let told = call(&client, &mut script).await;
-        assert_eq!(*grants(&told), json!({ "shell": "approved", "shell.execute": "approved" }));
-        assert_eq!(told["params"]["_meta"]["dev.cloto/mgp/grants"], Value::Null);
+        let notification = call(&client, &mut script).await;
+        assert_eq!(
+            *grants(&notification),
+            json!({ "shell": "approved", "shell.execute": "approved" })
+        );
+        assert_eq!(notification["params"]["_meta"]["dev.cloto/mgp/grants"], Value::Null);
 
         // Without a notification, from the very next request on.
         authority.set("shell.execute", Some(Denied.into()));
         authority.set("camera", Some(Approved.into()));
-        let told = call(&client, &mut script).await;
+        let notification = call(&client, &mut script).await;
         assert_eq!(
-            *grants(&told),
+            *grants(&notification),
             json!({ "shell": "denied", "shell.execute": "denied", "camera": "approved" })
         );
         let (_, listed) =
@@ -69,9 +72,12 @@ async fn the_older_key_is_written_for_a_server_that_uses_it() {
     let mut needs = extension(&["permissions"], &["camera"]);
     needs["extensions"]["dev.cloto/mgp/grants"] = json!({});
     let (client, mut script) = Script::modern(authority.client(), needs).await;
-    let told = call(&client, &mut script).await;
-    assert_eq!(told["params"]["_meta"]["dev.cloto/mgp/grants"], json!({ "camera": "approved" }));
-    assert_eq!(grants(&told)["camera"], "approved");
+    let notification = call(&client, &mut script).await;
+    assert_eq!(
+        notification["params"]["_meta"]["dev.cloto/mgp/grants"],
+        json!({ "camera": "approved" })
+    );
+    assert_eq!(grants(&notification)["camera"], "approved");
 }
 
 #[tokio::test]
@@ -79,8 +85,8 @@ async fn a_server_that_needs_nothing_is_answered_when_it_asks() {
     let authority = TestAuthority::new(&[("shell.execute", Approved)]);
     let (client, mut script) =
         Script::modern(authority.client(), extension(&["permissions"], &[])).await;
-    let told = call(&client, &mut script).await;
-    assert_eq!(told["params"]["_meta"]["dev.cloto/mgp"], Value::Null);
+    let notification = call(&client, &mut script).await;
+    assert_eq!(notification["params"]["_meta"]["dev.cloto/mgp"], Value::Null);
     assert!(authority.asked().is_empty());
 
     let answering = async {

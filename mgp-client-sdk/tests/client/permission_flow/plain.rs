@@ -8,7 +8,7 @@ use super::authority::TestAuthority;
 use crate::script::Script;
 
 /// Everything a client sends after its handshake, while a decision changes.
-async fn said(client: Client, mut script: Script, authority: &TestAuthority) -> Vec<String> {
+async fn received(client: Client, mut script: Script, authority: &TestAuthority) -> Vec<String> {
     authority.set("shell.execute", None);
     authority.set("shell.execute", Some(Approved.into()));
     let result = json!({ "resultType": "complete", "content": [], "tools": [] });
@@ -45,7 +45,7 @@ async fn a_plain_peer_receives_no_notification_and_no_request() {
             } else {
                 Script::legacy(authority.client(), capabilities.clone()).await
             };
-            let lines = said(client, script, &authority).await;
+            let lines = received(client, script, &authority).await;
             assert!(lines.len() >= 2, "{lines:?}");
             for line in lines {
                 for word in ["permission", "grants", "shell", "approved", "files"] {
@@ -71,7 +71,7 @@ async fn a_plain_client_with_an_operator_stays_plain() {
             Script::legacy(builder, offers.clone()).await
         };
         assert!(authority.asked().is_empty(), "what was not offered is not active");
-        for line in said(client, script, &authority).await {
+        for line in received(client, script, &authority).await {
             assert!(!line.to_lowercase().contains("mgp"), "{modern}: {line}");
         }
     }

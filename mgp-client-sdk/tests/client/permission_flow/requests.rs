@@ -37,8 +37,8 @@ async fn its_request_is_answered_with_the_decision() {
         authority.set("camera", Some(Denied.into()));
         assert!(timeout(Duration::from_secs(10), script.read()).await.is_err());
         authority.set("camera", Some(Approved.into()));
-        let told = script.read().await.unwrap();
-        assert_eq!(told["params"]["grants"]["camera"], "approved");
+        let notification = script.read().await.unwrap();
+        assert_eq!(notification["params"]["grants"]["camera"], "approved");
     }
 }
 
@@ -84,6 +84,6 @@ async fn endless_requests_are_answered_for_the_first_names_only() {
         assert_eq!(script.read().await.unwrap()["result"]["grants"][name], "deferred");
     }
     authority.set("camera", Some(Approved.into()));
-    let told = script.read().await.unwrap();
-    assert_eq!(told["params"]["grants"].as_object().unwrap().len(), 64 + 1);
+    let notification = script.read().await.unwrap();
+    assert_eq!(notification["params"]["grants"].as_object().unwrap().len(), 64 + 1);
 }
