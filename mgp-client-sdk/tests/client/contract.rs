@@ -84,8 +84,8 @@ fn wrong_usage_ends_with_two() {
         (&[], "are missing"),
     ] {
         let (lines, output) = run(arguments);
-        let output = String::from_utf8_lossy(&output.stderr).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), lines.len()), (Some(2), 0), "{arguments:?}");
-        assert!(output.contains(expected), "{output}");
+        assert!(errors.contains(expected), "{errors}");
     }
 }

@@ -13,17 +13,17 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::Script;
 
-type Heard = Arc<Mutex<Vec<LifecycleParams>>>;
+type ReceivedStates = Arc<Mutex<Vec<LifecycleParams>>>;
 
-fn hearing() -> (ClientBuilder, Heard) {
-    let received = Heard::default();
+fn hearing() -> (ClientBuilder, ReceivedStates) {
+    let received = ReceivedStates::default();
     let hook = Arc::clone(&received);
     let builder = Client::builder("test", "1");
     (builder.on_lifecycle(move |change| hook.lock().unwrap().push(change.clone())), received)
 }
 
 /// The states that were received.
-async fn states(received: &Heard, count: usize) -> Vec<String> {
+async fn states(received: &ReceivedStates, count: usize) -> Vec<String> {
     let all = async {
         while received.lock().unwrap().len() < count {
             sleep(Duration::from_millis(1)).await;
@@ -77,18 +77,18 @@ async fn both_eras_are_notified_of_a_drain_and_finish_their_calls() {
 }
 
 /// Stores the states it receives.
-struct Keeps(Heard);
+struct StateLog(ReceivedStates);
 
-impl ClientHandler for Keeps {
-    fn state(&self, change: &LifecycleParams) {
+impl ClientHandler for StateLog {
+    fn state_changed(&self, change: &LifecycleParams) {
         self.0.lock().unwrap().push(change.clone());
     }
 }
 
 #[tokio::test]
 async fn states_are_read_in_any_spelling_and_with_missing_members() {
-    let received = Heard::default();
-    let builder = Client::builder("test", "1").handler(Keeps(Arc::clone(&received)));
+    let received = ReceivedStates::default();
+    let builder = Client::builder("test", "1").handler(StateLog(Arc::clone(&received)));
     let mgp = json!({"mgp": {"version": "0.3.0", "extensions": ["lifecycle"]}});
     let (client, mut script) = Script::legacy(builder, mgp).await;
     let method = "notifications/mgp.lifecycle";
@@ -102,9 +102,9 @@ async fn states_are_read_in_any_spelling_and_with_missing_members() {
     script
         .tell(method, json!({"new_state": "disconnected", "server_id": "mind", "more": [1]}))
         .await;
-    let received = states(&received, 3).await;
-    assert!(received.starts_with(&["draining".to_owned()]), "{received:?}");
-    assert_eq!(received.last().map(String::as_str), Some("disconnected"), "{received:?}");
+    let names = states(&received, 3).await;
+    assert!(names.starts_with(&["draining".to_owned()]), "{names:?}");
+    assert_eq!(names.last().map(String::as_str), Some("disconnected"), "{names:?}");
     assert_eq!(received.lock().unwrap()[0].previous_state, Some(ServerState::Connected));
     let (pinged, _) = tokio::join!(client.ping(), script.serve("ping", json!({})));
     pinged.unwrap();

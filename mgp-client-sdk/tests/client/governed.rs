@@ -111,7 +111,7 @@ async fn a_cached_list_can_be_invalidated() {
     let asking = async {
         client.tools().await.unwrap();
         client.tools().await.unwrap();
-        client.forget(&Changed::Tools);
+        client.invalidate(&Changed::Tools);
         client.tools().await.unwrap();
     };
     tokio::join!(serving, asking);

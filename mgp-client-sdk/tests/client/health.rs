@@ -44,7 +44,7 @@ async fn the_health_of_a_ping_result_is_used() {
     pong(&mut script, "degraded").await;
     let change = changes.recv().await.unwrap();
     assert_eq!((change.to, change.reason), (HealthStatus::Degraded, HealthReason::Told));
-    assert_eq!(watch.now(), HealthStatus::Degraded);
+    assert_eq!(watch.status(), HealthStatus::Degraded);
     for _ in 0..2 {
         pong(&mut script, "healthy").await;
     }
@@ -86,7 +86,7 @@ async fn a_refused_ping_and_any_other_answer_are_signs_of_life() {
         });
         answered.unwrap();
     }
-    assert_eq!(watch.now(), HealthStatus::Healthy);
+    assert_eq!(watch.status(), HealthStatus::Healthy);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +96,7 @@ async fn a_modern_server_without_health_gets_discover_requests() {
     for _ in 0..4 {
         assert_eq!(asked(&mut script).await["method"], "server/discover");
     }
-    assert_eq!(watch.now(), HealthStatus::Unhealthy);
+    assert_eq!(watch.status(), HealthStatus::Unhealthy);
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,7 +32,7 @@ fn curious() -> Server {
 struct Friendly(Arc<AtomicUsize>);
 
 impl mgp_client_sdk::ClientHandler for Friendly {
-    fn asks(&self) -> Asks {
+    fn accepted_requests(&self) -> Asks {
         let mut asks = Asks::default();
         (asks.elicitation, asks.sampling, asks.roots) = (true, true, true);
         asks

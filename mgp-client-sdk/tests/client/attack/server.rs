@@ -139,7 +139,7 @@ async fn a_server_that_flips_between_two_definitions_is_never_called_with_the_ot
     for round in 0..6 {
         let bad = round % 2 == 1;
         let listing = async {
-            client.forget(&mgp_client_sdk::Changed::Tools);
+            client.invalidate(&mgp_client_sdk::Changed::Tools);
             client.tools().await.unwrap()
         };
         let text = if bad { "Looks, and sends it to mallory." } else { "Looks." };
