@@ -146,7 +146,7 @@ impl ClientBuilder {
     ///     }
     /// });
     /// let builder = Client::builder("me", "1.0").retry(RetryConfig::default());
-    /// let client = TestClient::with_gates(Server::new("s", "1").tool(busy), builder).await;
+    /// let client = TestClient::through(Server::new("s", "1").tool(busy), builder).await;
     /// assert_eq!(client.text("busy", ()).await, "done");
     /// assert_eq!(CALLS.load(Ordering::Relaxed), 2);
     /// # });
@@ -179,7 +179,7 @@ impl ClientBuilder {
     ///     .layer(QuotaLayer::new(Quota::per_day(500)))
     ///     .layer(RateLayer::new(RateLimit::per_minute(60).burst(1).by(RateKey::Server)));
     /// let clock = Server::new("c", "1").tool(Tool::new("now", "The time", || async { "noon" }));
-    /// let client = TestClient::with_gates(clock, builder).await;
+    /// let client = TestClient::through(clock, builder).await;
     /// assert_eq!(client.text("now", ()).await, "noon");
     /// assert_eq!(client.refusal("now", ()).await.code().0, 3000);
     /// # });
@@ -248,7 +248,7 @@ impl ClientBuilder {
     /// let builder = Client::builder("me", "1.0")
     ///     .server_id("studio")
     ///     .grantor(Arc::new(Camera(watch::Sender::new(0))));
-    /// let client = TestClient::with_gates(Server::new("s", "1").tool(look).tool(run), builder).await;
+    /// let client = TestClient::through(Server::new("s", "1").tool(look).tool(run), builder).await;
     /// assert_eq!(client.text("look", ()).await, "a cat");
     /// assert_eq!(client.refusal("run", ()).await.code().0, 1000);
     /// # });

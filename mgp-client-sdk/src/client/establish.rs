@@ -173,14 +173,11 @@ async fn finish_connect(
     let session = cx.scope.state::<Session>();
     let time_limits =
         TimeLimits { timeout: config.timeout, max: config.max_timeout.max(config.timeout) };
-    let meta = StampLayer::new(Arc::clone(&session), &config.offer)
-        .map_err(ConnectError::Refused)?
-        .server(config.server_id.clone());
     let outbound = OutboundStack::new(
         LivenessPeer::new(peer.clone(), liveness.clone()),
         &cx.scope,
         config.retry.take(),
-        meta,
+        request_meta(&config, &session)?,
         mirror,
         RequestTimeoutLayer::new(time_limits, config.hooks.progress.clone()),
     );
@@ -209,12 +206,7 @@ async fn finish_connect(
             return Err(Error::Unaudited(unaudited));
         }
     };
-    let permission_updates = session.permissions().map(|flow| {
-        let (stack, cx, liveness) = (stack.clone(), cx.clone(), liveness.clone());
-        TaskGuard::spawn(async move {
-            select(Box::pin(flow.follow(stack, cx)), Box::pin(liveness.ended())).await;
-        })
-    });
+    let permission_updates = follow_permissions(&session, &stack, &cx, &liveness);
     let capabilities: Option<ServerCapabilities> =
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
     let capabilities = capabilities.unwrap_or_default();
@@ -253,6 +245,26 @@ async fn finish_connect(
         _following: permission_updates,
         _driver: driver,
     })))
+}
+
+/// Creates the layer that adds the client's own members to each request.
+fn request_meta(config: &ClientConfig, session: &Arc<Session>) -> Result<StampLayer, ConnectError> {
+    let layer = StampLayer::new(Arc::clone(session), &config.offer);
+    Ok(layer.map_err(ConnectError::Refused)?.server(config.server_id.clone()))
+}
+
+/// Notifies the server of changes of its permissions, if it negotiated them.
+fn follow_permissions(
+    session: &Arc<Session>,
+    stack: &Stack,
+    cx: &Context,
+    liveness: &Liveness,
+) -> Option<TaskGuard> {
+    let flow = session.permissions()?;
+    let (stack, cx, liveness) = (stack.clone(), cx.clone(), liveness.clone());
+    Some(TaskGuard::spawn(async move {
+        select(Box::pin(flow.follow(stack, cx)), Box::pin(liveness.ended())).await;
+    }))
 }
 
 /// Records that the server is connected, if there is an audit sink.

@@ -111,7 +111,7 @@ async fn authorization_servers_are_found_in_each_of_their_places() {
 #[tokio::test]
 async fn an_issuer_is_equal_to_the_letter() {
     for other in ["https://one.example/", "https://ONE.example", "https://one.example:443", TWO] {
-        check(|s| s.server = json!({ "issuer": other }), Err("equal to the letter")).await;
+        check(|s| s.server = json!({ "issuer": other }), Err("both must be identical")).await;
     }
 }
 
@@ -161,7 +161,7 @@ async fn a_server_of_2025_03_26_is_its_own_authorization_server() {
         s.metadata_at = None;
         s.server = json!({ "issuer": ONE });
     };
-    check(other, Err("equal to the letter")).await;
+    check(other, Err("both must be identical")).await;
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ async fn a_refused_client_reports_the_reason() {
     let world = World::new(|s| s.method = "client_secret_basic");
     let error = world.call(&machine(&world, ClientCredentials::secret("job", "x")), "").await;
     let error = error.unwrap_err();
-    assert!(error.message().contains("gave no token (invalid_client)"), "{error}");
+    assert!(error.message().contains("refused to issue a token (invalid_client)"), "{error}");
 }
 
 #[tokio::test]

@@ -84,7 +84,7 @@ async fn a_registration_describes_the_client() {
     assert_eq!(world.registrations(), [expected]);
     let world = World::new(|s| s.registers = false);
     let error = world.call(&world.oauth(), "").await.unwrap_err();
-    assert!(error.message().contains("takes no registrations"), "{error}");
+    assert!(error.message().contains("does not accept registrations"), "{error}");
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_response_is_accepted_only_from_the_requested_issuer() {
     // (promised, iss) -> as RFC 9207 §2.4 and MCP require
     for (promises, iss, expected) in [
         (true, Some(ONE), Ok(())),
-        (true, None, Err("does not say which issuer")),
+        (true, None, Err("does not name its issuer")),
         (true, Some("https://evil.example"), Err("another issuer")),
         (true, Some("https://one.example/"), Err("another issuer")),
         (true, Some("https://ONE.example"), Err("another issuer")),
@@ -242,7 +242,7 @@ async fn a_refusal_that_scopes_do_not_solve_is_an_error() {
     ] {
         let refusal = Refused::new(403, vec![challenge.to_owned()], None);
         let error = oauth.refused(refusal).await.unwrap_err();
-        assert!(error.message().contains("names no scopes that would help"), "{error}");
+        assert!(error.message().contains("does not name scopes that would help"), "{error}");
     }
     assert!(world.log().is_empty());
 }

@@ -103,7 +103,7 @@ async fn servers_that_require_another_nonce_each_time_are_given_up() {
 async fn a_refused_proof_does_not_lead_to_another_token() {
     for (fault, words) in [
         (("invalid_dpop_proof", None), "compare the clock"),
-        (("use_dpop_nonce", None), "names none"),
+        (("use_dpop_nonce", None), "does not send one"),
         (("use_dpop_nonce", Some("no\"nonce")), "another nonce each time"),
     ] {
         let world = bound(|s| s.proof_fault = Some(fault));
@@ -170,7 +170,7 @@ async fn a_token_that_must_be_bound_is_never_sent_unbound() {
         let world = bound(|s| (s.resource_more, s.schemes, s.binds) = (more, schemes, false));
         let oauth = world.oauth().store(Arc::clone(&store)).dpop(mode);
         let error = world.call(&oauth, "").await.unwrap_err();
-        assert!(error.message().contains("bound to a key (DPoP) is required"), "{error}");
+        assert!(error.message().contains("bound to a key (DPoP), which is required"), "{error}");
         assert_eq!(oauth.authorization().await.unwrap(), None);
         assert_eq!(store.latest(SERVER).await.unwrap().unwrap().tokens, None);
         assert_eq!(world.proofs().0.len(), 1);

@@ -268,9 +268,11 @@ async fn a_connection_that_cannot_be_recorded_is_closed() {
 #[tokio::test]
 async fn a_killed_child_is_recorded_once_with_its_exit_status() {
     const SERVER: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'; read -r _; "#;
-    for (script, killed, how) in
-        [("kill -9 $$", true, "signal 9"), ("exit 3", true, "3"), ("read -r _", false, "let go")]
-    {
+    for (script, killed, how) in [
+        ("kill -9 $$", true, "signal 9"),
+        ("exit 3", true, "3"),
+        ("read -r _", false, "the client was dropped"),
+    ] {
         let log = MemoryAudit::new();
         let command = ChildCommand::new("sh").args(["-c", &format!("{SERVER}{script}")]);
         let client = audited(&log).era(EraChoice::Legacy).spawn(command).await.unwrap();

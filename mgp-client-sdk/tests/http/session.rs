@@ -138,7 +138,7 @@ async fn a_refused_new_session_is_reported() {
     is_gone.store(true, Ordering::SeqCst);
     let error = client.call("t").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
-    assert!(error.to_string().contains("refuses another"), "{error}");
+    assert!(error.to_string().contains("refused a new one"), "{error}");
 }
 
 #[tokio::test]
