@@ -1,12 +1,12 @@
-//! What a program needs that passes the calls of others on to servers: a gateway.
+//! Functions for a gateway: a program that forwards the calls of its own clients to servers.
 //!
-//! - [`supervise`] starts a server whose command or address is found anew at each start.
-//! - [`ungated`] and [`ungated_supervised`] give the stacks without gates, for requests of the gateway itself.
-//! - [`ask_unattributed`] finds the caller to ask when a server asks outside of any call.
+//! - [`supervise`] starts a server whose command or address is resolved again at each start.
+//! - [`ungated`] and [`ungated_supervised`] return the stacks without gates, for the gateway's own requests.
+//! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server.
-//! - [`WeakClient`] tells two connections of one server apart without keeping either alive.
+//! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
 //!
-//! The kernel is built on these; clients of a single server need none of them.
+//! The kernel is built on these; clients of a single server do not need them.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::wire::FindCaller;
 /// Creates a supervised client whose target is resolved at each start.
 ///
 /// # Errors
-/// As [`ClientBuilder::supervise`].
+/// See [`ClientBuilder::supervise`].
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// If called outside a tokio runtime.
 pub fn supervise<F>(
     builder: ClientBuilder,
     resolve: F,
@@ -40,9 +40,9 @@ where
     SupervisedClient::new(builder, Arc::new(resolve), config)
 }
 
-/// Finds, by the method of the question, the caller to ask when a server asks outside of any call.
+/// Sets the function that finds, by the request's method, the caller to ask when a server asks outside of any call.
 ///
-/// Without it, or if `find` returns `None`, such a question is refused.
+/// Without it, or if `find` returns `None`, the request is refused.
 pub fn ask_unattributed(
     builder: ClientBuilder,
     find: impl Fn(&str) -> Option<Context> + Send + Sync + 'static,
@@ -50,15 +50,15 @@ pub fn ask_unattributed(
     builder.config(|config| config.unattributed = Some(FindCaller::new(find)))
 }
 
-/// Returns the stack of a connection without gates.
+/// Returns the stack of a connection without its gates.
 ///
-/// Nothing is checked or recorded on it: it is for requests that the gateway makes for itself, never for a caller's.
+/// Nothing is checked or recorded on it: use it for the gateway's own requests only, never for a caller's.
 #[must_use]
 pub fn ungated(client: &Client) -> &Stack {
     client.ungated()
 }
 
-/// Returns the stack of a supervised server without gates; see [`ungated`].
+/// Returns the stack of a supervised server without its gates; see [`ungated`].
 #[must_use]
 pub fn ungated_supervised(client: &SupervisedClient) -> &Stack {
     client.ungated()
