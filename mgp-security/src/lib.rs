@@ -31,21 +31,23 @@ mod approval;
 mod audit;
 #[cfg(feature = "auth")]
 pub mod auth;
+mod decision;
 mod definition;
+mod entries;
 mod error;
+mod gate;
 mod governance;
 mod hooks;
 mod permission;
 mod policy;
 pub mod prelude;
 mod state;
-mod still;
 mod tool;
 mod trace;
 
 pub use access::{
-    Access, AccessDenied, AccessLayer, Decided, Entry, Gated, Groups, KernelTools,
-    KernelToolsLayer, NotOperator, PassEnded,
+    Access, AccessDecision, AccessDenied, Entry, Groups, KernelTools, KernelToolsLayer,
+    NotOperator, PassEnded,
 };
 pub use approval::{
     About, ApprovalRequest, Approver, Configured, Decision, DecisionSource, Elicit, First, Inbox,
@@ -56,26 +58,26 @@ pub use audit::{
     DigestKey, Event, EventSource, Flagged, Flaw, Forwarder, Forwarding, Fsync, Head, Ingest, Keep,
     LogConfig, LogError, LogFiles, NotNamed, Replay, verify,
 };
+pub use decision::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
 pub use definition::{
-    DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,
-    Finding, Held, Inspection, NameFlaw, Severity, Standing, Waiting,
+    DecisionRefused, DefinitionRefused, Definitions, Difference, Finding, Held, Inspection,
+    NameFlaw, Severity, Standing, Waiting,
 };
 pub use error::{LongName, Refusal};
-pub use governance::{
-    Administration, Bypass, GovernLayer, Governance, GovernanceBuilder, Governed,
+pub use gate::{
+    AccessLayer, ConfirmLayer, DecisionService, DefinitionLayer, PermissionLayer, ValidateLayer,
 };
+pub use governance::{Administration, GovernLayer, Governance, GovernanceBuilder, Governed};
 pub use hooks::Listening;
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
-    PermissionChange, PermissionGate, PermissionLayer, PermissionRefused, Permissions,
+    PermissionChange, PermissionRefused, Permissions,
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
 pub use state::ChangeError;
-pub use still::StillGate;
 pub use tool::{
-    Assess, Assessment, Confirm, ConfirmConfig, ConfirmLayer, ConfirmRefused, Confirmations, Named,
-    Naming, Unconfirmed, Validate, ValidateLayer, Validated, ValidationBlocked, Violation,
-    derive_hints,
+    Assess, Assessment, ConfirmConfig, ConfirmRefused, Confirmations, Named, Naming, Unconfirmed,
+    Validate, ValidationBlocked, Violation, derive_hints,
 };
 pub use trace::{Trace, TraceLayer};
 

@@ -187,15 +187,6 @@ impl<S: Snapshot> State<S> {
         Ok(Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Looks at the snapshot without sharing it; the look must be short and take no lock.
-    ///
-    /// # Errors
-    /// As [`now`](Self::now).
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&S) -> T) -> Result<T, StoreError> {
-        self.readable()?;
-        Ok(look(&self.0.now.read().unwrap_or_else(PoisonError::into_inner)))
-    }
-
     /// Whether the snapshot may be decided from, or from what was made of it.
     ///
     /// # Errors

@@ -1,6 +1,4 @@
-//! One entry: who may, or may not, use what (MGP §5.3).
-//!
-//! Applies to: both.
+//! One access entry: an agent, a server or one of its tools, and whether access is allowed or denied (MGP §5.3).
 
 use std::time::SystemTime;
 
@@ -9,7 +7,6 @@ use mgp_types::service::{AgentId, Principal};
 use mgp_types::{Hash, Id, Payload, RpcError, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::refused::Unfit;
 use crate::policy::ConfirmRule;
 
 /// What the agent of an entry for a group begins with.
@@ -19,10 +16,10 @@ const GROUP: &str = "group:";
 const EVERYONE: &str = "*";
 
 /// The longest name of an agent, server or tool, in bytes.
-pub(super) const NAME_MAX: usize = 256;
+pub(crate) const MAX_NAME: usize = 256;
 
 /// The longest justification, in bytes.
-const JUSTIFICATION_MAX: usize = 1024;
+const MAX_JUSTIFICATION: usize = 1024;
 
 /// An entry as it is kept, in the space `access` of the store.
 ///
@@ -42,13 +39,13 @@ pub struct Entry {
 
 /// Whom an entry is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who<'a> {
+pub(super) enum Subject<'a> {
     Everyone,
     Group(&'a str),
     Agent(&'a str),
 }
 
-impl<'a> Who<'a> {
+impl<'a> Subject<'a> {
     pub(super) fn of(agent: &'a str) -> Self {
         match agent.strip_prefix(GROUP) {
             Some(group) => Self::Group(group),
@@ -59,7 +56,7 @@ impl<'a> Who<'a> {
 }
 
 /// The name by which entries know a principal.
-pub(super) fn name_of(principal: &Principal) -> &str {
+pub(crate) fn name_of(principal: &Principal) -> &str {
     principal.as_agent().map_or(principal.subject().as_str(), AgentId::as_str)
 }
 
@@ -147,35 +144,54 @@ fn check(
     params: &AccessGrantParams,
     confirm: Option<ConfirmRule>,
     now: SystemTime,
-) -> Result<(), Unfit> {
+) -> Result<(), InvalidEntry> {
     name("agent_id", &params.agent_id)?;
     name("server_id", &params.server_id)?;
     if params.agent_id == GROUP {
-        return Err(Unfit::Name("agent_id"));
+        return Err(InvalidEntry::Name("agent_id"));
     }
     match (params.entry_type, &params.tool_name) {
-        (EntryType::ToolGrant, None) => return Err(Unfit::NoTool),
+        (EntryType::ToolGrant, None) => return Err(InvalidEntry::NoTool),
         (EntryType::ToolGrant, Some(tool)) => name("tool_name", tool)?,
         (_, None) => {}
-        (_, Some(_)) => return Err(Unfit::Tool),
+        (_, Some(_)) => return Err(InvalidEntry::Tool),
     }
-    if params.justification.as_ref().is_some_and(|text| text.len() > JUSTIFICATION_MAX) {
-        return Err(Unfit::Justification(JUSTIFICATION_MAX));
+    if params.justification.as_ref().is_some_and(|text| text.len() > MAX_JUSTIFICATION) {
+        return Err(InvalidEntry::Justification(MAX_JUSTIFICATION));
     }
     let names_an_allowed_tool =
         params.entry_type == EntryType::ToolGrant && params.permission == AccessPermission::Allow;
     if confirm.is_some() && !names_an_allowed_tool {
-        return Err(Unfit::Confirm);
+        return Err(InvalidEntry::Confirm);
     }
     match params.expires_at.as_ref().map(Timestamp::to_system_time) {
-        Some(None) => Err(Unfit::NoTime),
-        Some(Some(end)) if end <= now => Err(Unfit::Past),
+        Some(None) => Err(InvalidEntry::NoTime),
+        Some(Some(end)) if end <= now => Err(InvalidEntry::Past),
         _ => Ok(()),
     }
 }
 
 /// Names stand in logs and rules, so they are short and printable.
-fn name(member: &'static str, name: &str) -> Result<(), Unfit> {
-    let fits = !name.is_empty() && name.len() <= NAME_MAX && !name.chars().any(char::is_control);
-    if fits { Ok(()) } else { Err(Unfit::Name(member)) }
+fn name(member: &'static str, name: &str) -> Result<(), InvalidEntry> {
+    let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control);
+    if fits { Ok(()) } else { Err(InvalidEntry::Name(member)) }
+}
+
+/// Why an entry is not made as requested (−32602).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum InvalidEntry {
+    #[error("`{0}` must have 1 to 256 bytes and no control characters")]
+    Name(&'static str),
+    #[error("a tool_grant needs `tool_name`")]
+    NoTool,
+    #[error("a server_grant covers all tools: leave out `tool_name`, or ask for a tool_grant")]
+    Tool,
+    #[error("`justification` has more than {0} bytes")]
+    Justification(usize),
+    #[error("`confirm` belongs to a tool_grant that allows")]
+    Confirm,
+    #[error("`expires_at` is no RFC 3339 time")]
+    NoTime,
+    #[error("`expires_at` has passed")]
+    Past,
 }

@@ -1,6 +1,4 @@
 //! The methods of §5.4 as endpoints.
-//!
-//! Applies to: inbound.
 
 use mgp_types::RpcError;
 use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
@@ -8,9 +6,10 @@ use mgp_types::mgp::AccessQueryParams;
 use mgp_types::service::{Call, Context, Params, Reply, Router, ServerId, Stack};
 use serde::Deserialize;
 
-use super::asker::{About, Asker};
+use super::admin_check::AdminCheck;
 use super::book::Access;
 use super::pass::Need;
+use super::refused::About;
 
 impl Access {
     /// Answers `mgp/access/query`, `mgp/access/grant` and `mgp/access/revoke`.
@@ -28,7 +27,7 @@ impl Access {
                     let access = query.clone();
                     async move {
                         let (params, cx) = access.asked(&call).await?;
-                        Reply::of(&access.answer(Asker::of(cx), params).await?)
+                        Reply::of(&access.answer(AdminCheck::of(cx), params).await?)
                     }
                 }),
             )
@@ -38,7 +37,7 @@ impl Access {
                     let access = grant.clone();
                     async move {
                         let (params, cx) = access.admit::<AccessGrant>(&call).await?;
-                        Reply::of(&access.make(Asker::of(cx), params).await?)
+                        Reply::of(&access.make(AdminCheck::of(cx), params).await?)
                     }
                 }),
             )
@@ -48,7 +47,7 @@ impl Access {
                     let access = revoke.clone();
                     async move {
                         let (params, cx) = access.admit::<AccessRevoke>(&call).await?;
-                        Reply::of(&access.take_back(Asker::of(cx), params).await?)
+                        Reply::of(&access.take_back(AdminCheck::of(cx), params).await?)
                     }
                 }),
             )
@@ -64,12 +63,12 @@ impl Access {
             Ok(params) => return Ok((params, cx)),
             Err(unread) => unread,
         };
-        let asker = Asker::of(cx);
-        match asker.may(Need::Read, AccessQuery::METHOD, About::Others) {
+        let check = AdminCheck::of(cx);
+        match check.check(Need::Read, AccessQuery::METHOD, About::Others) {
             Ok(()) => Err(unread),
             Err(refusal) => {
                 let server = server_of(params);
-                Err(self.refuse(asker, AccessQuery::METHOD, server.as_deref(), refusal).await)
+                Err(self.refuse(check, AccessQuery::METHOD, server.as_deref(), refusal).await)
             }
         }
     }
@@ -80,7 +79,7 @@ impl Access {
         call: &'a Call,
     ) -> Result<(R::Params, &'a Context), RpcError> {
         let (params, cx) = (call.params(), call.cx());
-        self.authorise::<R>(Asker::of(cx), server_of(params).as_deref()).await?;
+        self.authorise::<R>(AdminCheck::of(cx), server_of(params).as_deref()).await?;
         Ok((params.get()?, cx))
     }
 }

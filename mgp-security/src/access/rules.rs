@@ -1,20 +1,22 @@
 //! The snapshot that decisions read: entries by tenant, server, tool and agent (MGP §5.2).
-//!
-//! Applies to: both.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::entry::{Entry, Who};
+use mgp_types::mgp::{AccessPermission, Actor, AuditEvent, EntryType};
+use mgp_types::store::Change;
+
+use super::entry::{Entry, Subject};
 use super::names::Names;
-use crate::state::Snapshot;
-use mgp_types::mgp::{AccessPermission, EntryType};
+use crate::audit::Event;
+use crate::entries::Expiring;
+use crate::state::{ChangeError, Found, Snapshot};
 
 /// All entries, arranged for deciding.
 #[derive(Default)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     tenants: Names<Names<Server>>,
     /// When entries end, in order.
     ends: Vec<SystemTime>,
@@ -52,17 +54,17 @@ pub(super) struct Seeker<'a> {
 }
 
 /// The time a decision is made for, read once and only if an entry has an end.
-pub(super) struct Moment<'a> {
+pub(crate) struct Moment<'a> {
     clock: &'a dyn Fn() -> SystemTime,
     read: Cell<Option<SystemTime>>,
 }
 
 impl<'a> Moment<'a> {
-    pub(super) fn of(clock: &'a dyn Fn() -> SystemTime) -> Self {
+    pub(crate) fn of(clock: &'a dyn Fn() -> SystemTime) -> Self {
         Self { clock, read: Cell::new(None) }
     }
 
-    fn get(&self) -> SystemTime {
+    pub(crate) fn get(&self) -> SystemTime {
         self.read.get().unwrap_or_else(|| {
             let now = (self.clock)();
             self.read.set(Some(now));
@@ -91,6 +93,24 @@ impl Snapshot for Rules {
     }
 }
 
+impl Expiring for Rules {
+    fn any_ended(&self, at: SystemTime) -> bool {
+        self.ends.first().is_some_and(|end| *end <= at)
+    }
+
+    fn has_ended(entry: &Entry, at: SystemTime) -> bool {
+        !entry.in_force(at)
+    }
+
+    fn end(change: Change, found: &Found<Entry>) -> Result<(Change, AuditEvent), ChangeError> {
+        let change = change
+            .expect(Self::SPACE, &found.key, Some(found.revision))
+            .remove(Self::SPACE, &found.key);
+        let event = Event::access_revoked(Actor::kernel(), &found.entry).cause("expired");
+        Ok((change, event.build()))
+    }
+}
+
 impl Rules {
     fn add(&mut self, entry: &Arc<Entry>) {
         let until = entry.until();
@@ -109,10 +129,10 @@ impl Rules {
             _ => &mut server.whole,
         };
         let rule = Rule { entry: Arc::clone(entry), until, denies };
-        match Who::of(&access.agent_id) {
-            Who::Everyone => level.everyone.push(rule),
-            Who::Group(group) => level.groups.entry(group).push(rule),
-            Who::Agent(agent) => level.agents.entry(agent).push(rule),
+        match Subject::of(&access.agent_id) {
+            Subject::Everyone => level.everyone.push(rule),
+            Subject::Group(group) => level.groups.entry(group).push(rule),
+            Subject::Agent(agent) => level.agents.entry(agent).push(rule),
         }
     }
 
@@ -145,11 +165,6 @@ impl Rules {
         let denies = |level: &Level| level.find(seeker, at).is_some_and(|entry| denies(entry));
         self.server(seeker, server)
             .is_some_and(|server| server.any_tool_denied && server.tools.values().any(denies))
-    }
-
-    /// Whether an entry's time is over.
-    pub(super) fn any_ended(&self, at: SystemTime) -> bool {
-        self.ends.first().is_some_and(|end| *end <= at)
     }
 
     fn server(&self, seeker: Seeker<'_>, server: &str) -> Option<&Server> {

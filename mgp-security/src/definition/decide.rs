@@ -15,7 +15,7 @@ use super::refused::DecisionRefused;
 use super::review::Finding;
 use super::seen::changed;
 use super::standing::Held;
-use crate::access::{About, Asker, Need};
+use crate::access::{About, AdminCheck, Need};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::state::ChangeError;
@@ -194,9 +194,9 @@ impl Definitions {
         server: &ServerId,
         method: &'static str,
     ) -> Result<(), Refusal> {
-        let asker = Asker::alone(by);
-        let Err(refusal) = asker.may(Need::Write, method, About::All) else { return Ok(()) };
-        asker.refused(&**self.0.pins.audit(), Some(server), method, refusal.clone()).await;
+        let check = AdminCheck::without_call(by);
+        let Err(refusal) = check.check(Need::Write, method, About::All) else { return Ok(()) };
+        check.record_refusal(&**self.0.pins.audit(), Some(server), method, refusal.clone()).await;
         Err(refusal)
     }
 

@@ -4,21 +4,23 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 
+use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
-use mgp_types::{Hash, mcp};
+use mgp_types::sync::{Mutex, RwLock};
+use mgp_types::{Hash, Payload, canonical_hash, mcp};
 
+use super::Standing;
 use super::pin::Book;
 use super::seen::Seen;
-use super::table::{Known, Table};
-use super::{Standing, memo};
+use super::table::{KnownTool, Table, Tools};
 use crate::hooks::{Hooks, Listening};
 use crate::policy::Policies;
 use crate::state::State;
-use crate::tool::Assessment;
+use crate::tool::{Assess, Assessment};
 
 /// What is known of the tools of all servers; a cheap handle.
 ///
@@ -52,8 +54,6 @@ pub(super) struct Inner {
     pub(super) policies: Policies,
     /// What lookups read.
     now: RwLock<Arc<Table>>,
-    /// The number of that table.
-    number: AtomicU64,
     /// What each server listed last; held while the table is made of it, so that the table never goes back.
     seen: Mutex<HashMap<Option<ServerId>, Seen>>,
     /// Held by the call that lists the tools of a server for all that wait.
@@ -61,27 +61,6 @@ pub(super) struct Inner {
     hooks: Hooks,
     /// Set where something changed while the pins could not be read: the table is made anew once they can.
     behind: AtomicBool,
-}
-
-/// Whose tools are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// Our own: they are what they are, and only the operator's word on their risk is told.
-    Own,
-    Foreign,
-}
-
-/// What is to be done with a call of a tool.
-#[derive(Debug)]
-pub(super) enum Look {
-    /// It may go on.
-    Pass,
-    /// It may go on once an event tells of the operator's word on its risk.
-    Tell(Arc<Known>),
-    /// It may not.
-    Refuse(Standing),
-    /// The tools of its server must be listed first.
-    List,
 }
 
 impl Definitions {
@@ -92,7 +71,6 @@ impl Definitions {
             pins: State::new(store, audit),
             policies,
             now: RwLock::default(),
-            number: AtomicU64::new(memo::number()),
             seen: Mutex::default(),
             turns: Mutex::default(),
             hooks: Hooks::default(),
@@ -129,74 +107,69 @@ impl Definitions {
     /// A tool that is not listed is what its pin says; one without a pin is [`Assessment::unlisted`].
     #[must_use]
     pub fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        let shared = |known: &Known, _| Arc::clone(&known.assessment);
-        if let Some(known) = self.recall(server, tool, shared) {
-            return known;
-        }
-        let number = self.0.number.load(Ordering::Acquire);
-        let table = self.0.latest();
-        let found = table.of(server).and_then(|tools| Some((tools, tools.named.get(tool)?)));
-        let Some((tools, known)) = found else { return self.0.unlisted(server, tool) };
-        memo::keep(number, server, tool, known, tools.stale);
-        Arc::clone(&known.assessment)
+        let tools = self.tools(server);
+        let known = tools.as_ref().and_then(|tools| tools.get(tool));
+        known.map_or_else(|| self.unlisted(server, tool), |known| Arc::clone(known.assessment()))
     }
 
-    /// Whether a call of a tool that was looked up right before needs nothing: no gate below would ask, check or tell.
+    /// Returns the risk of a tool for the record of a call.
+    pub(crate) fn risk(&self, server: &ServerId, tool: &str) -> RiskLevel {
+        let tools = self.tools(Some(server));
+        match tools.as_ref().and_then(|tools| tools.get(tool)) {
+            Some(known) => known.assessment().effective_risk.clone(),
+            None => self.unlisted(Some(server), tool).effective_risk.clone(),
+        }
+    }
+
+    /// Returns what holds for a tool that is not known.
+    pub(crate) fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
+        let policy = self.0.policies.of(server);
+        let pair = |book: &Book| book.get(server?, tool)?.pinned.clone();
+        let pin = self.0.pins.now().ok().and_then(|book| pair(&book));
+        pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
+    }
+
+    /// Returns what is known of the tools of a server, at this moment.
+    pub(crate) fn tools(&self, server: Option<&ServerId>) -> Option<Arc<Tools>> {
+        self.0.catch_up();
+        self.0.now.read().of(server).cloned()
+    }
+
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.0.policies
+    }
+
+    /// Returns whether the pins can be decided from.
     ///
-    /// `false` says nothing: then the gates decide.
-    pub(crate) fn is_plain(&self, server: &ServerId, tool: &str, whose: Whose) -> bool {
-        // What cannot be read is not decided.
-        if whose == Whose::Foreign && self.0.pins.readable().is_err() {
-            return false;
-        }
-        let look = |known: &Known, is_stale: bool| {
-            let stands = match whose {
-                Whose::Own => true,
-                Whose::Foreign => !is_stale && matches!(known.standing, Standing::Pinned),
-            };
-            stands && !known.untold.load(Ordering::Acquire) && known.assessment.needs_nothing()
-        };
-        self.recall(Some(server), tool, look).unwrap_or(false)
-    }
-
-    fn recall<T>(
-        &self,
-        server: Option<&ServerId>,
-        tool: &str,
-        look: impl FnOnce(&Known, bool) -> T,
-    ) -> Option<T> {
-        if self.0.behind.load(Ordering::Acquire) {
-            return None;
-        }
-        memo::recall(self.0.number.load(Ordering::Acquire), server, tool, look)
+    /// # Errors
+    /// [`StoreError`] while they cannot be read.
+    pub(crate) fn readable(&self) -> Result<(), StoreError> {
+        self.0.pins.readable()
     }
 
     /// How the definition of a tool stands.
     #[must_use]
     pub fn standing(&self, server: Option<&ServerId>, tool: &str) -> Standing {
-        let table = self.0.latest();
-        let Some(tools) = table.of(server) else { return Standing::Unseen };
-        tools.named.get(tool).map_or(&tools.others, |known| &known.standing).clone()
+        self.tools(server).map_or(Standing::Unseen, |tools| tools.state(tool).clone())
     }
 
     /// The definition of a tool as it was last listed.
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
-        self.0.latest().get(server, tool)?.tool.clone()
+        self.tools(server)?.get(tool)?.tool.clone()
     }
 
     /// How many tools of a server, as it listed them last, nobody can approve.
     #[must_use]
     pub fn refused(&self, server: &ServerId) -> usize {
-        let table = self.0.latest();
-        let Some(tools) = table.of(Some(server)) else { return 0 };
-        let refused = |known: &Known| matches!(known.standing, Standing::Refused(_));
+        let Some(tools) = self.tools(Some(server)) else { return 0 };
+        let refused = |known: &KnownTool| matches!(known.standing, Standing::Refused(_));
         tools.named.iter().filter(|(_, known)| refused(known)).count()
     }
 
     /// The hash of the text of a definition as it was last listed.
     pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Hash> {
-        self.0.table().get(Some(server), tool)?.raw
+        self.tools(Some(server))?.get(tool)?.raw
     }
 
     /// Learns the tools that a server runs itself: they are trusted as they are, and nothing is pinned.
@@ -218,38 +191,9 @@ impl Definitions {
         self.0.hooks.add(hook);
     }
 
-    /// What is to be done with a call; it takes no lock for longer than a look, and allocates nothing.
-    pub(super) fn look(&self, server: &ServerId, tool: &str) -> Result<Look, StoreError> {
-        // What cannot be read is not decided.
-        self.0.pins.readable()?;
-        let table = self.0.latest();
-        let Some(tools) = table.servers.get(server.as_str()) else { return Ok(Look::List) };
-        let Some(known) = tools.named.get(tool) else {
-            return Ok(match &tools.others {
-                Standing::Unseen if tools.stale || self.0.relists(server) => Look::List,
-                Standing::Unseen => Look::Pass,
-                refused => Look::Refuse(refused.clone()),
-            });
-        };
-        let told = || {
-            if known.untold.load(Ordering::Acquire) {
-                Look::Tell(Arc::clone(known))
-            } else {
-                Look::Pass
-            }
-        };
-        Ok(match &known.standing {
-            _ if tools.stale => Look::List,
-            // It is listed and not pinned yet, or it may be in the list by now.
-            Standing::Unseen if known.tool.is_some() || self.0.relists(server) => Look::List,
-            Standing::Pinned | Standing::Unseen => told(),
-            held => Look::Refuse(held.clone()),
-        })
-    }
-
     /// The turn of listing the tools of a server, or of telling of them.
     pub(super) fn turn(&self, server: &ServerId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.0.turns.lock();
         // Nobody waits for those that only the table holds.
         turns.retain(|known, turn| known == server || Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(server.clone()).or_default())
@@ -258,32 +202,18 @@ impl Definitions {
 
 impl Inner {
     pub(super) fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.now.read())
     }
 
-    /// The table with everything in it that changed while the pins could not be read.
-    pub(super) fn latest(&self) -> Arc<Table> {
+    /// Brings into the table what changed while the pins could not be read.
+    fn catch_up(&self) {
         if self.behind.load(Ordering::Acquire) && self.behind.swap(false, Ordering::AcqRel) {
             self.publish();
         }
-        self.table()
     }
 
     pub(super) fn seen(&self) -> MutexGuard<'_, HashMap<Option<ServerId>, Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What holds for a tool that is not in the table.
-    fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        let policy = self.policies.of(server);
-        let pair = |book: &Book| book.get(server?, tool)?.pinned.clone();
-        let pin = self.pins.now().ok().and_then(|book| pair(&book));
-        pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
-    }
-
-    /// Whether a name that is not in the list may be in it by now.
-    fn relists(&self, server: &ServerId) -> bool {
-        self.seen().get(&Some(server.clone())).is_none_or(Seen::is_old)
+        self.seen.lock()
     }
 
     /// Makes the table anew from what was listed, what is pinned and what the operator says.
@@ -306,10 +236,20 @@ impl Inner {
             }
         }
         let table = Table { own, servers: servers.into() };
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
-        self.number.store(memo::number(), Ordering::Release);
+        *self.now.write() = Arc::new(table);
         drop(seen);
         self.hooks.tell();
+    }
+}
+
+impl Assess for Definitions {
+    fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
+        self.assessment(server, tool)
+    }
+
+    fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Hash> {
+        let definition = Payload::of(&*self.definition(server, tool)?).ok()?;
+        canonical_hash(definition.as_str()).ok()
     }
 }
 

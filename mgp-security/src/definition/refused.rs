@@ -7,7 +7,10 @@ use mgp_types::service::{Authority, Principal, Rule, ServerId};
 
 use super::Standing;
 use super::diff::{Difference, top};
-use super::review::Finding;
+use super::review::{Finding, Severity};
+
+/// The finding on a tool that changes while a call waits.
+const UNSETTLED: &str = "its definition is not settled; try again";
 
 /// A tool that may not be called: its definition changed, waits, or cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -34,7 +37,7 @@ enum Reads {
 }
 
 impl DefinitionRefused {
-    pub(super) fn new(server: &ServerId, tool: &str, standing: Standing, by: &Principal) -> Self {
+    pub(crate) fn new(server: &ServerId, tool: &str, standing: Standing, by: &Principal) -> Self {
         let reads = match by.authority() {
             Authority::Operator => Reads::Everything,
             _ => Reads::Places,
@@ -44,7 +47,13 @@ impl DefinitionRefused {
         Self { server: server.clone(), tool: tool.to_owned(), standing, reads, rule }
     }
 
-    /// The facts, for the caller.
+    /// Returns the refusal of a call whose definition is changing at this moment.
+    pub(crate) fn unsettled(server: &ServerId, tool: &str, by: &Principal) -> Self {
+        let finding = Finding::new(Severity::Refused, "", UNSETTLED, "");
+        Self::new(server, tool, Standing::Refused(vec![finding].into()), by)
+    }
+
+    /// Returns the facts for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         // Texts and lists of them can always be written.

@@ -29,7 +29,7 @@ pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
 }
 
 /// Whether a request asks for the first page.
-pub(super) fn page(call: &Call) -> Whole {
+pub(crate) fn page(call: &Call) -> Whole {
     match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
         Ok(params) if params.cursor.is_none() => Whole::Yes,
         _ => Whole::No,
@@ -37,7 +37,7 @@ pub(super) fn page(call: &Call) -> Whole {
 }
 
 /// Takes over what is listed and leaves out what must not be seen.
-pub(super) async fn watch(
+pub(crate) async fn watch(
     definitions: &Definitions,
     server: &ServerId,
     cx: &Context,

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use mgp_types::mcp;
 use mgp_types::mgp::RiskLevel;
@@ -19,7 +18,7 @@ use super::name::NameFlaw;
 use super::pin::{Book, Pair, Pin, PinKind};
 use super::review::{Finding, Severity};
 use super::standing::Held;
-use super::table::{Known, Tools};
+use super::table::{KnownTool, Tools};
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 
@@ -28,9 +27,6 @@ pub(super) const TOOLS_MAX: usize = 10_000;
 
 /// How many bytes of definitions of one server are kept; tools beyond are refused.
 pub(super) const BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// How long a list counts as complete: a name that is not in an older one makes the server list again.
-const FRESH_FOR: Duration = Duration::from_secs(30);
 
 /// What one server listed last.
 #[derive(Debug, Default)]
@@ -116,11 +112,6 @@ impl Seen {
         self.complete = Some(Instant::now());
     }
 
-    /// Whether the list is so old that a name may have joined it.
-    pub(super) fn is_old(&self) -> bool {
-        !self.own && self.complete.is_none_or(|at| at.elapsed() > FRESH_FOR)
-    }
-
     /// Takes over what was listed; what stands in a complete list is all there is.
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<Listed>)>, whole: Whole) {
         if whole == Whole::Yes {
@@ -158,15 +149,20 @@ impl Seen {
         policy: &Arc<ServerPolicy>,
         before: Option<&Arc<Tools>>,
     ) -> Tools {
-        let mut tools =
-            Tools { stale: self.stale, policy: Some(Arc::clone(policy)), ..Tools::default() };
+        let mut tools = Tools {
+            stale: self.stale,
+            own: self.own,
+            complete: self.complete,
+            policy: Some(Arc::clone(policy)),
+            ..Tools::default()
+        };
         // What was worked out with the same policy is not worked out again.
         let same = |tools: &&Arc<Tools>| {
             tools.policy.as_ref().is_some_and(|known| Arc::ptr_eq(known, policy))
         };
         let worked_out = before.filter(same);
         let same = |name: &str| worked_out.and_then(|tools| tools.named.get(name));
-        let mut named: BTreeMap<Box<str>, Known> = BTreeMap::new();
+        let mut named: BTreeMap<Box<str>, KnownTool> = BTreeMap::new();
         if let Some(flaw) = &self.flaw {
             tools.others = refused(flaw.to_string());
         } else if self.full {
@@ -178,14 +174,14 @@ impl Seen {
             // An operator's word on a tool that is not listed is told as on any other.
             for name in policy.risk.keys() {
                 let assessment = Assessment::unlisted(name, policy).into();
-                let known = Known::new(None, assessment, tools.others.clone());
+                let known = KnownTool::new(None, assessment, tools.others.clone());
                 named.insert(name.as_str().into(), known);
             }
             // What was pinned or waits is known from its record: hiding it from a list changes nothing.
             for (name, pair) in book.tools(server) {
                 let standing =
                     pair.held.as_ref().map_or(tools.others.clone(), |held| held_as(held, pair));
-                let is_pin = |known: &&Arc<Known>| match (&known.pin, &pair.pinned) {
+                let is_pin = |known: &&Arc<KnownTool>| match (&known.pin, &pair.pinned) {
                     (Some(known), Some(pin)) => Arc::ptr_eq(known, pin),
                     _ => false,
                 };
@@ -194,7 +190,7 @@ impl Seen {
                     (None, Some(pin)) => pin.assess(policy).into(),
                     (None, None) => Assessment::unlisted(name, policy).into(),
                 };
-                let mut known = Known::new(None, assessment, standing);
+                let mut known = KnownTool::new(None, assessment, standing);
                 known.pin.clone_from(&pair.pinned);
                 named.insert(name.into(), known);
             }
@@ -207,7 +203,7 @@ impl Seen {
                 None => standing(&listed.inspection, pair),
             };
             let tool = listed.inspection.shown.as_ref().map(|shown| Arc::clone(&shown.tool));
-            let is_tool = |known: &&Arc<Known>| match (&known.tool, &tool) {
+            let is_tool = |known: &&Arc<KnownTool>| match (&known.tool, &tool) {
                 (Some(known), Some(tool)) => Arc::ptr_eq(known, tool),
                 _ => false,
             };
@@ -216,11 +212,11 @@ impl Seen {
                 (None, Some(tool)) => Assessment::of(tool, policy).into(),
                 (None, None) => Assessment::unlisted(name, policy).into(),
             };
-            let mut known = Known::new(tool, assessment, standing);
+            let mut known = KnownTool::new(tool, assessment, standing);
             known.raw = (!self.own).then_some(listed.raw);
             named.insert(name.clone(), known);
         }
-        let told = |(name, mut known): (Box<str>, Known)| {
+        let told = |(name, mut known): (Box<str>, KnownTool)| {
             if let Some(before) = before.and_then(|before| before.named.get(&name)) {
                 known.keep_told(before);
             }
@@ -241,18 +237,18 @@ pub(super) enum Told {
 
 /// Whether a list is all there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whole {
+pub(crate) enum Whole {
     /// It is.
     Yes,
     /// There are more pages, or there may be.
     No,
 }
 
-impl Known {
+impl KnownTool {
     fn new(tool: Option<Arc<mcp::Tool>>, assessment: Arc<Assessment>, standing: Standing) -> Self {
         let overridden = |before: &RiskLevel| assessment.effective_risk != *before;
-        let untold = Arc::new(assessment.overrides.as_ref().is_some_and(overridden).into());
-        Self { tool, raw: None, pin: None, assessment, standing, untold }
+        let unrecorded = Arc::new(assessment.overrides.as_ref().is_some_and(overridden).into());
+        Self { tool, raw: None, pin: None, assessment, standing, unrecorded }
     }
 
     /// Tells the same thing only once: the mark is shared, for somebody may be telling it now.
@@ -261,7 +257,7 @@ impl Known {
             && self.assessment.overrides == before.assessment.overrides
             && self.assessment.effective_risk == before.assessment.effective_risk;
         if same {
-            self.untold = Arc::clone(&before.untold);
+            self.unrecorded = Arc::clone(&before.unrecorded);
         }
     }
 }

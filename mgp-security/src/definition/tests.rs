@@ -14,7 +14,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use tower_layer::Layer;
 
 use super::*;
-use crate::{Policies, ServerPolicy};
+use crate::{DefinitionLayer, Policies, ServerPolicy};
 
 mod entering;
 mod telling;

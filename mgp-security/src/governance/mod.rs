@@ -2,7 +2,6 @@
 //!
 //! Applies to: both.
 
-mod bypass;
 #[cfg(feature = "sqlite")]
 mod folder;
 mod leaving;
@@ -12,31 +11,33 @@ mod place;
 use std::fmt;
 use std::sync::Arc;
 
-use mgp_types::RpcError;
+use mgp_types::method::{Request, ToolsCall};
 use mgp_types::mgp::Validator;
 use mgp_types::service::{
-    AuditSink, Call, Context, MemoryAudit, MgpService, Principal, Router, ServerId,
+    AuditSink, Call, Context, Hidden, MemoryAudit, Method, MgpService, Params, Peer, Principal,
+    Router, Scope, ScopeKind, ServerId, Visibility,
 };
 use mgp_types::store::{MemoryStore, Store, StoreError};
+use mgp_types::{Payload, RpcError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
 use tower_layer::Layer;
 
 use crate::access::{
-    About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need, named_server,
+    About, Access, AdminCheck, KernelTools, KernelToolsLayer, Moment, Need, named_server,
 };
 use crate::approval::{Approver, Elicit, First, Inbox, InboxConfig};
 use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
-use crate::definition::{Definition, DefinitionLayer, Definitions, Whose};
+use crate::decision::{
+    self, CallFacts, CallVerdict, Progress, ServerName, Snapshot, Sources, ToolOrigin,
+};
+use crate::definition::Definitions;
 use crate::error::Refusal;
+use crate::gate::{self, DecisionService};
 use crate::hooks::Listening;
-use crate::permission::{PermissionGate, PermissionLayer, Permissions};
+use crate::permission::{Missing, MissingStatus, Permissions};
 use crate::policy::{Policies, ServerPolicy};
-use crate::still::{Still, StillGate};
-use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
-use bypass::BypassLayer;
-
-pub use bypass::Bypass;
+use crate::tool::{Confirmations, Validate, Validators};
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
 
@@ -85,7 +86,7 @@ struct Books {
     permissions: Permissions,
     inbox: Option<Inbox>,
     confirmations: Confirmations,
-    validators: Vec<(Validator, Arc<dyn Validate>)>,
+    validators: Validators,
     changed: Arc<watch::Sender<u64>>,
 }
 
@@ -100,7 +101,7 @@ pub struct GovernanceBuilder {
     policies: Policies,
     approver: Arc<dyn Approver>,
     inbox: Option<InboxConfig>,
-    validators: Vec<(Validator, Arc<dyn Validate>)>,
+    validators: Validators,
     #[cfg(feature = "sqlite")]
     logging: Option<folder::Logging>,
 }
@@ -153,7 +154,7 @@ impl GovernanceBuilder {
 
     /// Provides the check behind a validator's name, in place of one of that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
-        self.validators.push((name, Arc::new(check)));
+        self.validators.insert(name, Arc::new(check));
         self
     }
 
@@ -182,10 +183,8 @@ impl GovernanceBuilder {
         let definitions = Definitions::new(one, two, three);
         let (one, two, three) = kept();
         let permissions = Permissions::new(one, two, three, Some(Arc::clone(&approver)));
-        let confirmations = Confirmations::new(policies.clone(), approver)
-            .audit(Arc::clone(&audit))
-            .named(access.clone())
-            .named(permissions.clone());
+        let confirmations =
+            Confirmations::new(policies.clone(), approver).audit(Arc::clone(&audit));
         let books = Books {
             store,
             audit,
@@ -218,7 +217,7 @@ impl Governance {
             policies: Policies::default(),
             approver: Arc::new(Elicit::default()),
             inbox: None,
-            validators: Vec::new(),
+            validators: Validators::default(),
             #[cfg(feature = "sqlite")]
             logging: None,
         }
@@ -369,10 +368,12 @@ impl Governance {
         server: Option<&ServerId>,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let asker = Asker::alone(by);
-        match asker.may(Need::Write, method, About::All) {
+        let check = AdminCheck::without_call(by);
+        match check.check(Need::Write, method, About::All) {
             Ok(()) => Ok(()),
-            Err(refusal) => Err(asker.refused(&*self.0.audit, server, method, refusal).await),
+            Err(refusal) => {
+                Err(check.record_refusal(&*self.0.audit, server, method, refusal).await)
+            }
         }
     }
 
@@ -407,15 +408,15 @@ impl Governance {
         does: Administration,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let asker = Asker::of(cx);
-        let Err(refusal) = asker.may(does.need(), method, About::All) else { return Ok(()) };
-        Err(asker.refused(&*self.0.audit, server.as_ref(), method, refusal).await)
+        let check = AdminCheck::of(cx);
+        let Err(refusal) = check.check(does.need(), method, About::All) else { return Ok(()) };
+        Err(check.record_refusal(&*self.0.audit, server.as_ref(), method, refusal).await)
     }
 
     /// Whether an operator calls whose credentials permit this.
     #[must_use]
     pub fn is_operator(&self, cx: &Context, does: Administration) -> bool {
-        Asker::of(cx).may(does.need(), "", About::All).is_ok()
+        AdminCheck::of(cx).check(does.need(), "", About::All).is_ok()
     }
 
     /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
@@ -426,14 +427,102 @@ impl Governance {
 
     /// All layers, before a server whose tools are somebody else's.
     pub fn layer(&self, server: impl Into<ServerId>) -> GovernLayer {
-        GovernLayer { governance: self.clone(), server: server.into(), tools: Whose::Foreign }
+        GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Foreign }
     }
 
     /// All layers, before tools of one's own, which are what they are: nothing is pinned.
     ///
     /// What the tools need is known once they were [learned](Definitions::learn) under the same id.
     pub fn own(&self, server: impl Into<ServerId>) -> GovernLayer {
-        GovernLayer { governance: self.clone(), server: server.into(), tools: Whose::Own }
+        GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Own }
+    }
+
+    /// Decides about a call that is not made, and explains the decision; nothing is asked or recorded.
+    ///
+    /// The credentials of a real call may narrow it further.
+    ///
+    /// ```
+    /// use mgp_security::{CallOutcome, Governance, Requirement};
+    /// use mgp_types::mcp::Tool;
+    /// use mgp_types::mgp::AccessGrantParams;
+    /// use mgp_types::service::Principal;
+    /// use mgp_types::{Payload, RawObject};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let governance = Governance::builder().build();
+    /// let (ann, ada) = (Principal::new("acme", "ann").operator(), Principal::new("acme", "ada"));
+    /// let disk = "disk".into();
+    /// governance.definitions().learn(Some(&disk), &[Tool::new("wipe", RawObject::empty())]);
+    /// governance.access().grant(&ann, AccessGrantParams::allow("ada", "disk")).await.unwrap();
+    ///
+    /// let verdict = governance.explain(&ada, &disk, "wipe", &Payload::empty_object());
+    /// assert!(matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Confirmation)));
+    /// let steps: Vec<_> = verdict.steps().iter().map(|it| format!("{} {}: {}", it.stage, it.result, it.rule)).collect();
+    /// assert_eq!(steps, [
+    ///     "access passed: server_grant allow for ada on disk (by ann)",
+    ///     "definition passed: own",
+    ///     "confirmation asks: dangerous risk",
+    /// ]);
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn explain(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: &str,
+        arguments: &Payload,
+    ) -> CallVerdict {
+        let scope = Scope::new(ScopeKind::Request);
+        let cx = Context::new(Peer::none(), scope, principal.clone());
+        let call = Call::request(Method::of(ToolsCall::METHOD), Params::tool(tool, arguments), cx);
+        let sources = self.sources(server, self.origin_of(server));
+        let clock = || sources.now();
+        let (at, progress) = (Moment::of(&clock), Progress::default());
+        let arguments = call.tool().and_then(|tool| tool.arguments);
+        let (call, server) = (&call, Some(server));
+        let facts = CallFacts { call, server, tool, arguments, at: &at, progress: &progress };
+        decision::explain(&facts, &Snapshot::of(&sources, principal, server))
+    }
+
+    /// Returns the permissions that every call of a tool would lack now.
+    ///
+    /// Limits of approvals count only if no arguments could be within them.
+    #[must_use]
+    pub fn missing_permissions(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: &str,
+    ) -> Vec<Missing> {
+        let sources = self.sources(server, self.origin_of(server));
+        let mut missing = decision::missing(&sources, principal, server, tool);
+        // The arguments decide about these.
+        missing.retain(|missing| missing.status != MissingStatus::OutOfScope);
+        missing
+    }
+
+    /// Returns whether the tools of a server are our own.
+    fn origin_of(&self, server: &ServerId) -> ToolOrigin {
+        match self.0.definitions.tools(Some(server)) {
+            Some(tools) if tools.are_own() => ToolOrigin::Own,
+            _ => ToolOrigin::Foreign,
+        }
+    }
+
+    fn sources(&self, server: &ServerId, origin: ToolOrigin) -> Sources {
+        let books = &*self.0;
+        Sources {
+            server: ServerName::Always(server.clone()),
+            origin,
+            policies: books.policies.clone(),
+            access: Some(books.access.clone()),
+            definitions: Some(books.definitions.clone()),
+            tools: None,
+            permissions: Some(books.permissions.clone()),
+            validators: Some(books.validators.clone()),
+            confirmations: Some(books.confirmations.clone()),
+        }
     }
 
     /// Moves after each change that may change what somebody sees or may call.
@@ -448,6 +537,13 @@ impl Governance {
         let again = Arc::clone(&hook);
         self.0.access.on_change(move || again());
         self.0.definitions.on_change(move || hook());
+    }
+}
+
+/// A tool is seen if access allows it and its definition does not wait for an operator.
+impl Visibility for Governance {
+    fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
+        decision::see(&self.0.access, &self.0.definitions, cx, server, tool)
     }
 }
 
@@ -490,68 +586,41 @@ impl Administration {
 pub struct GovernLayer {
     governance: Governance,
     server: ServerId,
-    tools: Whose,
+    origin: ToolOrigin,
 }
 
 /// A service behind all layers.
-pub type Governed<S> = Audit<KernelTools<Gated<Bypass<S, AllGates<S>>>>>;
-
-/// A service behind the gates that look at what a tool is.
-type AllGates<S> = Definition<PermissionGate<Validated<Confirm<StillGate<S>>>>>;
+pub type Governed<S> = Audit<KernelTools<DecisionService<S>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;
 
     fn layer(&self, inner: S) -> Governed<S> {
-        let books = &*self.governance.0;
-        let server = || self.server.clone();
-        let tools = || books.definitions.clone();
-        let gates = ServiceBuilder::new()
-            // The gates below need to know the tool, and it must see lists as the server wrote them.
-            .layer(self.pinning())
-            // The server is not contacted without the permissions the tool needs.
-            .layer(PermissionLayer::new(books.permissions.clone(), tools()).server(server()))
-            // Nobody is asked to confirm what is blocked anyway.
-            .layer(self.validating())
-            // A person is asked last.
-            .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
-            // A gate above may have waited long; what it passed on before may have been taken back since.
-            .layer(self.still());
         ServiceBuilder::new()
-            // Whatever becomes of a call, a record is written; its risk is known before any gate has seen it.
+            // Every call is recorded, whatever its outcome; its risk is known before it is decided.
             .layer(self.recording())
-            // The methods of operators under the names of tools are answered here: nobody grants access to them.
+            // The methods of operators under the names of tools are answered here: access to them is never granted.
             .layer(KernelToolsLayer::new(self.kernel()))
-            // Who may not use a tool learns nothing of it.
-            .layer(AccessLayer::new(books.access.clone()).server(server()))
-            // Most tools need nothing: their calls need not go through each of the other gates.
-            .layer(BypassLayer { gates, definitions: tools(), server: server(), tools: self.tools })
-            .service(inner)
+            // Access, definitions, permissions, validators and confirmations, in one decision.
+            .service(DecisionService::new(inner, Arc::new(self.sources())))
     }
 }
 
 impl GovernLayer {
-    /// Decides anew about calls that [waited](mgp_types::service::Waited) below this layer: right before they run.
+    /// Returns a check that decides again about calls that [waited](mgp_types::service::Waited) further in than this
+    /// layer, for the moment right before they run.
     ///
-    /// The layer itself does so for calls that wait within it; whoever lets them wait further in asks this again.
+    /// The layer itself decides again after each of its own waits.
     ///
     /// # Errors
-    /// As the gates of the layer, once the call may not run any more.
+    /// As the layer, if the call may not run any more.
     pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
-        let still = self.still();
-        move |call| still.check(call)
+        let sources = self.sources();
+        move |call| gate::recheck(&sources, call)
     }
 
-    fn still(&self) -> Still {
-        let books = &*self.governance.0;
-        Still {
-            access: books.access.clone(),
-            definitions: books.definitions.clone(),
-            permissions: books.permissions.clone(),
-            checks: self.validating(),
-            server: self.server.clone(),
-            are_pinned: self.tools == Whose::Foreign,
-        }
+    fn sources(&self) -> Sources {
+        self.governance.sources(&self.server, self.origin)
     }
 
     fn recording(&self) -> AuditLayer {
@@ -560,33 +629,14 @@ impl GovernLayer {
         AuditLayer::new(Arc::clone(&books.audit))
             .config(&books.recording)
             .server(self.server.clone())
-            .risk(move |call| {
-                let tool = call.tool()?;
-                Some(tools.assessment(Some(&own), tool.name).effective_risk.clone())
-            })
+            .risk(move |call| Some(tools.risk(&own, call.tool()?.name)))
     }
 
-    /// The names of kernel tools belong to whoever serves the tools; another server has its own.
+    /// Returns the methods that are served as tools: only on our own stack, because another server has its own.
     fn kernel(&self) -> Router {
-        match self.tools {
-            Whose::Own => self.governance.router(),
-            Whose::Foreign => Router::new(),
+        match self.origin {
+            ToolOrigin::Own => self.governance.router(),
+            ToolOrigin::Foreign => Router::new(),
         }
-    }
-
-    fn pinning(&self) -> DefinitionLayer {
-        let definitions = self.governance.0.definitions.clone();
-        let layer = match self.tools {
-            Whose::Own => DefinitionLayer::own(definitions),
-            Whose::Foreign => DefinitionLayer::new(definitions),
-        };
-        layer.server(self.server.clone())
-    }
-
-    fn validating(&self) -> ValidateLayer {
-        let books = &*self.governance.0;
-        let layer = ValidateLayer::new(books.definitions.clone()).server(self.server.clone());
-        let checks = books.validators.iter().cloned();
-        checks.fold(layer, |layer, (name, check)| layer.validator(name, check))
     }
 }

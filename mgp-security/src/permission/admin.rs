@@ -207,7 +207,7 @@ impl Permissions {
     /// As [`approve`](Self::approve).
     pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
         let inner = &self.inner;
-        let _turn = inner.turn.lock().await;
+        let _changing = inner.entries.begin_change().await;
         let is_meant = |approval: &Approval| approval.server.as_deref() == Some(server.as_str());
         let told = |approval: &Approval| {
             let event =
@@ -217,7 +217,7 @@ impl Permissions {
                     .cause("deregistered");
             (approval.decision == ApprovalDecision::Approved).then(|| event.build())
         };
-        let gone = inner.state.take_out(is_meant, told).await;
+        let gone = inner.entries.state().take_out(is_meant, told).await;
         gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))).into())
     }
 
@@ -235,7 +235,8 @@ impl Permissions {
     ) -> Result<Vec<Approval>, RpcError> {
         self.operators_only(by, server, "list").await?;
         let inner = &self.inner;
-        let book = inner.state.now().map_err(|error| PermissionRefused::unreadable(&error));
+        let book =
+            inner.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error));
         let book = book.map_err(|refused| Refusal::from(Box::new(refused)))?;
         let all = book.of_tenant(by.tenant()).map(|held| &*held.approval);
         let wanted = all.filter(|approval| {
@@ -273,7 +274,7 @@ impl Permissions {
         let refused = PermissionRefused::not_operator(operation);
         let error = RpcError::from(Refusal::from(Box::new(refused)));
         let event = Event::administration_refused(by, server, operation, &error).build();
-        if let Err(unaudited) = self.inner.state.audit().record(event).await {
+        if let Err(unaudited) = self.inner.entries.state().audit().record(event).await {
             tracing::error!(error = %unaudited, "a refusal could not be recorded");
         }
         Err(error)

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::entry::{Approval, ApprovalDecision, ApprovalSource};
 use super::permissions::{Inner, Note, Notes, Permissions, standard};
 use super::refused::PermissionRefused;
-use super::rule::{MissingStatus, Stand};
+use super::rule::{Missing, MissingStatus, Stand};
 use super::writing::Told;
 use crate::approval::{About, Decision, Question};
 
@@ -88,37 +88,18 @@ impl Drop for Lead<'_> {
 }
 
 impl Permissions {
-    /// Asks and writes down what a call needs, then decides about it.
+    /// Asks about and records the permissions that a call needs.
     ///
     /// # Errors
-    /// [`PermissionRefused`] with what it still lacks.
-    pub(super) async fn settle(
+    /// [`PermissionRefused`] if what was decided cannot be read or written.
+    pub(crate) async fn ask_for_call(
         &self,
         cx: &Context,
         server: Option<&ServerId>,
         tool: &str,
         needed: &[Permission],
-        arguments: Option<&str>,
-    ) -> Result<(), PermissionRefused> {
-        let notes = self.obtain(cx, server, Some(tool), needed, self.call_wait).await?;
-        let mut missing =
-            self.missing(&cx.principal, server, tool, needed, arguments, SystemTime::now());
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let undecided =
-            |status| matches!(status, MissingStatus::Undecided | MissingStatus::Expired);
-        for lack in missing.iter_mut().filter(|lack| undecided(lack.status)) {
-            match notes.of(&lack.permission) {
-                Some(Note::Deferred(why)) => {
-                    lack.status = MissingStatus::Deferred;
-                    lack.why.clone_from(why);
-                }
-                Some(Note::Failed(why)) => lack.why.clone_from(why),
-                Some(Note::Decided) | None => {}
-            }
-        }
-        Err(PermissionRefused::call(server, tool, &missing, &notes.details))
+    ) -> Result<Notes, PermissionRefused> {
+        self.obtain(cx, server, Some(tool), needed, self.call_wait).await
     }
 
     /// Gets decisions about permissions, as far as the policy says so and somebody gives them in time.
@@ -203,7 +184,8 @@ impl Inner {
         needed: &[Permission],
         notes: &Notes,
     ) -> Result<Vec<Permission>, PermissionRefused> {
-        let book = self.state.now().map_err(|error| PermissionRefused::unreadable(&error))?;
+        let book =
+            self.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error))?;
         let policy = self.policies.of(server);
         let held = book.held(cx.principal.tenant(), server);
         let at = SystemTime::now();
@@ -222,7 +204,8 @@ impl Inner {
         needed: &[Permission],
         told: &Told<'_>,
     ) -> Result<(), PermissionRefused> {
-        let book = self.state.now().map_err(|error| PermissionRefused::unreadable(&error))?;
+        let book =
+            self.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error))?;
         let policy = self.policies.of(server);
         let place = Self::place(&cx.principal, server);
         let held = book.held(&place.tenant, server);
@@ -295,6 +278,28 @@ impl Inner {
 }
 
 impl Notes {
+    /// Returns the refusal of a call for what it still lacks after its questions.
+    pub(crate) fn refuse(
+        &self,
+        server: Option<&ServerId>,
+        tool: &str,
+        mut missing: Vec<Missing>,
+    ) -> PermissionRefused {
+        let undecided =
+            |status| matches!(status, MissingStatus::Undecided | MissingStatus::Expired);
+        for lack in missing.iter_mut().filter(|lack| undecided(lack.status)) {
+            match self.of(&lack.permission) {
+                Some(Note::Deferred(why)) => {
+                    lack.status = MissingStatus::Deferred;
+                    lack.why.clone_from(why);
+                }
+                Some(Note::Failed(why)) => lack.why.clone_from(why),
+                Some(Note::Decided) | None => {}
+            }
+        }
+        PermissionRefused::call(server, tool, &missing, &self.details)
+    }
+
     /// Nobody has decided in time.
     fn late(&mut self, open: &[Permission], wait: Duration) {
         let why = format!("nobody has decided within {} s", wait.as_secs_f32());

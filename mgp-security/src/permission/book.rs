@@ -6,17 +6,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mgp_types::mgp::Permission;
+use mgp_types::Payload;
+use mgp_types::mgp::{Actor, AuditEvent, Permission};
 use mgp_types::service::{ServerId, TenantId};
+use mgp_types::store::Change;
 use rustc_hash::FxHashMap;
 
-use super::entry::Approval;
-use super::expiry::is_untold;
-use crate::state::Snapshot;
+use super::entry::{Approval, ApprovalDecision};
+use crate::audit::Event;
+use crate::entries::Expiring;
+use crate::state::{ChangeError, Found, Snapshot};
 
 /// Approvals by tenant and server.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(crate) struct Book {
     tenants: FxHashMap<TenantId, Shelf>,
     ends: Vec<SystemTime>,
 }
@@ -66,12 +69,6 @@ impl Book {
         let shelf = self.tenants.get(tenant);
         shelf.into_iter().flat_map(|shelf| shelf.own.iter().chain(shelf.servers.values().flatten()))
     }
-
-    /// Whether an approval has ended, and that was not told yet.
-    pub(super) fn any_ended(&self, at: SystemTime) -> bool {
-        let mut all = self.tenants.keys().flat_map(|tenant| self.of_tenant(tenant));
-        all.any(|held| is_untold(&held.approval, at))
-    }
 }
 
 impl Snapshot for Book {
@@ -102,4 +99,45 @@ impl Snapshot for Book {
     fn next_expiry(&self, after: SystemTime) -> Option<SystemTime> {
         self.ends.get(self.ends.partition_point(|end| *end <= after)).copied()
     }
+}
+
+impl Expiring for Book {
+    fn any_ended(&self, at: SystemTime) -> bool {
+        let mut all = self.tenants.keys().flat_map(|tenant| self.of_tenant(tenant));
+        all.any(|held| Self::has_ended(&held.approval, at))
+    }
+
+    fn has_ended(approval: &Approval, at: SystemTime) -> bool {
+        approval.decision == ApprovalDecision::Approved
+            && !approval.end_told
+            && approval.until().is_some_and(|until| until <= at)
+    }
+
+    fn end(change: Change, found: &Found<Approval>) -> Result<(Change, AuditEvent), ChangeError> {
+        let mut approval = Approval::clone(&found.entry);
+        approval.end_told = true;
+        Ok((put(change, &approval, Some(found.revision))?, end_event(&approval)))
+    }
+}
+
+/// Adds an approval to a change, which depends on nobody having changed it since `revision`.
+pub(super) fn put(
+    change: Change,
+    approval: &Approval,
+    revision: Option<u64>,
+) -> Result<Change, ChangeError> {
+    let key = approval.key();
+    let value = Payload::of(approval).map_err(ChangeError::Encode)?;
+    Ok(change.expect(Book::SPACE, key.as_str(), revision).put(Book::SPACE, key, value))
+}
+
+/// Returns the event of an approval that ended by itself.
+fn end_event(approval: &Approval) -> AuditEvent {
+    let server = approval.server.as_deref().map(Into::into);
+    Event::permission_revoked(Actor::kernel(), server.as_ref(), &approval.permission)
+        .scope(approval.scope.as_ref())
+        .expires_at(approval.expires_at.as_ref())
+        .before(approval.decision.as_str())
+        .cause("expired")
+        .build()
 }

@@ -37,7 +37,7 @@ impl Grantor for Permissions {
             is_listed(&policy, permission) || self.inner.is_configured(Some(server), permission)
         });
         known.extend(standard(&policy.permissions).iter().cloned());
-        if let Ok(book) = self.inner.state.now() {
+        if let Ok(book) = self.inner.entries.state().now() {
             let held = book.held(cx.principal.tenant(), Some(server));
             known.extend(held.iter().map(|held| held.approval.permission.clone()));
         }
@@ -60,7 +60,7 @@ impl Permissions {
     ) -> PermissionDecision {
         let at = SystemTime::now();
         let policy = self.inner.policies.of(Some(server));
-        let book = self.inner.state.now();
+        let book = self.inner.entries.state().now();
         let held =
             book.as_ref().map_or(&[][..], |book| book.held(cx.principal.tenant(), Some(server)));
         let mut grants = BTreeMap::new();

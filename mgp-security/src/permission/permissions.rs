@@ -3,9 +3,7 @@
 //! Applies to: both.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use mgp_types::Object;
@@ -17,12 +15,11 @@ use tokio::sync::watch;
 use super::asking::Board;
 use super::book::{Book, Held};
 use super::entry::{Approval, ApprovalDecision, ApprovalSource, Place};
-use super::refused::PermissionRefused;
 use super::rule::{Missing, MissingStatus, Stand};
 use crate::approval::Approver;
+use crate::entries::Entries;
 use crate::hooks::Listening;
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
-use crate::state::State;
 
 /// How long a decision is waited for that the beginning of a connection asked for.
 ///
@@ -58,31 +55,18 @@ pub struct Permissions {
     pub(super) connect_wait: Duration,
 }
 
-pub(super) struct Inner {
-    pub(super) state: State<Book>,
+pub(crate) struct Inner {
+    pub(super) entries: Entries<Book>,
     pub(super) policies: Policies,
     pub(super) approver: Option<Arc<dyn Approver>>,
     /// The questions that wait for an answer now.
     pub(super) board: Board,
-    /// Held while somebody reads the newest entries and writes.
-    pub(super) turn: tokio::sync::Mutex<()>,
-    pub(super) sweeping: AtomicBool,
     moved: Arc<watch::Sender<u64>>,
-}
-
-/// What becomes of a call.
-pub(super) enum Verdict {
-    /// It has all it needs.
-    Pass,
-    /// Something must be asked or written down first.
-    Settle,
-    /// It lacks something, and nobody is asked.
-    Refuse(PermissionRefused),
 }
 
 /// What came of asking about a permission.
 #[derive(Clone, Debug)]
-pub(super) enum Note {
+pub(crate) enum Note {
     /// Somebody decided.
     Decided,
     /// Whoever was asked has not decided.
@@ -93,7 +77,7 @@ pub(super) enum Note {
 
 /// What came of asking for one call; about nothing it asks twice.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(crate) struct Notes {
     asked: Vec<(Permission, Note)>,
     /// What whoever waits should know.
     pub(super) details: Object,
@@ -125,20 +109,14 @@ impl Permissions {
         let moved = Arc::new(watch::Sender::new(0));
         let call_wait = approver.as_ref().map_or(Duration::ZERO, Approver::patience);
         let inner = Arc::new(Inner {
-            state: State::new(store, audit),
+            entries: Entries::new(store, audit),
             policies,
             approver,
             board: Board::default(),
-            turn: tokio::sync::Mutex::default(),
-            sweeping: AtomicBool::new(false),
             moved: Arc::clone(&moved),
         });
         let permissions = Self { inner, call_wait, connect_wait: CONNECT_WAIT };
-        let weak = Arc::downgrade(&permissions.inner);
-        permissions.on_change(move || {
-            moved.send_modify(|count| *count += 1);
-            weak.upgrade().map(|inner| super::expiry::sweep_soon(&inner))
-        });
+        permissions.on_change(move || moved.send_modify(|count| *count += 1));
         permissions
     }
 
@@ -165,10 +143,10 @@ impl Permissions {
     /// # Cancel safety
     /// Dropping the future leaves it unread.
     pub async fn open(&self) -> Result<(), StoreError> {
-        self.inner.state.open().await
+        self.inner.entries.state().open().await
     }
 
-    /// The permissions that a call lacks now; none where it may run, or would once its policy is written down.
+    /// Returns the permissions that a call lacks at a time; none if it may run, or may once its policy is recorded.
     #[must_use]
     pub fn missing(
         &self,
@@ -179,25 +157,18 @@ impl Permissions {
         arguments: Option<&str>,
         at: SystemTime,
     ) -> Vec<Missing> {
-        let inner = &*self.inner;
-        let needed = standard(needed);
-        let book = match inner.state.now() {
-            Ok(book) => book,
-            Err(error) => {
-                let missing = |permission: &Permission| Missing {
-                    permission: permission.clone(),
-                    status: MissingStatus::Undecided,
-                    why: error.to_string(),
-                };
-                return needed.iter().map(missing).collect();
-            }
-        };
-        let policy = inner.policies.of(server);
-        let held = book.held(principal.tenant(), server);
-        let stands = needed.iter().map(|permission| {
-            inner.stand(&policy, server, held, permission, at).missing(permission, tool, arguments)
-        });
-        stands.flatten().collect()
+        let policy = self.inner.policies.of(server);
+        let need = PermissionNeed { principal, server, tool, needed, arguments, at };
+        self.view().missing(&need, &policy)
+    }
+
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.inner.policies
+    }
+
+    /// Reads what decides about permissions.
+    pub(crate) fn view(&self) -> PermissionView<'_> {
+        PermissionView { book: self.inner.entries.state().now(), inner: &self.inner }
     }
 
     /// An operator's approval in force that names a tool, with what it says about confirming (§4.4).
@@ -213,29 +184,14 @@ impl Permissions {
         at: SystemTime,
     ) -> Option<Arc<Approval>> {
         let policy = self.inner.policies.of(server);
-        if !matches!(
-            policy.permission_policy,
-            ApprovalPolicy::Interactive | ApprovalPolicy::AutoApprove | ApprovalPolicy::DenyAll
-        ) {
-            return None;
-        }
-        let book = self.inner.state.now().ok()?;
-        let naming = book.held(principal.tenant(), server).iter().filter(|held| {
-            let approval = &held.approval;
-            approval.decision == ApprovalDecision::Approved
-                && approval.source == ApprovalSource::Operator
-                && !held.is_over(at)
-                && approval.tools.iter().any(|named| named == tool)
-        });
-        let first = naming.max_by_key(|held| held.approval.confirm == Some(ConfirmRule::Never));
-        first.map(|held| Arc::clone(&held.approval))
+        self.view().names_tool(principal, server, tool, &policy, at)
     }
 
     /// Runs after each change of what is decided or configured, and when something ends; it must not wait.
     pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let same = Arc::clone(&hook);
-        self.inner.state.on_change(move || same());
+        self.inner.entries.state().on_change(move || same());
         self.inner.policies.on_change(move || hook());
     }
 
@@ -244,47 +200,104 @@ impl Permissions {
     pub fn moves(&self) -> watch::Receiver<u64> {
         self.inner.moved.subscribe()
     }
+}
 
-    /// Decides about a call from what is known, without waiting.
-    pub(super) fn verdict(
+/// The permissions that one call needs.
+pub(crate) struct PermissionNeed<'a> {
+    pub(crate) principal: &'a Principal,
+    pub(crate) server: Option<&'a ServerId>,
+    pub(crate) tool: &'a str,
+    pub(crate) needed: &'a [Permission],
+    pub(crate) arguments: Option<&'a str>,
+    pub(crate) at: SystemTime,
+}
+
+/// The decision about the permissions of one call.
+#[derive(Debug, Default)]
+pub(crate) struct PermissionJudgement {
+    /// The permissions the call lacks.
+    pub(crate) missing: Vec<Missing>,
+    /// `true` if an approver may be asked about all that is missing: nobody is asked in vain.
+    pub(crate) may_ask: bool,
+    /// `true` if the policy grants a permission and that is still to be recorded.
+    pub(crate) to_record: bool,
+}
+
+/// What decides about permissions, read once.
+pub(crate) struct PermissionView<'a> {
+    book: Result<Arc<Book>, StoreError>,
+    inner: &'a Inner,
+}
+
+impl PermissionView<'_> {
+    /// Decides about the permissions of a call.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the approvals cannot be read.
+    pub(crate) fn judge(
+        &self,
+        need: &PermissionNeed<'_>,
+        policy: &ServerPolicy,
+    ) -> Result<PermissionJudgement, StoreError> {
+        let book = self.book.as_ref().map_err(Clone::clone)?;
+        let PermissionNeed { principal, server, tool, needed, arguments, at } = *need;
+        let held = book.held(principal.tenant(), server);
+        let (mut any_open, mut any_closed) = (false, false);
+        let mut judgement = PermissionJudgement::default();
+        for permission in standard(needed).iter() {
+            let stand = self.inner.stand(policy, server, held, permission, at);
+            let is_open = matches!(stand, Stand::Open(..));
+            judgement.to_record |= matches!(stand, Stand::ByPolicy);
+            if let Some(missing) = stand.missing(permission, tool, arguments) {
+                any_open |= is_open;
+                any_closed |= !is_open;
+                judgement.missing.push(missing);
+            }
+        }
+        judgement.may_ask = any_open && !any_closed && self.inner.approver.is_some();
+        Ok(judgement)
+    }
+
+    /// Returns the permissions that a call lacks; all of them while the approvals cannot be read.
+    pub(crate) fn missing(&self, need: &PermissionNeed<'_>, policy: &ServerPolicy) -> Vec<Missing> {
+        match self.judge(need, policy) {
+            Ok(judgement) => judgement.missing,
+            Err(error) => {
+                let missing = |permission: &Permission| Missing {
+                    permission: permission.clone(),
+                    status: MissingStatus::Undecided,
+                    why: error.to_string(),
+                };
+                standard(need.needed).iter().map(missing).collect()
+            }
+        }
+    }
+
+    /// Returns an operator's approval in force that names a tool; one that is never confirmed comes first.
+    pub(crate) fn names_tool(
         &self,
         principal: &Principal,
         server: Option<&ServerId>,
         tool: &str,
-        needed: &[Permission],
-        arguments: Option<&str>,
-    ) -> Verdict {
-        let inner = &*self.inner;
-        let book = match inner.state.now() {
-            Ok(book) => book,
-            Err(error) => return Verdict::Refuse(PermissionRefused::unreadable(&error)),
-        };
-        let policy = inner.policies.of(server);
-        let held = book.held(principal.tenant(), server);
-        let at = SystemTime::now();
-        let needed = standard(needed);
-        let (mut open, mut closed, mut by_policy) = (false, false, false);
-        let mut missing = Vec::new();
-        for permission in needed.iter() {
-            let stand = inner.stand(&policy, server, held, permission, at);
-            let is_open = matches!(stand, Stand::Open(..));
-            by_policy |= matches!(stand, Stand::ByPolicy);
-            if let Some(lack) = stand.missing(permission, tool, arguments) {
-                open |= is_open;
-                closed |= !is_open;
-                missing.push(lack);
-            }
+        policy: &ServerPolicy,
+        at: SystemTime,
+    ) -> Option<Arc<Approval>> {
+        if !matches!(
+            policy.permission_policy,
+            ApprovalPolicy::Interactive | ApprovalPolicy::AutoApprove | ApprovalPolicy::DenyAll
+        ) {
+            return None;
         }
-        // Nobody is asked for a call that would be refused whatever the answer is.
-        if closed || open && inner.approver.is_none() {
-            return Verdict::Refuse(PermissionRefused::call(
-                server,
-                tool,
-                &missing,
-                &Object::new(),
-            ));
-        }
-        if open || by_policy { Verdict::Settle } else { Verdict::Pass }
+        let held = self.book.as_ref().ok()?.held(principal.tenant(), server).iter();
+        let naming = held.filter(|held| {
+            let approval = &held.approval;
+            approval.decision == ApprovalDecision::Approved
+                && approval.source == ApprovalSource::Operator
+                && !held.is_over(at)
+                && approval.tools.iter().any(|named| named == tool)
+        });
+        let first = naming.max_by_key(|held| held.approval.confirm == Some(ConfirmRule::Never));
+        first.map(|held| Arc::clone(&held.approval))
     }
 }
 
@@ -320,8 +333,4 @@ pub(super) fn standard(permissions: &[Permission]) -> Cow<'_, [Permission]> {
     Cow::Borrowed(permissions)
 }
 
-impl fmt::Debug for Permissions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.state.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(Permissions);

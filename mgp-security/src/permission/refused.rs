@@ -111,7 +111,7 @@ impl PermissionRefused {
     }
 
     /// What was decided cannot be read.
-    pub(super) fn unreadable(error: &StoreError) -> Self {
+    pub(crate) fn unreadable(error: &StoreError) -> Self {
         let what = format!("permissions cannot be decided: {}", told(error));
         Self::failed(what, RefusalKind::Unreadable(error.clone()))
     }

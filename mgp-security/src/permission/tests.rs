@@ -21,8 +21,8 @@ use mgp_types::store::MemoryStore;
 use tokio::sync::Semaphore;
 use tower_layer::Layer as _;
 
-use super::layer::Needs;
 use super::*;
+use crate::PermissionLayer;
 use crate::approval::{About, Approver, Decision, Question};
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 use crate::tool::Assessment;
@@ -172,13 +172,13 @@ fn stack(permissions: &Permissions, ran: &Arc<AtomicUsize>) -> Stack {
         count.fetch_add(1, Ordering::Relaxed);
         async { Ok(Reply::empty()) }
     });
-    let needs = Needs::of(|_, tool| {
+    let needs = |_: Option<&ServerId>, tool: &str| {
         let mut assessment = Assessment::unknown();
         let names = tool.split('+').filter(|name| *name != "nothing");
         assessment.permissions = names.map(|name| standard_name(name).into()).collect();
         Arc::new(assessment)
-    });
-    Stack::new(PermissionLayer::with(permissions.clone(), needs).layer(tools))
+    };
+    Stack::new(PermissionLayer::new(permissions.clone(), needs).layer(tools))
 }
 
 fn standard_name(short: &str) -> &str {

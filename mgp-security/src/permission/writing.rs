@@ -7,23 +7,20 @@ use std::time::SystemTime;
 
 use mgp_types::mgp::{Actor, AuditEvent};
 use mgp_types::store::{Change, StoreError};
-use mgp_types::{Payload, RpcError};
 
-use super::book::{Book, Held};
+use super::book::{Held, put};
 use super::entry::{Approval, ApprovalDecision, Place};
 use super::permissions::Inner;
 use super::refused::PermissionRefused;
 use super::rule::Stand;
 use crate::audit::Event;
-use crate::state::{ChangeError, Found, Snapshot as _};
+use crate::entries::MAX_ATTEMPTS;
+use crate::state::{ChangeError, Found};
 
 /// How many permissions of one server are remembered in a tenant: a server chooses their names.
 ///
 /// At the bound nothing new is remembered, and what is not remembered is not granted.
 pub(super) const OF_SERVER_MAX: usize = 256;
-
-/// How often is tried again when another process changes the same approvals.
-const ATTEMPTS: usize = 8;
 
 /// What events say of the call that led to a change.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,9 +62,9 @@ impl Inner {
         actor: &Actor,
         told: &Told<'_>,
     ) -> Result<Vec<Approval>, PermissionRefused> {
-        let _turn = self.turn.lock().await;
-        for _ in 0..ATTEMPTS {
-            let found = self.state.latest(|entry| entry.place() == *place).await;
+        let _changing = self.entries.begin_change().await;
+        for _ in 0..MAX_ATTEMPTS {
+            let found = self.entries.state().latest(|entry| entry.place() == *place).await;
             let found = found.map_err(|error| PermissionRefused::unreadable(&error))?;
             let before = |approval: &Approval| {
                 found.iter().find(|found| found.entry.permission == approval.permission)
@@ -90,7 +87,7 @@ impl Inner {
             if events.is_empty() {
                 return Ok(Vec::new());
             }
-            match self.state.commit(change, events).await {
+            match self.entries.state().commit(change, events).await {
                 // Somebody else was first.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
@@ -102,17 +99,6 @@ impl Inner {
         let busy = StoreError::Busy("others change the same permissions");
         Err(PermissionRefused::unwritten(ChangeError::Store(busy)))
     }
-}
-
-/// Adds an approval to a change that depends on what stands in its place.
-pub(super) fn put(
-    change: Change,
-    approval: &Approval,
-    revision: Option<u64>,
-) -> Result<Change, ChangeError> {
-    let key = approval.key();
-    let value = Payload::of(approval).map_err(|error: RpcError| ChangeError::Encode(error))?;
-    Ok(change.expect(Book::SPACE, key.as_str(), revision).put(Book::SPACE, key, value))
 }
 
 /// What stood, in a word.
@@ -145,15 +131,4 @@ fn event(approval: &Approval, before: Option<&str>, actor: &Actor, told: &Told<'
         Some(before) => event.before(before).build(),
         None => event.build(),
     }
-}
-
-/// The event that tells that an approval ended by itself.
-pub(super) fn end_event(approval: &Approval) -> AuditEvent {
-    let server = approval.server.as_deref().map(Into::into);
-    Event::permission_revoked(Actor::kernel(), server.as_ref(), &approval.permission)
-        .scope(approval.scope.as_ref())
-        .expires_at(approval.expires_at.as_ref())
-        .before(approval.decision.as_str())
-        .cause("expired")
-        .build()
 }

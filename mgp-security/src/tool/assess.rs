@@ -4,11 +4,10 @@
 
 use std::sync::Arc;
 
+use mgp_types::Hash;
 use mgp_types::service::ServerId;
-use mgp_types::{Hash, Payload, canonical_hash};
 
-use super::Assessment;
-use crate::Definitions;
+use super::assessment::Assessment;
 
 /// Knows the assessments of tools; a closure of server and tool is one.
 ///
@@ -29,16 +28,5 @@ where
 {
     fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         self(server, tool)
-    }
-}
-
-impl Assess for Definitions {
-    fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        self.assessment(server, tool)
-    }
-
-    fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Hash> {
-        let definition = Payload::of(&*self.definition(server, tool)?).ok()?;
-        canonical_hash(definition.as_str()).ok()
     }
 }

@@ -100,11 +100,6 @@ impl Assessment {
             confirmation_required: false,
         }
     }
-
-    /// Whether a call needs no permission, no check and no confirmation, whoever calls and whatever is configured.
-    pub(crate) fn needs_nothing(&self) -> bool {
-        self.is_harmless() && self.permissions.is_empty() && self.validators.is_empty()
-    }
 }
 
 /// Whether what a server says of a tool counts in its favour.

@@ -13,10 +13,10 @@ mod words;
 pub use annotate::derive_hints;
 pub use assess::Assess;
 pub use assessment::Assessment;
-pub use confirm::{
-    Confirm, ConfirmConfig, ConfirmLayer, ConfirmRefused, Confirmations, Named, Naming, Unconfirmed,
-};
-pub use validate::{Validate, ValidateLayer, Validated, ValidationBlocked, Violation};
+pub use confirm::{ConfirmConfig, ConfirmRefused, Confirmations, Named, Naming, Unconfirmed};
+pub(crate) use confirm::{RiskyCall, note};
+pub(crate) use validate::Validators;
+pub use validate::{Validate, ValidationBlocked, Violation};
 
 #[cfg(test)]
 mod tests;

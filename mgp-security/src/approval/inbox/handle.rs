@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use super::book::Book;
 use super::request::{ApprovalRequest, RequestState};
-use crate::access::{About as Whom, Asker, Need};
+use crate::access::{About as Whom, AdminCheck, Need};
 use crate::approval::{Approver, Decision, Question};
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -135,7 +135,7 @@ impl Inbox {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn list(&self, by: &Principal) -> Result<Vec<ApprovalRequest>, RpcError> {
-        self.listed(Asker::alone(by)).await
+        self.listed(AdminCheck::without_call(by)).await
     }
 
     /// Approves what is asked under an id; it may be done once, within [`InboxConfig::good_for`].
@@ -152,7 +152,7 @@ impl Inbox {
         id: &str,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        self.answer(Asker::alone(by), id, RequestState::Approved, justification).await
+        self.answer(AdminCheck::without_call(by), id, RequestState::Approved, justification).await
     }
 
     /// Denies what is asked under an id.
@@ -168,7 +168,7 @@ impl Inbox {
         id: &str,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        self.answer(Asker::alone(by), id, RequestState::Denied, justification).await
+        self.answer(AdminCheck::without_call(by), id, RequestState::Denied, justification).await
     }
 
     /// Forgets what was approved and not used yet of permissions that an operator takes back: it would grant them again.
@@ -236,7 +236,7 @@ impl Inbox {
         self.0.state.on_change(hook);
     }
 
-    async fn listed(&self, asker: Asker<'_>) -> Result<Vec<ApprovalRequest>, RpcError> {
+    async fn listed(&self, asker: AdminCheck<'_>) -> Result<Vec<ApprovalRequest>, RpcError> {
         self.admit(asker, Need::Read, "approvals").await?;
         let (book, now) = (self.0.state.now()?, SystemTime::now());
         let known = book.all().filter(|request| !request.is_over(now));
@@ -247,7 +247,7 @@ impl Inbox {
 
     async fn answer(
         &self,
-        asker: Asker<'_>,
+        asker: AdminCheck<'_>,
         id: &str,
         state: RequestState,
         justification: Option<&str>,
@@ -285,14 +285,14 @@ impl Inbox {
     /// Refuses those who may not decide, and records that they tried.
     async fn admit(
         &self,
-        asker: Asker<'_>,
+        asker: AdminCheck<'_>,
         need: Need<'_>,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        match asker.may(need, method, Whom::All) {
+        match asker.check(need, method, Whom::All) {
             Ok(()) => Ok(()),
             Err(refusal) => {
-                Err(asker.refused(&**self.0.state.audit(), None, method, refusal).await)
+                Err(asker.record_refusal(&**self.0.state.audit(), None, method, refusal).await)
             }
         }
     }

@@ -13,13 +13,16 @@ use mgp_types::service::{
 use mgp_types::{Hash, Object, Payload, Timestamp, canonical};
 use serde::{Deserialize, Serialize};
 
+use super::naming::{Named, Naming};
 use super::pending::{OpenQuestion, Pending};
-use super::refused::is_past;
+use super::refused::{ConfirmRefused, Unconfirmed, is_past};
 use super::used::{NotUsable, Used};
-use super::{ConfirmRefused, Named, Naming, Unconfirmed};
+use crate::approval::{About, Approver, Decision, Question};
+use crate::audit::Event;
 use crate::error::Refusal;
-use crate::tool::{Assess, Assessment};
-use crate::{About, Approver, Decision, Event, Policies, Question};
+use crate::policy::Policies;
+use crate::tool::assess::Assess;
+use crate::tool::assessment::Assessment;
 
 /// Bounds of [`Confirmations`].
 #[derive(Clone, Debug)]
@@ -55,14 +58,14 @@ pub struct Confirmations {
 }
 
 /// A call that somebody must confirm.
-pub(super) struct Risky {
-    pub(super) cx: Context,
-    pub(super) server: Option<ServerId>,
-    pub(super) tool: String,
-    pub(super) arguments: Payload,
-    pub(super) assessment: Arc<Assessment>,
+pub(crate) struct RiskyCall {
+    pub(crate) cx: Context,
+    pub(crate) server: Option<ServerId>,
+    pub(crate) tool: String,
+    pub(crate) arguments: Payload,
+    pub(crate) assessment: Arc<Assessment>,
     /// The hash of the definition, where one is known.
-    pub(super) definition: Option<Hash>,
+    pub(crate) definition: Option<Hash>,
 }
 
 /// What the rounds of a call keep of its confirmation; it travels sealed.
@@ -114,36 +117,23 @@ impl Confirmations {
         self
     }
 
-    /// Whether a call must be confirmed; where an entry spares that, the ticket says which.
-    pub(super) fn are_needed(
+    /// Returns the strongest entry of those [who know](Self::named) which tools the operator named.
+    pub(crate) fn naming(
         &self,
         cx: &Context,
         server: Option<&ServerId>,
         tool: &str,
-        assessment: &Assessment,
-    ) -> bool {
-        if assessment.is_harmless() {
-            return false;
-        }
-        let policy = self.policies.of(server);
-        if !assessment.needs_confirmation(&policy, None) {
-            return false;
-        }
-        let naming = self
-            .named
-            .iter()
-            .filter_map(|named| named.named(cx, server, tool))
-            .reduce(Naming::stronger);
-        let Some(naming) = naming else { return true };
-        if assessment.needs_confirmation(&policy, Some(&naming)) {
-            return true;
-        }
-        note(cx, "confirmation_spared_by", naming.entry());
-        false
+    ) -> Option<Naming> {
+        let namings = self.named.iter().filter_map(|named| named.named(cx, server, tool));
+        namings.reduce(Naming::stronger)
+    }
+
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.policies
     }
 
     /// Gets a confirmation for one run of a call.
-    pub(super) async fn confirm(&self, call: Risky, tools: &dyn Assess) -> Result<(), Refusal> {
+    pub(crate) async fn confirm(&self, call: RiskyCall, tools: &dyn Assess) -> Result<(), Refusal> {
         let refused = |why, more| {
             let (server, tool) = (call.server.as_ref(), &call.tool);
             Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, why, more))
@@ -213,7 +203,7 @@ impl Confirmations {
         }
     }
 
-    fn open(&self, call: &Risky) -> Option<OpenQuestion> {
+    fn open(&self, call: &RiskyCall) -> Option<OpenQuestion> {
         self.pending.open(&call.cx.principal)
     }
 
@@ -263,7 +253,7 @@ impl fmt::Debug for Confirmations {
 /// Makes an event of a confirmation.
 type Told = fn(Actor, Option<&ServerId>, &str, &RiskLevel, &Hash) -> Event;
 
-impl Risky {
+impl RiskyCall {
     fn event(&self, told: Told, by: Actor, question: &Question) -> Event {
         let risk = &self.assessment.effective_risk;
         told(by, self.server.as_ref(), &self.tool, risk, &question.binding)
@@ -330,8 +320,8 @@ impl<'a> Book<'a> {
     }
 }
 
-/// Adds a word to the record of the call, where there is one.
-fn note(cx: &Context, name: &str, word: &str) {
+/// Adds a detail to the record of the call, if it has one.
+pub(crate) fn note(cx: &Context, name: &str, word: &str) {
     if let (Some(start), Ok(word)) = (cx.extensions.get::<Start>(), Payload::of(word)) {
         start.note(name, word);
     }

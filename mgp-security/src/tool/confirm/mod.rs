@@ -13,13 +13,12 @@
 //! Applies to: both.
 
 mod confirmations;
-mod layer;
 mod naming;
 mod pending;
 mod refused;
 mod used;
 
 pub use confirmations::{ConfirmConfig, Confirmations};
-pub use layer::{Confirm, ConfirmLayer};
+pub(crate) use confirmations::{RiskyCall, note};
 pub use naming::{Named, Naming};
 pub use refused::{ConfirmRefused, Unconfirmed};

@@ -2,14 +2,12 @@
 //!
 //! Applies to: both.
 
-use std::time::SystemTime;
-
 use bytestring::ByteString;
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Context, ServerId};
 
-use crate::tool::Assessment;
-use crate::{Access, ConfirmFrom, ConfirmRule, ServerPolicy};
+use crate::policy::{ConfirmFrom, ServerPolicy};
+use crate::tool::assessment::Assessment;
 
 /// Knows which tools the operator named for a caller: grants of tools, permissions for single tools.
 ///
@@ -27,18 +25,6 @@ where
 {
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
         self(cx, server, tool)
-    }
-}
-
-impl Named for Access {
-    fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
-        let entry = self.named(&cx.principal, server, tool, SystemTime::now())?;
-        let naming = Naming::by(format!("tool_grant of `{}` for `{tool}`", entry.access.agent_id));
-        Some(if entry.confirm == Some(ConfirmRule::Never) {
-            naming.never_confirm()
-        } else {
-            naming
-        })
     }
 }
 
@@ -70,7 +56,7 @@ impl Naming {
     }
 
     /// The entry that spares more.
-    pub(super) fn stronger(self, other: Self) -> Self {
+    pub(crate) fn stronger(self, other: Self) -> Self {
         if other.never && !self.never { other } else { self }
     }
 }
@@ -91,7 +77,7 @@ impl Assessment {
     }
 
     /// Whether nobody needs to confirm a call, whoever the caller and whatever the policy is.
-    pub(in crate::tool) fn is_harmless(&self) -> bool {
+    pub(crate) fn is_harmless(&self) -> bool {
         self.effective_risk == RiskLevel::Safe && !self.confirmation_required
     }
 }

@@ -6,7 +6,7 @@ use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Rule, ServerId};
 use mgp_types::{Object, Timestamp};
 
-use crate::tool::Assessment;
+use crate::tool::assessment::Assessment;
 
 /// A call that needs a confirmation and got none.
 #[derive(Clone, Debug, thiserror::Error)]
