@@ -108,6 +108,7 @@ impl Access {
         at: SystemTime,
     ) -> AccessDecision {
         let default = || self.default_policy(server);
+        let server = server.map(ServerId::as_str);
         self.view(principal).decide(server, tool, &Moment::of(&|| at), default)
     }
 
@@ -191,7 +192,8 @@ impl Access {
         let clock = || self.now();
         let default = || self.default_policy(server);
         let at = Moment::of(&clock);
-        self.view(&cx.principal).judge(Credentials::of(cx), server, tool, need, &at, default)
+        let (server, credentials) = (server.map(ServerId::as_str), Credentials::of(cx));
+        self.view(&cx.principal).judge(credentials, server, tool, need, &at, default)
     }
 
     /// Returns whether a caller sees one tool of a list.
@@ -228,7 +230,7 @@ impl AccessView<'_> {
 
     fn decide(
         &self,
-        server: Option<&ServerId>,
+        server: Option<&str>,
         tool: Option<&str>,
         at: &Moment<'_>,
         default: impl FnOnce() -> DefaultPolicy,
@@ -243,13 +245,13 @@ impl AccessView<'_> {
     pub(super) fn decide_for(
         &self,
         seeker: Seeker<'_>,
-        server: Option<&ServerId>,
+        server: Option<&str>,
         tool: Option<&str>,
         at: &Moment<'_>,
         default: impl FnOnce() -> DefaultPolicy,
     ) -> AccessDecision {
         let Some(rules) = &self.rules else { return AccessDecision::unknown() };
-        match server.and_then(|server| rules.find(seeker, server.as_str(), tool, at)) {
+        match server.and_then(|server| rules.find(seeker, server, tool, at)) {
             Some(entry) => AccessDecision::by(entry),
             None => AccessDecision::policy(default()),
         }
@@ -262,7 +264,7 @@ impl AccessView<'_> {
     pub(crate) fn judge(
         &self,
         credentials: Credentials<'_>,
-        server: Option<&ServerId>,
+        server: Option<&str>,
         tool: Option<&str>,
         need: Need<'_>,
         at: &Moment<'_>,

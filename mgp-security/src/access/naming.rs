@@ -1,7 +1,5 @@
 //! Entries that name a tool: its calls need no confirmation (MGP §4.4).
 
-use std::time::SystemTime;
-
 use mgp_types::service::{Context, ServerId};
 
 use super::book::Access;
@@ -11,7 +9,7 @@ use crate::tool::{Named, Naming};
 
 impl Named for Access {
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
-        Some(self.named(&cx.principal, server, tool, SystemTime::now())?.naming(tool))
+        Some(self.named(&cx.principal, server, tool, self.now())?.naming(tool))
     }
 }
 

@@ -77,15 +77,15 @@ pub(crate) fn see(
     access: &Access,
     definitions: &Definitions,
     cx: &Context,
-    server: Option<&ServerId>,
+    server: Option<&str>,
     tool: &str,
 ) -> Result<(), Hidden> {
     let clock = || access.now();
     let (view, at) = (access.view(&cx.principal), Moment::of(&clock));
-    let default = || access.default_policy(server);
+    let default = || access.default_policy(server.map(ServerId::from).as_ref());
     let need = Need::Call(tool);
     hidden(view.judge(Credentials::of(cx), server, Some(tool), need, &at, default))?;
-    match definitions.tools(server) {
+    match definitions.tools_of(server) {
         Some(tools) if !tools.state(tool).is_callable() => {
             Err(Hidden::by("its definition waits for an operator"))
         }
@@ -174,8 +174,8 @@ fn check_access(
     }
     // Credentials for some tools of a server are not for the rest of it.
     let need = tool.map_or(Need::Server, Need::Call);
-    let decision = view.judge(Credentials::of(cx), server, tool, need, at, default);
-    let decision = decision.inspect_err(|ended| {
+    let (credentials, id) = (Credentials::of(cx), server.map(ServerId::as_str));
+    let decision = view.judge(credentials, id, tool, need, at, default).inspect_err(|ended| {
         steps.add(Stage::Access, StepResult::Refused, || ended.to_string());
     })?;
     let rule = || decision.rule().as_str().to_owned();

@@ -131,6 +131,11 @@ impl Definitions {
 
     /// Returns what is known of the tools of a server, at this moment.
     pub(crate) fn tools(&self, server: Option<&ServerId>) -> Option<Arc<Tools>> {
+        self.tools_of(server.map(ServerId::as_str))
+    }
+
+    /// Returns what is known of the tools of a server, by its name.
+    pub(crate) fn tools_of(&self, server: Option<&str>) -> Option<Arc<Tools>> {
         self.0.catch_up();
         self.0.now.read().of(server).cloned()
     }
@@ -229,7 +234,7 @@ impl Inner {
         let mut servers = BTreeMap::new();
         for (server, seen) in &*seen {
             let policy = self.policies.of(server.as_ref());
-            let tools = seen.tools(server.as_ref(), &book, &policy, before.of(server.as_ref()));
+            let tools = seen.tools(server.as_ref(), &book, &policy, before.of(server.as_ref().map(ServerId::as_str)));
             match server {
                 Some(server) => drop(servers.insert(server.clone(), Arc::new(tools))),
                 None => own = Arc::new(tools),

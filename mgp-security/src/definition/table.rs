@@ -119,9 +119,9 @@ impl Name for ServerId {
 
 impl Table {
     /// The tools of a server.
-    pub(super) fn of(&self, server: Option<&ServerId>) -> Option<&Arc<Tools>> {
+    pub(super) fn of(&self, server: Option<&str>) -> Option<&Arc<Tools>> {
         match server {
-            Some(server) => self.servers.get(server.as_str()),
+            Some(server) => self.servers.get(server),
             None => Some(&self.own),
         }
     }

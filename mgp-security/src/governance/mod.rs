@@ -485,6 +485,12 @@ impl Governance {
         decision::explain(&facts, &Snapshot::of(&sources, principal, server))
     }
 
+    /// Returns whether a caller sees a tool, as [`Visibility`] decides it, by the name of its server.
+    #[must_use]
+    pub fn shows(&self, cx: &Context, server: &str, tool: &str) -> bool {
+        decision::see(&self.0.access, &self.0.definitions, cx, Some(server), tool).is_ok()
+    }
+
     /// Returns the permissions that every call of a tool would lack now.
     ///
     /// Limits of approvals count only if no arguments could be within them.
@@ -543,6 +549,7 @@ impl Governance {
 /// A tool is seen if access allows it and its definition does not wait for an operator.
 impl Visibility for Governance {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
+        let server = server.map(ServerId::as_str);
         decision::see(&self.0.access, &self.0.definitions, cx, server, tool)
     }
 }

@@ -103,7 +103,7 @@ impl PermissionChange {
     }
 
     /// Refuses what makes no sense.
-    fn check(&self) -> Result<(), PermissionRefused> {
+    fn check(&self, now: SystemTime) -> Result<(), PermissionRefused> {
         let unfit = |why: String| Err(PermissionRefused::unfit(why));
         if self.permissions.is_empty() || self.permissions.len() > NAMES_MAX {
             return unfit(format!("name 1 to {NAMES_MAX} permissions"));
@@ -131,7 +131,7 @@ impl PermissionChange {
         }
         match self.expires_at.as_ref().map(Timestamp::to_system_time) {
             Some(None) => unfit("`expires_at` is no RFC 3339 time".to_owned()),
-            Some(Some(end)) if end <= SystemTime::now() => {
+            Some(Some(end)) if end <= now => {
                 unfit("`expires_at` has passed".to_owned())
             }
             _ => Ok(()),
@@ -288,7 +288,7 @@ impl Inner {
         change: PermissionChange,
         decision: ApprovalDecision,
     ) -> Result<Vec<Approval>, PermissionRefused> {
-        change.check()?;
+        change.check(self.entries.now())?;
         if decision != ApprovalDecision::Approved {
             change.check_unlimited()?;
         }
@@ -309,7 +309,7 @@ impl Inner {
         let policy = self.policies.of(change.server.as_ref());
         let stood = |permission: &Permission| {
             let stand =
-                self.stand(&policy, change.server.as_ref(), &[], permission, SystemTime::now());
+                self.stand(&policy, change.server.as_ref(), &[], permission, self.entries.now());
             matches!(stand, Stand::Granted(_) | Stand::ByPolicy)
         };
         // Only what stands is taken back.

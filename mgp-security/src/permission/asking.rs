@@ -3,7 +3,7 @@
 //! Applies to: both.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission};
 use mgp_types::service::{AgentId, Context, Principal, ServerId};
@@ -188,7 +188,7 @@ impl Inner {
             self.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error))?;
         let policy = self.policies.of(server);
         let held = book.held(cx.principal.tenant(), server);
-        let at = SystemTime::now();
+        let at = self.entries.now();
         let open = needed.iter().filter(|permission| {
             notes.of(permission).is_none()
                 && matches!(self.stand(&policy, server, held, permission, at), Stand::Open(..))
@@ -209,7 +209,7 @@ impl Inner {
         let policy = self.policies.of(server);
         let place = Self::place(&cx.principal, server);
         let held = book.held(&place.tenant, server);
-        let at = SystemTime::now();
+        let at = self.entries.now();
         let granted = needed.iter().filter(|permission| {
             matches!(self.stand(&policy, server, held, permission, at), Stand::ByPolicy)
         });

@@ -58,7 +58,7 @@ impl Permissions {
         server: &ServerId,
         permissions: &[Permission],
     ) -> PermissionDecision {
-        let at = SystemTime::now();
+        let at = self.inner.entries.now();
         let policy = self.inner.policies.of(Some(server));
         let book = self.inner.entries.state().now();
         let held =

@@ -1,7 +1,5 @@
 //! Approvals that name a tool: its calls need no confirmation (MGP §4.4).
 
-use std::time::SystemTime;
-
 use mgp_types::service::{Context, ServerId};
 
 use super::entry::Approval;
@@ -11,7 +9,7 @@ use crate::tool::{Named, Naming};
 
 impl Named for Permissions {
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
-        let approval = self.names_tool(&cx.principal, server, tool, SystemTime::now())?;
+        let approval = self.names_tool(&cx.principal, server, tool, self.inner.entries.now())?;
         Some(approval.naming())
     }
 }

@@ -135,6 +135,13 @@ impl Permissions {
         Self { call_wait: call, connect_wait: connect, ..self }
     }
 
+    /// Replaces the clock of the system, as [`Access::clock`](crate::Access::clock) does.
+    #[must_use]
+    pub fn clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.inner.entries.set_clock(now);
+        self
+    }
+
     /// Reads what was decided and follows it from then on.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl Inner {
                 place.server.as_ref(),
                 &held,
                 &answer.permission,
-                SystemTime::now(),
+                self.entries.now(),
             );
             matches!(stand, Stand::Open(..) | Stand::ByPolicy)
         };
@@ -81,7 +81,7 @@ impl Inner {
                 let before = before(approval);
                 change = put(change, approval, before.map(|found| found.revision))
                     .map_err(PermissionRefused::unwritten)?;
-                let word = before.map(|found| standing(&found.entry));
+                let word = before.map(|found| standing(&found.entry, self.entries.now()));
                 events.push(event(approval, word, actor, told));
             }
             if events.is_empty() {
@@ -102,8 +102,8 @@ impl Inner {
 }
 
 /// What stood, in a word.
-fn standing(before: &Arc<Approval>) -> &'static str {
-    let is_over = Held::of(before).is_over(SystemTime::now());
+fn standing(before: &Arc<Approval>, now: SystemTime) -> &'static str {
+    let is_over = Held::of(before).is_over(now);
     if is_over { "expired" } else { before.decision.as_str() }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mgp_toolindex::{Allowed, Everything, FoundCall, Listed, MetaTool, Outcome, Resolved};
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::method_of_tool;
-use mgp_types::service::{Call, Context, Params, Reply, ServerId, Target, Visibility as _};
+use mgp_types::service::{Call, Context, Params, Reply, Target, Visibility as _};
 use mgp_types::{ErrorCode, RawObject, RpcError};
 
 use super::{Parts, Switch, tasks};
@@ -144,7 +144,7 @@ struct Sees<'a> {
 
 impl Allowed for Sees<'_> {
     fn allows(&self, server: &str, tool: &str) -> bool {
-        self.seen.sees(self.cx, Some(&ServerId::from(server)), tool).is_ok()
+        self.seen.shows(self.cx, server, tool)
     }
 }
 
