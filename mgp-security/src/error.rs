@@ -1,6 +1,4 @@
 //! Why this crate refuses a call, and the one place where reasons become codes (MGP §14.3).
-//!
-//! Applies to: both.
 
 use mgp_types::service::{Rule, ServerId, Unaudited};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};

@@ -23,8 +23,6 @@
 //!
 //! Features: `auth` (API keys and access tokens, for HTTP servers), `sqlite` (governance in a folder; SQLite is compiled
 //! in, which takes a C compiler).
-//!
-//! Applies to: both.
 
 mod access;
 mod approval;

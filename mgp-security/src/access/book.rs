@@ -169,11 +169,13 @@ impl Access {
     }
 
     /// Reads what decides about one principal.
+    #[inline]
     pub(crate) fn view<'a>(&self, principal: &'a Principal) -> AccessView<'a> {
         self.view_agent(principal.tenant().as_str(), name_of(principal))
     }
 
     /// Reads what decides about one name of a tenant.
+    #[inline]
     pub(super) fn view_agent<'a>(&self, tenant: &'a str, agent: &'a str) -> AccessView<'a> {
         let is_agent = matches!(Subject::of(agent), Subject::Agent(_));
         let groups = if is_agent { self.0.groups.of(tenant, agent) } else { None };
@@ -228,6 +230,7 @@ impl AccessView<'_> {
         Some(Seeker { tenant: self.tenant, agent: Some(self.agent?), groups })
     }
 
+    #[inline]
     fn decide(
         &self,
         server: Option<&str>,
@@ -242,6 +245,7 @@ impl AccessView<'_> {
     }
 
     /// Decides for an agent, a group or everyone.
+    #[inline]
     pub(super) fn decide_for(
         &self,
         seeker: Seeker<'_>,
@@ -261,6 +265,7 @@ impl AccessView<'_> {
     ///
     /// # Errors
     /// [`PassEnded`] if the credentials have ended.
+    #[inline]
     pub(crate) fn judge(
         &self,
         credentials: Credentials<'_>,

@@ -46,6 +46,7 @@ pub(super) enum Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
+    #[inline]
     pub(super) fn of(agent: &'a str) -> Self {
         match agent.strip_prefix(GROUP) {
             Some(group) => Self::Group(group),
@@ -56,6 +57,7 @@ impl<'a> Subject<'a> {
 }
 
 /// The name by which entries know a principal.
+#[inline]
 pub(crate) fn name_of(principal: &Principal) -> &str {
     principal.as_agent().map_or(principal.subject().as_str(), AgentId::as_str)
 }

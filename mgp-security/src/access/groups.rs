@@ -1,11 +1,10 @@
 //! Which groups an agent is in: the operator's configuration (MGP §5).
-//!
-//! Applies to: both.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
+use mgp_types::sync::RwLock;
 use rustc_hash::FxHashMap;
 
 use crate::hooks::{Hooks, Listening};
@@ -46,7 +45,7 @@ impl Groups {
     ) {
         let names: Arc<[Box<str>]> =
             names.into_iter().map(|name| name.into().into_boxed_str()).collect();
-        let mut table = self.0.now.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.now.write();
         let agents = table.entry(tenant.into()).or_default();
         if names.is_empty() {
             agents.remove(agent);
@@ -79,13 +78,13 @@ impl Groups {
         if !self.0.any.load(Ordering::Acquire) {
             return None;
         }
-        let table = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.now.read();
         table.get(tenant)?.get(agent).map(Arc::clone)
     }
 }
 
 impl fmt::Debug for Groups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.now.read().unwrap_or_else(PoisonError::into_inner).fmt(f)
+        self.0.now.read().fmt(f)
     }
 }

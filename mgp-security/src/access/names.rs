@@ -1,6 +1,4 @@
 //! A map by name, for the snapshot that decisions read.
-//!
-//! Applies to: both.
 
 use rustc_hash::FxHashMap;
 

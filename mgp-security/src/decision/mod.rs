@@ -58,6 +58,7 @@ impl Progress {
 }
 
 /// Decides about a call.
+#[inline]
 pub(crate) fn decide(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
     judge(facts, snapshot, &mut NoSteps)
 }
@@ -114,6 +115,7 @@ pub(crate) fn missing(
     view.missing(&need, &snapshot.policy(server))
 }
 
+#[inline]
 fn judge(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>, steps: &mut impl Recorder) -> CallVerdict {
     let mut verdict = CallVerdict::allow();
     if let Err(outcome) = apply_rules(facts, snapshot, &mut verdict, steps) {
@@ -123,6 +125,7 @@ fn judge(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>, steps: &mut impl Record
 }
 
 /// Applies the rules in their order, up to the first that does not allow the call.
+#[inline]
 fn apply_rules(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -158,6 +161,7 @@ pub(crate) fn admit(sources: &Sources, cx: &Context, tool: Option<&str>) -> Resu
     check_access(&access.view(&cx.principal), cx, server, tool, &at, default, &mut NoSteps)
 }
 
+#[inline]
 fn check_access(
     view: &AccessView<'_>,
     cx: &Context,
@@ -187,6 +191,7 @@ fn check_access(
     Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decision).into())
 }
 
+#[inline]
 fn check_definition(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,

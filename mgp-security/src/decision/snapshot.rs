@@ -65,6 +65,7 @@ impl Sources {
     }
 
     /// Returns the server that a call is for.
+    #[inline]
     pub(crate) fn server_of<'a>(&'a self, cx: &'a Context) -> Option<&'a ServerId> {
         match &self.server {
             ServerName::Always(server) => Some(server),
@@ -99,6 +100,7 @@ pub(crate) struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
+    #[inline]
     pub(crate) fn of(
         sources: &'a Sources,
         principal: &'a Principal,
@@ -122,6 +124,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns what is known of a tool.
+    #[inline]
     pub(super) fn known(&self, tool: &str) -> Option<&Arc<KnownTool>> {
         self.tools.as_ref()?.get(tool)
     }
@@ -136,6 +139,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Decides about the definition of a tool; `None` if definitions do not decide.
+    #[inline]
     pub(super) fn definition_rule(
         &self,
         known: Option<&Arc<KnownTool>>,
@@ -165,6 +169,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns what calls of a tool need.
+    #[inline]
     pub(super) fn assessment(
         &self,
         server: Option<&ServerId>,

@@ -30,6 +30,13 @@ use crate::tool::{Assessment, Naming};
 pub struct CallVerdict {
     outcome: CallOutcome,
     assessment: Option<Arc<Assessment>>,
+    /// Most calls have none.
+    details: Option<Box<Details>>,
+}
+
+/// The details of a verdict that few calls have.
+#[derive(Clone, Debug, Default)]
+struct Details {
     applied: Vec<Validator>,
     spared_by: Option<Naming>,
     steps: Vec<Step>,
@@ -160,52 +167,50 @@ impl CallVerdict {
     /// Returns each rule that was considered, with its result; only an explained verdict has them.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
-        &self.steps
+        self.details.as_ref().map_or(&[], |details| &details.steps)
     }
 
     /// Returns the validators that checked the arguments.
     pub(crate) fn applied(&self) -> &[Validator] {
-        &self.applied
+        self.details.as_ref().map_or(&[], |details| &details.applied)
     }
 
     /// Returns the entry that spares the confirmation.
     pub(crate) fn spared_by(&self) -> Option<&Naming> {
-        self.spared_by.as_ref()
+        self.details.as_ref()?.spared_by.as_ref()
     }
 
     /// Takes the verdict apart.
+    #[inline]
     pub(crate) fn into_outcome(self) -> (CallOutcome, Option<Arc<Assessment>>) {
         (self.outcome, self.assessment)
     }
 
+    #[inline]
     pub(super) fn allow() -> Self {
-        Self {
-            outcome: CallOutcome::Allow,
-            assessment: None,
-            applied: Vec::new(),
-            spared_by: None,
-            steps: Vec::new(),
-        }
+        Self { outcome: CallOutcome::Allow, assessment: None, details: None }
     }
 
     pub(super) fn set_outcome(&mut self, outcome: CallOutcome) {
         self.outcome = outcome;
     }
 
+    #[inline]
     pub(super) fn set_assessment(&mut self, assessment: Arc<Assessment>) {
         self.assessment = Some(assessment);
     }
 
     pub(super) fn set_applied(&mut self, applied: Vec<Validator>) {
-        self.applied = applied;
+        self.details.get_or_insert_default().applied = applied;
     }
 
     pub(super) fn set_spared_by(&mut self, naming: Naming) {
-        self.spared_by = Some(naming);
+        self.details.get_or_insert_default().spared_by = Some(naming);
     }
 
-    pub(super) fn with_steps(self, steps: Vec<Step>) -> Self {
-        Self { steps, ..self }
+    pub(super) fn with_steps(mut self, steps: Vec<Step>) -> Self {
+        self.details.get_or_insert_default().steps = steps;
+        self
     }
 }
 

@@ -1,6 +1,4 @@
 //! What an operator decides about definitions that wait.
-//!
-//! Applies to: both.
 
 use std::collections::HashSet;
 

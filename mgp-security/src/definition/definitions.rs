@@ -1,6 +1,4 @@
 //! What is known of the tools of all servers.
-//!
-//! Applies to: both.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -234,7 +232,12 @@ impl Inner {
         let mut servers = BTreeMap::new();
         for (server, seen) in &*seen {
             let policy = self.policies.of(server.as_ref());
-            let tools = seen.tools(server.as_ref(), &book, &policy, before.of(server.as_ref().map(ServerId::as_str)));
+            let tools = seen.tools(
+                server.as_ref(),
+                &book,
+                &policy,
+                before.of(server.as_ref().map(ServerId::as_str)),
+            );
             match server {
                 Some(server) => drop(servers.insert(server.clone(), Arc::new(tools))),
                 None => own = Arc::new(tools),

@@ -1,6 +1,4 @@
 //! What is different between two definitions, for a person to read.
-//!
-//! Applies to: both.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -1,6 +1,4 @@
 //! A definition as it was listed, read and reviewed, before anything is known of its server.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 

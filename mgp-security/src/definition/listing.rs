@@ -1,6 +1,4 @@
 //! Taking over what a server lists: read, reviewed, pinned where it is new, held back where it changed.
-//!
-//! Applies to: outbound.
 
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};

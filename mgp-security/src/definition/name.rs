@@ -1,6 +1,4 @@
 //! Names of servers and tools: which can be used, and which look like another (MGP §4; UTS 39).
-//!
-//! Applies to: both.
 
 use std::collections::HashMap;
 

@@ -2,8 +2,6 @@
 //!
 //! Canonical JSON keeps numbers as they were written, which confirmations need.
 //! Here a server that writes its definitions with another library must not look like one that changed them.
-//!
-//! Applies to: both.
 
 /// How far an exponent may reach; numbers beyond stay as they are.
 const EXPONENT_MAX: i64 = 1_000_000;

@@ -1,8 +1,6 @@
 //! What is kept of definitions: the one that is pinned, and the one that waits (DESIGN §6).
 //!
 //! They are records of their own, so that a server that changes a tool cannot undo what an operator approves meanwhile.
-//!
-//! Applies to: both.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! Why a call of a tool is refused, or a decision about one.
-//!
-//! Applies to: both.
 
 use mgp_types::Object;
 use mgp_types::service::{Authority, Principal, Rule, ServerId};

@@ -1,6 +1,4 @@
 //! Lists of tools on their way to whoever asked: taken over, and without what must not be seen.
-//!
-//! Applies to: outbound.
 
 use mgp_types::mcp::key;
 use mgp_types::method::ToolsList;

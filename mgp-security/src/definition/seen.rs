@@ -1,6 +1,4 @@
 //! What one server listed last, and how each of its tools stands.
-//!
-//! Applies to: both.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

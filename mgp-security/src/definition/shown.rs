@@ -5,8 +5,6 @@
 //! - `icons` are for people, and their addresses change with every release of a site.
 //! - `execution` says whether a call may become a task, which no gate reads.
 //! - `security.effective_risk_level` is worked out here; what a server writes there is replaced.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 

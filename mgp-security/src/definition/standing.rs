@@ -1,6 +1,4 @@
 //! Whether a definition may be used, and why not.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 

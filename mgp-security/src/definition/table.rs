@@ -1,6 +1,4 @@
 //! What lookups read: the tools of each server, by name.
-//!
-//! Applies to: both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +16,9 @@ use crate::tool::Assessment;
 
 /// The age from which on a list no longer counts as complete: a name that is not in it makes the server list again.
 const FRESH_LIST_TTL: Duration = Duration::from_secs(30);
+
+/// The number of names up to which they are compared one by one.
+const FEW: usize = 4;
 
 /// Everything that is known of tools.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +70,12 @@ pub(crate) struct KnownTool {
 pub(super) struct Sorted<K, V>(Vec<(K, V)>);
 
 impl<K: Name, V> Sorted<K, V> {
+    #[inline]
     pub(super) fn get(&self, name: &str) -> Option<&V> {
+        // Comparing a few names costs less than the search.
+        if self.0.len() <= FEW {
+            return self.0.iter().find(|(known, _)| known.name() == name).map(|(_, value)| value);
+        }
         let order = |known: &str| known.len().cmp(&name.len()).then_with(|| known.cmp(name));
         let at = self.0.binary_search_by(|(known, _)| order(known.name())).ok()?;
         Some(&self.0[at].1)
@@ -119,6 +125,7 @@ impl Name for ServerId {
 
 impl Table {
     /// The tools of a server.
+    #[inline]
     pub(super) fn of(&self, server: Option<&str>) -> Option<&Arc<Tools>> {
         match server {
             Some(server) => self.servers.get(server),

@@ -1,6 +1,4 @@
 //! Pins, approvals and the layer, with a server that can be told to lie.
-//!
-//! Applies to: both.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

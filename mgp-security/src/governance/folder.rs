@@ -1,6 +1,4 @@
 //! Governance that outlives the process: state and audit log in one private folder (MGP §3–§6).
-//!
-//! Applies to: both.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! What goes with a server that is registered no longer (MGP §15.5).
-//!
-//! Applies to: both.
 
 use mgp_types::RpcError;
 use mgp_types::service::ServerId;

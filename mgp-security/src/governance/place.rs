@@ -1,8 +1,6 @@
 //! Where the audit log of a folder is kept: as whoever opened it last was told (MGP §6).
 //!
 //! Each place has a chain of its own, so that a log that is kept elsewhere from now on is none that was changed.
-//!
-//! Applies to: both.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! What operators do with permissions: approve, deny, revoke, look (MGP §3.6).
-//!
-//! Applies to: both.
 
 use std::time::SystemTime;
 
@@ -131,9 +129,7 @@ impl PermissionChange {
         }
         match self.expires_at.as_ref().map(Timestamp::to_system_time) {
             Some(None) => unfit("`expires_at` is no RFC 3339 time".to_owned()),
-            Some(Some(end)) if end <= now => {
-                unfit("`expires_at` has passed".to_owned())
-            }
+            Some(Some(end)) if end <= now => unfit("`expires_at` has passed".to_owned()),
             _ => Ok(()),
         }
     }

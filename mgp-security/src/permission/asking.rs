@@ -1,12 +1,11 @@
 //! Asking about permissions: calls that need the same share one question, and nobody waits for ever (MGP §3.4).
-//!
-//! Applies to: both.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission};
 use mgp_types::service::{AgentId, Context, Principal, ServerId};
+use mgp_types::sync::Mutex;
 use mgp_types::{Hash, Object, RpcError};
 use tokio::sync::watch;
 
@@ -76,7 +75,7 @@ impl Board {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,6 +1,4 @@
 //! All approvals as decisions read them.
-//!
-//! Applies to: both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

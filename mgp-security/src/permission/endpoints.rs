@@ -1,6 +1,4 @@
 //! The server's side of the permission flow: it is told what was decided, and works with that (MGP §3.5, §3.6).
-//!
-//! Applies to: inbound.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,4 @@
 //! One approval as it is kept: what was decided about a permission of a server, by whom, within which limits (MGP §3.6).
-//!
-//! Applies to: both.
 
 use std::time::SystemTime;
 

@@ -1,6 +1,4 @@
 //! What servers are told of their permissions (MGP §3.4 to §3.6).
-//!
-//! Applies to: outbound.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

@@ -1,14 +1,13 @@
 //! What the client decided about permissions, as far as the server was told (MGP §3.6, §8.2).
-//!
-//! Applies to: inbound.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::SystemTime;
 
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 use mgp_types::service::Context;
+use mgp_types::sync::Mutex;
 
 /// How many permissions are noted; further ones are not, and so stay deferred. A peer chooses their names.
 pub(super) const NOTED_MAX: usize = 256;
@@ -160,7 +159,7 @@ impl Grants {
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

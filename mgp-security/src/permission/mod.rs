@@ -3,8 +3,6 @@
 //! Three parts: `rule.rs` says what stands at one moment, from the policy of a server and what was decided before;
 //! `asking.rs`, `admin.rs` and `writing.rs` decide anew; `layer.rs` lets calls through or not.
 //! `scope/` checks the limits of approvals, and `grants.rs` is the other side: what a server was told.
-//!
-//! Applies to: both.
 
 mod admin;
 mod asking;

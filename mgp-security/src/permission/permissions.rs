@@ -1,6 +1,4 @@
 //! The handle: what is decided about permissions of servers, by policy, configuration and operators.
-//!
-//! Applies to: both.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! Why a call, or a change of permissions, is refused.
-//!
-//! Applies to: both.
 
 use mgp_types::Object;
 use mgp_types::mgp::Permission;

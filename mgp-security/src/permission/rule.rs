@@ -2,8 +2,6 @@
 //!
 //! What somebody decided comes before what the configuration lists, also once it has ended or was taken back:
 //! so neither time nor a revocation ever opens anything.
-//!
-//! Applies to: both.
 
 use std::time::SystemTime;
 

@@ -1,6 +1,4 @@
 //! Writing approvals: the change and the events that tell of it are one commit (DESIGN §6).
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 use std::time::SystemTime;

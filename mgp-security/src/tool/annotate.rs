@@ -1,6 +1,4 @@
 //! What a list shows of an assessment: MCP's hints, and the metadata of §4.3 in both places (MGP §4.2).
-//!
-//! Applies to: both.
 
 use mgp_types::mcp::{self, Meta, ToolAnnotations, key};
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity};

@@ -1,6 +1,4 @@
 //! Where layers learn what a tool needs (MGP §4).
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 

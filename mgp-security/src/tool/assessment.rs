@@ -3,8 +3,6 @@
 //! What a server declares adds checks and removes none; there are two exceptions, both below the operator's word.
 //! A valid `security` says how dangerous a tool is and what it needs, and annotations that nothing contradicts lower
 //! the risk of a tool without one, each only as far as the server is trusted.
-//!
-//! Applies to: both.
 
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity, TrustLevel, Validator};
 use mgp_types::{Lenient, RawObject, mcp};

@@ -1,8 +1,6 @@
 //! What the name and the arguments of a tool say of it, whatever its server claims (MGP §4).
 //!
 //! Clues only ever add: a permission that is needed, a hint that is not believed.
-//!
-//! Applies to: both.
 
 use mgp_types::mcp;
 use mgp_types::mgp::Permission;

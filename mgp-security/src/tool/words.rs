@@ -1,8 +1,6 @@
 //! The words of tool and argument names, and what they say (MGP §4; for tools that declare nothing).
 //!
 //! The lists are short on purpose: a word stands here when it is a verb or a thing that servers really use.
-//!
-//! Applies to: both.
 
 /// Splits a name into lower-case words: `deleteFile`, `delete_file`, `delete-file` and `deletefile` are the same.
 pub(super) fn words(name: &str) -> Vec<String> {

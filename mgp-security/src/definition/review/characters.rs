@@ -1,8 +1,6 @@
 //! Characters that nobody sees, or that show a text otherwise than it is.
 //!
 //! Several of them have honest uses in some scripts and in pictures; there, and only there, they are let through.
-//!
-//! Applies to: both.
 
 use unicode_normalization::char::canonical_combining_class;
 

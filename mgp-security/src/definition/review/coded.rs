@@ -1,6 +1,4 @@
 //! Text that must be decoded before it can be read.
-//!
-//! Applies to: both.
 
 /// What the encoded parts of a text say.
 pub(super) fn decoded(text: &str) -> Vec<String> {

@@ -1,6 +1,4 @@
 //! What a review found.
-//!
-//! Applies to: both.
 
 use std::fmt;
 

@@ -4,8 +4,6 @@
 //! - Schemas that cannot be checked or point elsewhere are refused too.
 //! - Text that speaks to the model instead of describing the tool is flagged: somebody must look at it first.
 //!   No rule tells advice from a trap every time, so the weights of several signs are added up.
-//!
-//! Applies to: both.
 
 mod characters;
 mod coded;

@@ -2,8 +2,6 @@
 //!
 //! A model fills in what a name asks for. The same name is honest where the tool is about it:
 //! a tool that calls a model has a `system_prompt`.
-//!
-//! Applies to: both.
 
 use serde_json::Value;
 

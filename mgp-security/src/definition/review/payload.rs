@@ -1,6 +1,4 @@
 //! Signs that are no words: markup that is hidden or speaks for the system, and text that must be decoded first.
-//!
-//! Applies to: both.
 
 use super::coded::{decoded, rot13, unescaped};
 use super::plain::plain_text;

@@ -1,6 +1,4 @@
 //! The phrases that speak to a model, and what each of them weighs: `phrases.txt` says how they are written.
-//!
-//! Applies to: both.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

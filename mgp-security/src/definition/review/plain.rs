@@ -1,6 +1,4 @@
 //! Text in one spelling: capitals, disguises and other ways to write the same letters are undone.
-//!
-//! Applies to: both.
 
 use unicode_normalization::UnicodeNormalization;
 

@@ -1,6 +1,4 @@
 //! Schemas that cannot be checked, or that point somewhere else (MGP §4).
-//!
-//! Applies to: both.
 
 use serde_json::{Map, Value};
 

@@ -1,6 +1,4 @@
 //! Alphabets: which one a character is of, and words that mix them to look like other words (UTS 39).
-//!
-//! Applies to: both.
 
 use unicode_security::mixed_script::AugmentedScriptSet;
 use unicode_security::skeleton;

@@ -1,6 +1,4 @@
 //! Text that speaks to the model: signs of it, and how much they weigh together.
-//!
-//! Applies to: both.
 
 use super::payload;
 use super::phrases::{PHRASES, Phrase, WORDS_ELSEWHERE};

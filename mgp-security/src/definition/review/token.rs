@@ -1,6 +1,4 @@
 //! Text cut into words that can be compared: one spelling for all the ways to write a letter.
-//!
-//! Applies to: both.
 
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]

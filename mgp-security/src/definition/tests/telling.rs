@@ -1,6 +1,4 @@
 //! What is told of tools and of those who decide about them, and when.
-//!
-//! Applies to: both.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,6 +1,4 @@
 //! Limits of commands.
-//!
-//! Applies to: both.
 
 use super::finding::{About, Command, Findings};
 use super::{Doors, Outside, Sudo, shown};

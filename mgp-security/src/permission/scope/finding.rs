@@ -1,8 +1,6 @@
 //! Which arguments are paths, hosts, commands and so on: by their names and by their shape.
 //!
 //! When in doubt an argument is taken for something that has limits, so that it is checked.
-//!
-//! Applies to: both.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,4 @@
 //! Limits of hosts and ports.
-//!
-//! Applies to: both.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

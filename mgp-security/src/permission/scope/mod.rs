@@ -2,8 +2,6 @@
 //!
 //! What a limit is about must be found among the arguments, and read; where it is not, the call is out of scope.
 //! Arguments are found by their names and by their shape, because a schema is the server's own word.
-//!
-//! Applies to: both.
 
 mod command;
 mod finding;

@@ -1,6 +1,4 @@
 //! Arguments as a tree, read strictly: what two readers could understand differently is refused.
-//!
-//! Applies to: both.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,6 +1,4 @@
 //! Laws that hold in any world of approvals, policies and times.
-//!
-//! Applies to: both.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;

@@ -1,6 +1,4 @@
 //! Confirmations of calls: asked for, bound, used once (MGP §4.4).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::sync::Arc;

@@ -9,8 +9,6 @@
 //!
 //! A confirmation is bound to the caller, the server, the tool, its exact arguments and its definition.
 //! It is good for one run of one logical call, and for a few minutes.
-//!
-//! Applies to: both.
 
 mod confirmations;
 mod naming;

@@ -1,6 +1,4 @@
 //! What the operator decided about a tool by name, and what that spares (MGP §4.4).
-//!
-//! Applies to: both.
 
 use bytestring::ByteString;
 use mgp_types::mgp::RiskLevel;

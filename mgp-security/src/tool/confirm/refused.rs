@@ -1,6 +1,4 @@
 //! Why a call was not confirmed (MGP §4.4, §14.5).
-//!
-//! Applies to: both.
 
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Rule, ServerId};

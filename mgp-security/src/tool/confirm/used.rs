@@ -1,13 +1,12 @@
 //! Which confirmed calls have run: a request that comes a second time with the same answers runs nothing (MGP §4.4).
-//!
-//! Applies to: both.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
 use std::time::Duration;
 
 use bytestring::ByteString;
 use mgp_types::Hash;
+use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
 /// The longest that a use is remembered.
@@ -53,7 +52,7 @@ impl Used {
         lives: Duration,
     ) -> Result<u32, NotUsable> {
         let now = Instant::now();
-        let mut known = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.runs.lock();
         if known.len() >= self.most {
             known.retain(|_, entry| entry.until > now);
         }

@@ -1,6 +1,4 @@
 //! Limits of paths, compared part by part.
-//!
-//! Applies to: both.
 
 mod pattern;
 mod reading;

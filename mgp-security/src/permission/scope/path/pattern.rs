@@ -1,6 +1,4 @@
 //! An entry of a scope: a prefix of whole parts, or a pattern with `*`, `?` and `**`.
-//!
-//! Applies to: both.
 
 use unicode_normalization::UnicodeNormalization as _;
 

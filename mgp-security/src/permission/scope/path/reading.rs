@@ -1,6 +1,4 @@
 //! What a text may mean as a path; nothing is looked up in a file system.
-//!
-//! Applies to: both.
 
 use unicode_normalization::UnicodeNormalization as _;
 
