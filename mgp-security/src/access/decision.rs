@@ -26,6 +26,7 @@ enum Cause {
 }
 
 impl AccessDecision {
+    #[inline]
     pub(super) fn by(entry: &Arc<Entry>) -> Self {
         Self(Cause::Entry(Arc::clone(entry)))
     }
@@ -47,6 +48,7 @@ impl AccessDecision {
     }
 
     /// Returns the decision.
+    #[inline]
     #[must_use]
     pub fn permission(&self) -> AccessPermission {
         match &self.0 {
@@ -57,6 +59,7 @@ impl AccessDecision {
     }
 
     /// Returns whether access is allowed.
+    #[inline]
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.permission() == AccessPermission::Allow

@@ -73,11 +73,13 @@ pub(crate) struct Credentials<'a>(Option<&'a Pass>);
 impl<'a> Credentials<'a> {
     pub(crate) const NONE: Self = Self(None);
 
+    #[inline]
     pub(crate) fn of(cx: &'a Context) -> Self {
         Self(cx.extensions.get::<Pass>())
     }
 
     /// Refuses credentials that have ended.
+    #[inline]
     pub(crate) fn check_end(self) -> Result<(), PassEnded> {
         match self.0 {
             Some(pass) if !pass.is_good() => Err(PassEnded::new()),
@@ -86,6 +88,7 @@ impl<'a> Credentials<'a> {
     }
 
     /// Refuses what they do not permit.
+    #[inline]
     pub(super) fn permit(self, need: Need<'_>) -> Result<(), Lacking> {
         match self.0 {
             Some(pass) if !need.is_met(pass.permissions()) => Err(Lacking { word: need.word() }),

@@ -9,7 +9,7 @@ use mgp_types::store::StoreError;
 
 use super::CallFacts;
 use crate::access::{Access, AccessView};
-use crate::definition::{DefinitionRule, Definitions, KnownTool, Tools};
+use crate::definition::{DefinitionRule, Definitions, KnownTool, ServerTools, Tools};
 use crate::permission::{PermissionView, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::tool::{Assess, Assessment, Confirmations, Naming, Validators};
@@ -41,6 +41,8 @@ pub(crate) struct Sources {
     pub(crate) access: Option<Access>,
     /// Decides about definitions, and assesses tools.
     pub(crate) definitions: Option<Definitions>,
+    /// What the definitions have of the one server that all calls are for.
+    pub(crate) server_tools: Option<Arc<ServerTools>>,
     /// Assesses tools where definitions do not decide.
     pub(crate) tools: Option<Arc<dyn Assess>>,
     pub(crate) permissions: Option<Permissions>,
@@ -57,6 +59,7 @@ impl Sources {
             policies,
             access: None,
             definitions: None,
+            server_tools: None,
             tools: None,
             permissions: None,
             validators: None,
@@ -70,6 +73,14 @@ impl Sources {
         match &self.server {
             ServerName::Always(server) => Some(server),
             ServerName::Default(server) => cx.server.as_ref().or(server.as_ref()),
+        }
+    }
+
+    #[inline]
+    fn tools_of(&self, server: Option<&ServerId>) -> Option<Arc<Tools>> {
+        match (self.definitions.as_ref()?, &self.server_tools) {
+            (definitions, Some(tools)) => definitions.tools_in(tools),
+            (definitions, None) => definitions.tools(server),
         }
     }
 
@@ -109,7 +120,7 @@ impl<'a> Snapshot<'a> {
         Self {
             sources,
             access: sources.access.as_ref().map(|access| access.view(principal)),
-            tools: sources.definitions.as_ref().and_then(|known| known.tools(server)),
+            tools: sources.tools_of(server),
             policy: OnceCell::new(),
             permissions: OnceCell::new(),
         }

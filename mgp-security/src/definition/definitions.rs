@@ -52,6 +52,8 @@ pub(super) struct Inner {
     pub(super) policies: Policies,
     /// What lookups read.
     now: RwLock<Arc<Table>>,
+    /// The parts of it that the gates of one server read.
+    parts: Mutex<HashMap<ServerId, Arc<ServerTools>>>,
     /// What each server listed last; held while the table is made of it, so that the table never goes back.
     seen: Mutex<HashMap<Option<ServerId>, Seen>>,
     /// Held by the call that lists the tools of a server for all that wait.
@@ -61,6 +63,9 @@ pub(super) struct Inner {
     behind: AtomicBool,
 }
 
+/// What is known of the tools of one server; kept up to date by [`Definitions`].
+pub(crate) struct ServerTools(RwLock<Option<Arc<Tools>>>);
+
 impl Definitions {
     /// Definitions that are pinned in a store; until it was [opened](Self::open) no pin is known.
     #[must_use]
@@ -69,6 +74,7 @@ impl Definitions {
             pins: State::new(store, audit),
             policies,
             now: RwLock::default(),
+            parts: Mutex::default(),
             seen: Mutex::default(),
             turns: Mutex::default(),
             hooks: Hooks::default(),
@@ -111,12 +117,11 @@ impl Definitions {
     }
 
     /// Returns the risk of a tool for the record of a call.
-    pub(crate) fn risk(&self, server: &ServerId, tool: &str) -> RiskLevel {
-        let tools = self.tools(Some(server));
-        match tools.as_ref().and_then(|tools| tools.get(tool)) {
-            Some(known) => known.assessment().effective_risk.clone(),
-            None => self.unlisted(Some(server), tool).effective_risk.clone(),
-        }
+    pub(crate) fn risk(&self, part: &ServerTools, server: &ServerId, tool: &str) -> RiskLevel {
+        self.0.catch_up();
+        let risk = |tools: &Tools| Some(tools.get(tool)?.assessment().effective_risk.clone());
+        let known = part.0.read().as_deref().and_then(risk);
+        known.unwrap_or_else(|| self.unlisted(Some(server), tool).effective_risk.clone())
     }
 
     /// Returns what holds for a tool that is not known.
@@ -125,6 +130,23 @@ impl Definitions {
         let pair = |book: &Book| book.get(server?, tool)?.pinned.clone();
         let pin = self.0.pins.now().ok().and_then(|book| pair(&book));
         pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
+    }
+
+    /// Returns a handle on what is known of the tools of one server, for those who look there often.
+    pub(crate) fn server(&self, server: &ServerId) -> Arc<ServerTools> {
+        // Held so that no table is published meanwhile.
+        let _seen = self.0.seen();
+        let tools = self.0.now.read().of(Some(server.as_str())).cloned();
+        let mut parts = self.0.parts.lock();
+        let part = parts.entry(server.clone());
+        Arc::clone(part.or_insert_with(|| Arc::new(ServerTools(RwLock::new(tools)))))
+    }
+
+    /// Returns what a handle has at this moment.
+    #[inline]
+    pub(crate) fn tools_in(&self, part: &ServerTools) -> Option<Arc<Tools>> {
+        self.0.catch_up();
+        part.0.read().clone()
     }
 
     /// Returns what is known of the tools of a server, at this moment.
@@ -209,6 +231,7 @@ impl Inner {
     }
 
     /// Brings into the table what changed while the pins could not be read.
+    #[inline]
     fn catch_up(&self) {
         if self.behind.load(Ordering::Acquire) && self.behind.swap(false, Ordering::AcqRel) {
             self.publish();
@@ -244,6 +267,12 @@ impl Inner {
             }
         }
         let table = Table { own, servers: servers.into() };
+        let mut parts = self.parts.lock();
+        parts.retain(|_, part| Arc::strong_count(part) > 1);
+        for (server, part) in &*parts {
+            *part.0.write() = table.servers.get(server.as_str()).cloned();
+        }
+        drop(parts);
         *self.now.write() = Arc::new(table);
         drop(seen);
         self.hooks.tell();

@@ -25,6 +25,7 @@ mod tests;
 
 pub use decide::Waiting;
 pub use definitions::Definitions;
+pub(crate) use definitions::ServerTools;
 pub use diff::Difference;
 pub use inspection::Inspection;
 pub use name::NameFlaw;

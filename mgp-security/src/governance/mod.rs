@@ -31,7 +31,7 @@ use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
 use crate::decision::{
     self, CallFacts, CallVerdict, Progress, ServerName, Snapshot, Sources, ToolOrigin,
 };
-use crate::definition::Definitions;
+use crate::definition::{Definitions, ServerTools};
 use crate::error::Refusal;
 use crate::gate::{self, DecisionService};
 use crate::hooks::Listening;
@@ -524,6 +524,7 @@ impl Governance {
             policies: books.policies.clone(),
             access: Some(books.access.clone()),
             definitions: Some(books.definitions.clone()),
+            server_tools: None,
             tools: None,
             permissions: Some(books.permissions.clone()),
             validators: Some(books.validators.clone()),
@@ -627,16 +628,22 @@ impl GovernLayer {
     }
 
     fn sources(&self) -> Sources {
-        self.governance.sources(&self.server, self.origin)
+        let sources = self.governance.sources(&self.server, self.origin);
+        Sources { server_tools: Some(self.server_tools()), ..sources }
+    }
+
+    fn server_tools(&self) -> Arc<ServerTools> {
+        self.governance.0.definitions.server(&self.server)
     }
 
     fn recording(&self) -> AuditLayer {
         let books = &*self.governance.0;
-        let (tools, own) = (books.definitions.clone(), self.server.clone());
+        let (definitions, server) = (books.definitions.clone(), self.server.clone());
+        let tools = self.server_tools();
         AuditLayer::new(Arc::clone(&books.audit))
             .config(&books.recording)
             .server(self.server.clone())
-            .risk(move |call| Some(tools.risk(&own, call.tool()?.name)))
+            .risk(move |call| Some(definitions.risk(&tools, &server, call.tool()?.name)))
     }
 
     /// Returns the methods that are served as tools: only on our own stack, because another server has its own.
