@@ -1,4 +1,4 @@
-//! Asking, granting and taking back (MGP §5.4): who may, and what comes of it.
+//! Queries, grants and revocations of access (MGP §5.4).
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -23,20 +23,20 @@ use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::state::{ChangeError, Found, Snapshot};
 
-/// How many entries a tenant may have; a grant that would be one more is refused with 3001.
+/// The number of entries that a tenant may have; a further grant is refused with 3001.
 const MAX_ENTRIES: usize = 10_000;
 
 impl Access {
-    /// Makes an entry, or replaces the one the agent has there; in force once it is answered.
+    /// Creates an entry, or replaces the one the agent has there; it is in force once this returns.
     ///
-    /// Who made it is `by`, whatever the params claim.
+    /// The entry is recorded as granted by `by`, whatever the params claim.
     ///
     /// # Errors
-    /// 1000 when `by` is no operator; −32602 when the entry would mean nothing; 3001 when the tenant has too many;
-    /// else it cannot be kept or recorded. Nothing was changed then.
+    /// 1000 if `by` is not an operator; −32602 if the entry would have no effect; 3001 if the tenant has too many;
+    /// else it cannot be stored or recorded. Nothing was changed then.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the entry was made.
+    /// After dropping the future the entry may have been made or not.
     pub async fn grant(
         &self,
         by: &Principal,
@@ -47,15 +47,15 @@ impl Access {
         self.make(check, params).await
     }
 
-    /// Takes entries back; no longer in force once it is answered. To take back what is not there is no error.
+    /// Revokes entries; they are out of force once this returns. Revoking an entry that does not exist is not an error.
     ///
-    /// Without a tool every `tool_grant` of the agent on the server goes.
+    /// Without a tool every `tool_grant` of the agent on the server is revoked.
     ///
     /// # Errors
-    /// 1000 when `by` is no operator; else it cannot be kept or recorded, and nothing was changed.
+    /// 1000 if `by` is not an operator; else it cannot be stored or recorded, and nothing was changed.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the entries went.
+    /// After dropping the future the entries may have been revoked or not.
     pub async fn revoke(
         &self,
         by: &Principal,
@@ -66,10 +66,10 @@ impl Access {
         self.take_back(check, params).await
     }
 
-    /// Forgets every entry about a server that is registered no longer; whoever removes it was asked who they are.
+    /// Removes every entry about a server that is no longer registered; the caller checks that it may be removed.
     ///
     /// # Errors
-    /// It cannot be kept or recorded; some of the entries may be gone.
+    /// The change cannot be stored or recorded; some of the entries may be removed.
     ///
     /// # Cancel safety
     /// As [`revoke`](Self::revoke).
@@ -82,11 +82,11 @@ impl Access {
         Ok(self.entries().state().take_out(is_meant, told).await.map_err(Refusal::from)?)
     }
 
-    /// Says what is decided about a tool for an agent, or which entries it has on a server: its own, those of its groups
+    /// Returns the decision about a tool for an agent, or the entries it has on a server: its own, those of its groups
     /// and everyone's.
     ///
     /// # Errors
-    /// 1000 when `by` is no operator and asks about somebody else.
+    /// 1000 if `by` is not an operator and queries another agent.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -98,10 +98,10 @@ impl Access {
         self.answer(AdminCheck::without_call(by), params).await
     }
 
-    /// Everybody of a tenant whom a store has an entry of that is in force, groups included: for those who decide nothing.
+    /// Returns the agents and groups of a tenant with an entry in force, read from a store that decides nothing here.
     ///
     /// # Errors
-    /// The store cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
     /// Nothing is changed.
@@ -117,7 +117,7 @@ impl Access {
         Ok(of_tenant.map(|entry| entry.access.agent_id.clone()).collect())
     }
 
-    /// Refuses those who may not change anything, and records that they tried.
+    /// Refuses and records attempts of callers that may not change anything.
     pub(super) async fn authorise<R: Request>(
         &self,
         check: AdminCheck<'_>,
@@ -142,14 +142,14 @@ impl Access {
             .await
     }
 
-    /// `mgp/access/grant`, by somebody who may.
+    /// Answers `mgp/access/grant` of a caller that may.
     pub(super) async fn make(
         &self,
         check: AdminCheck<'_>,
         params: AccessGrantParams,
     ) -> Result<AccessGrantResult, RpcError> {
         let _changing = self.entries().begin_change().await;
-        // What has ended is told before anything takes its place.
+        // Ends are recorded before anything takes the place of an entry.
         self.entries().record_ends().await.map_err(Refusal::from)?;
         let entry = Entry::asked(params, check.principal, self.now())?;
         let key = entry.key()?;
@@ -169,7 +169,7 @@ impl Access {
             };
             let status = if before.is_some() { "replaced" } else { "granted" };
             match self.entries().state().commit(change, vec![event.build()]).await {
-                // Another process changed the entry; look again at what is there.
+                // Another process changed the entry; read it again.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
                     done.map_err(Refusal::from)?;
@@ -181,7 +181,7 @@ impl Access {
             .into())
     }
 
-    /// `mgp/access/revoke`, by somebody who may.
+    /// Answers `mgp/access/revoke` of a caller that may.
     pub(super) async fn take_back(
         &self,
         check: AdminCheck<'_>,
@@ -313,7 +313,7 @@ impl Access {
         let mut result = AccessQueryResult::new();
         let entries: Vec<AccessEntry> =
             found.into_iter().map(|found| found.entry.to_told()).collect();
-        // Written even where there are none: the list is the answer.
+        // Written even if there are none: the list is the answer.
         result.entries = serde_json::from_str("[]").unwrap_or_default();
         result.entries.extend(entries);
         Ok(result)

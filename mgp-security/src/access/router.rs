@@ -1,4 +1,4 @@
-//! The methods of §5.4 as endpoints.
+//! The methods of MGP §5.4 as endpoints.
 
 use mgp_types::RpcError;
 use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
@@ -14,13 +14,13 @@ use super::refused::About;
 impl Access {
     /// Answers `mgp/access/query`, `mgp/access/grant` and `mgp/access/revoke`.
     ///
-    /// Who calls is the principal of the call, whatever the params claim.
-    /// Only an operator grants, revokes and asks about others; everybody else gets 1000, and it is recorded.
+    /// The caller is the principal of the call, whatever the params claim.
+    /// Only an operator grants, revokes and queries others; other callers are refused with 1000, on the record.
     #[must_use]
     pub fn router(&self) -> Router {
         let (query, grant, revoke) = (self.clone(), self.clone(), self.clone());
         Router::new()
-            // Who may not administer is told so before anything else of the call is looked at.
+            // A caller that may not administer is refused before anything else of the call is read.
             .route(
                 AccessQuery::METHOD,
                 Stack::from_fn(move |call| {
@@ -53,7 +53,6 @@ impl Access {
             )
     }
 
-    /// The params of a question; whether it is about the caller only they can tell.
     async fn asked<'a>(
         &self,
         call: &'a Call,
@@ -73,7 +72,6 @@ impl Access {
         }
     }
 
-    /// The params of somebody who may change something.
     async fn admit<'a, R: Request>(
         &self,
         call: &'a Call,
@@ -84,7 +82,7 @@ impl Access {
     }
 }
 
-/// The server that params name, for the record.
+/// Returns the server that params name, for the record.
 pub(crate) fn named_server(params: &Params) -> Option<ServerId> {
     server_of(params).as_deref().map(ServerId::from)
 }

@@ -18,7 +18,7 @@ use crate::state::{ChangeError, Found, Snapshot};
 #[derive(Default)]
 pub(crate) struct Rules {
     tenants: Names<Names<Server>>,
-    /// When entries end, in order.
+    /// The ends of entries, in order.
     ends: Vec<SystemTime>,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Rules {
 struct Server {
     whole: Level,
     tools: Names<Level>,
-    /// Whether any tool is denied to anybody: without, an allowed server hides nothing.
+    /// `true` if an entry denies a tool; otherwise an allowed server hides nothing.
     any_tool_denied: bool,
 }
 
-/// The entries that stand on one level: for the whole server, or for one tool.
+/// The entries of one level: for the whole server, or for one tool.
 #[derive(Default)]
 struct Level {
     agents: Names<Vec<Rule>>,
@@ -45,7 +45,7 @@ struct Rule {
     denies: bool,
 }
 
-/// For whom is decided.
+/// The caller that is decided about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeker<'a> {
     pub(super) tenant: &'a str,
@@ -53,7 +53,7 @@ pub(super) struct Seeker<'a> {
     pub(super) groups: &'a [Box<str>],
 }
 
-/// The time a decision is made for, read once and only if an entry has an end.
+/// The time of a decision; the clock is read once, and only if an entry has an end.
 pub(crate) struct Moment<'a> {
     clock: &'a dyn Fn() -> SystemTime,
     read: Cell<Option<SystemTime>>,
@@ -124,7 +124,7 @@ impl Rules {
                 server.any_tool_denied |= denies;
                 server.tools.entry(tool)
             }
-            // It names nothing that it could allow; what it denies may be anything.
+            // It names no tool that it could allow; if it denies, it denies the whole server.
             (EntryType::ToolGrant, None) if !denies => return,
             _ => &mut server.whole,
         };
@@ -136,7 +136,7 @@ impl Rules {
         }
     }
 
-    /// The entry that decides, where one does: for the tool first, then for the server.
+    /// Returns the entry that decides: one for the tool, else one for the server.
     pub(super) fn find(
         &self,
         seeker: Seeker<'_>,
@@ -149,7 +149,7 @@ impl Rules {
             .or_else(|| server.whole.find(seeker, at))
     }
 
-    /// The entry that names a tool and decides about it.
+    /// Returns the entry that names a tool and decides about it.
     pub(super) fn find_tool(
         &self,
         seeker: Seeker<'_>,
@@ -160,7 +160,7 @@ impl Rules {
         self.server(seeker, server)?.tools.get(tool)?.find(seeker, at)
     }
 
-    /// Whether an entry denies a single tool of a server.
+    /// Returns whether an entry denies a single tool of a server.
     pub(super) fn denies_a_tool(&self, seeker: Seeker<'_>, server: &str, at: &Moment<'_>) -> bool {
         let denies = |level: &Level| level.find(seeker, at).is_some_and(|entry| denies(entry));
         self.server(seeker, server)
@@ -173,7 +173,7 @@ impl Rules {
 }
 
 impl Level {
-    /// The entry that decides on this level: one that denies beats all that allow.
+    /// Returns the entry that decides on this level: one that denies beats all that allow.
     ///
     /// Of those that allow, the agent's own comes before those of its groups, and these before everyone's.
     fn find(&self, seeker: Seeker<'_>, at: &Moment<'_>) -> Option<&Arc<Entry>> {
@@ -196,7 +196,7 @@ impl Level {
     }
 }
 
-/// Takes the first rule that allows, and any that denies; `true` for one that does, which settles it.
+/// Takes the first rule that allows and any that denies; returns `true` if one denies, which is final.
 fn pick<'a>(rules: &'a [Rule], at: &Moment<'_>, found: &mut Option<&'a Arc<Entry>>) -> bool {
     for rule in rules {
         if rule.until.is_some_and(|until| until <= at.get()) {

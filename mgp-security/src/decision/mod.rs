@@ -17,7 +17,7 @@ use crate::access::{
 };
 use crate::definition::{DefinitionRefused, DefinitionRule, Definitions, KnownTool};
 use crate::error::{LongName, Refusal};
-use crate::permission::{Missing, Notes, PermissionNeed, PermissionRefused};
+use crate::permission::{AskOutcomes, Missing, PermissionNeed, PermissionRefused};
 use crate::tool::Assessment;
 
 pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
@@ -45,7 +45,7 @@ pub(crate) struct Progress {
     /// Nobody is asked about permissions any more for this call.
     pub(crate) asked: bool,
     /// The outcomes of the question about permissions, for its refusal.
-    pub(crate) notes: Option<Notes>,
+    pub(crate) notes: Option<AskOutcomes>,
     /// The call was confirmed.
     pub(crate) confirmed: bool,
 }
@@ -268,7 +268,7 @@ fn check_permissions(
     if asks {
         return Err(CallOutcome::Ask(Requirement::Permissions(judgement.missing)));
     }
-    let no_notes = Notes::default();
+    let no_notes = AskOutcomes::default();
     let notes = progress.notes.as_ref().unwrap_or(&no_notes);
     let refused = notes.refuse(server, tool, judgement.missing);
     Err(Refusal::from(Box::new(refused)).into())

@@ -8,7 +8,7 @@ use mgp_types::store::StoreError;
 use mgp_types::{Hash, Timestamp};
 
 use super::definitions::Definitions;
-use super::pin::{Pair, Pin, PinKind};
+use super::pin::{Pin, PinKind, PinPair};
 use super::refused::DecisionRefused;
 use super::review::Finding;
 use super::seen::changed;
@@ -204,7 +204,7 @@ impl Definitions {
         server: &ServerId,
         tool: &str,
         fingerprint: &Hash,
-    ) -> Result<(Pin, Pair), Refusal> {
+    ) -> Result<(Pin, PinPair), Refusal> {
         let book = self.0.pins.now().map_err(ChangeError::Store)?;
         let pair = book.get(server, tool).cloned().unwrap_or_default();
         let Some(held) = pair.held.as_deref().cloned() else {

@@ -12,8 +12,8 @@ use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{Hash, Payload, canonical_hash, mcp};
 
 use super::Standing;
-use super::pin::Book;
-use super::seen::Seen;
+use super::pin::PinTable;
+use super::seen::ServerListing;
 use super::table::{KnownTool, Table, Tools};
 use crate::hooks::{Hooks, Listening};
 use crate::policy::Policies;
@@ -45,17 +45,17 @@ use crate::tool::{Assess, Assessment};
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Definitions(pub(super) Arc<Inner>);
+pub struct Definitions(pub(super) Arc<DefinitionCore>);
 
-pub(super) struct Inner {
-    pub(super) pins: State<Book>,
+pub(super) struct DefinitionCore {
+    pub(super) pins: State<PinTable>,
     pub(super) policies: Policies,
     /// What lookups read.
     now: RwLock<Arc<Table>>,
     /// The parts of it that the gates of one server read.
     parts: Mutex<HashMap<ServerId, Arc<ServerTools>>>,
     /// What each server listed last; held while the table is made of it, so that the table never goes back.
-    seen: Mutex<HashMap<Option<ServerId>, Seen>>,
+    seen: Mutex<HashMap<Option<ServerId>, ServerListing>>,
     /// Held by the call that lists the tools of a server for all that wait.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Hooks,
@@ -70,7 +70,7 @@ impl Definitions {
     /// Definitions that are pinned in a store; until it was [opened](Self::open) no pin is known.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(DefinitionCore {
             pins: State::new(store, audit),
             policies,
             now: RwLock::default(),
@@ -127,7 +127,7 @@ impl Definitions {
     /// Returns what holds for a tool that is not known.
     pub(crate) fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         let policy = self.0.policies.of(server);
-        let pair = |book: &Book| book.get(server?, tool)?.pinned.clone();
+        let pair = |book: &PinTable| book.get(server?, tool)?.pinned.clone();
         let pin = self.0.pins.now().ok().and_then(|book| pair(&book));
         pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
     }
@@ -199,7 +199,7 @@ impl Definitions {
 
     /// Learns the tools that a server runs itself: they are trusted as they are, and nothing is pinned.
     pub fn learn(&self, server: Option<&ServerId>, tools: &[mcp::Tool]) {
-        self.0.seen().insert(server.cloned(), Seen::own(tools));
+        self.0.seen().insert(server.cloned(), ServerListing::own(tools));
         self.0.publish();
     }
 
@@ -225,7 +225,7 @@ impl Definitions {
     }
 }
 
-impl Inner {
+impl DefinitionCore {
     pub(super) fn table(&self) -> Arc<Table> {
         Arc::clone(&self.now.read())
     }
@@ -238,7 +238,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn seen(&self) -> MutexGuard<'_, HashMap<Option<ServerId>, Seen>> {
+    pub(super) fn seen(&self) -> MutexGuard<'_, HashMap<Option<ServerId>, ServerListing>> {
         self.seen.lock()
     }
 

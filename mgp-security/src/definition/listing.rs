@@ -12,9 +12,9 @@ use mgp_types::{Extras, Hash, Payload, Timestamp};
 use super::definitions::Definitions;
 use super::inspection::Inspection;
 use super::name::{NameFlaw, Shadows};
-use super::pin::{Book, Pin, PinKind};
+use super::pin::{Pin, PinKind, PinTable};
 use super::review::Severity;
-use super::seen::{Listed, Seen, TOOLS_MAX, Told, Whole, standing};
+use super::seen::{FlawRecord, ListedTool, ServerListing, TOOLS_MAX, Whole, standing};
 use super::standing::Standing;
 use crate::audit::{Event, Flagged};
 use crate::state::{ChangeError, Snapshot};
@@ -39,11 +39,11 @@ enum Admitted {
 }
 
 /// Tools by name, as they were listed now.
-type Named = HashMap<Box<str>, Arc<Listed>>;
+type ToolsByName = HashMap<Box<str>, Arc<ListedTool>>;
 
 /// What was read of a list.
-struct Read {
-    named: Named,
+struct ReadList {
+    named: ToolsByName,
     /// The names of what was not read before.
     fresh: HashSet<Box<str>>,
     /// The hashes of all definitions, in their order.
@@ -75,7 +75,7 @@ impl Definitions {
         if let Admitted::Own = admitted {
             return Ok(Vec::new());
         }
-        let Read { named, fresh, hashes, is_crowded } = self.read(server, tools).await?;
+        let ReadList { named, fresh, hashes, is_crowded } = self.read(server, tools).await?;
         if let Admitted::Well = admitted {
             self.pin(server, &named, &fresh).await?;
         }
@@ -100,7 +100,7 @@ impl Definitions {
                 Event::definition_flagged(server, None, Flagged::Refused, &flaw.to_string());
             self.0.pins.commit(Change::new(), vec![flagged.build()]).await?;
             if let Some(known) = self.0.seen().get_mut(&Some(server.clone())) {
-                known.told = Told::Yes;
+                known.told = FlawRecord::Yes;
             }
         }
         Ok(admitted)
@@ -141,12 +141,12 @@ impl Definitions {
                 return Err(StoreError::Busy("too many servers list their tools").into());
             }
             let flaw = flaw(server, &seen, &book);
-            seen.insert(Some(server.clone()), Seen::of(flaw));
+            seen.insert(Some(server.clone()), ServerListing::of(flaw));
         }
         Ok(match seen.get(&Some(server.clone())) {
             Some(known) if known.is_own() => Admitted::Own,
-            Some(Seen { flaw: Some(_), told: Told::Yes, .. }) => Admitted::Not(None),
-            Some(Seen { flaw: Some(flaw), .. }) => Admitted::Not(Some(flaw.clone())),
+            Some(ServerListing { flaw: Some(_), told: FlawRecord::Yes, .. }) => Admitted::Not(None),
+            Some(ServerListing { flaw: Some(flaw), .. }) => Admitted::Not(Some(flaw.clone())),
             _ => Admitted::Well,
         })
     }
@@ -155,10 +155,10 @@ impl Definitions {
     ///
     /// What is pinned stays, so a server that lists other names each time would fill the store: beyond the bound a name
     /// that is not known is left out, and with it all names nobody knows are refused.
-    async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<Read, ChangeError> {
+    async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<ReadList, ChangeError> {
         let book = self.0.pins.now()?;
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
-        let known: HashMap<Hash, Arc<Listed>> = {
+        let known: HashMap<Hash, Arc<ListedTool>> = {
             let seen = self.0.seen();
             let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
             listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
@@ -166,7 +166,7 @@ impl Definitions {
         // Most lists say nothing new.
         let shadows = LazyCell::new(|| self.shadows(server));
         let mut read = 0;
-        let (mut named, mut fresh) = (Named::new(), HashSet::new());
+        let (mut named, mut fresh) = (ToolsByName::new(), HashSet::new());
         let (mut hashes, mut is_crowded) = (Vec::with_capacity(tools.len()), false);
         for raw in tools {
             let hash = Hash::of(raw.as_str().as_bytes());
@@ -179,7 +179,7 @@ impl Definitions {
                     read = 0;
                     tokio::task::yield_now().await;
                 }
-                Arc::new(Listed::new(raw, hash, |name| shadows.find(name)))
+                Arc::new(ListedTool::new(raw, hash, |name| shadows.find(name)))
             };
             // A tool without a name can neither be called nor refused.
             let Some(name) = name_of(raw, &listed.inspection) else { continue };
@@ -195,12 +195,12 @@ impl Definitions {
             }
             match named.get(&name) {
                 Some(other) if other.raw != listed.raw => {
-                    named.insert(name, Arc::new(Listed::twice(hash)));
+                    named.insert(name, Arc::new(ListedTool::twice(hash)));
                 }
                 _ => drop(named.insert(name, listed)),
             }
         }
-        Ok(Read { named, fresh, hashes, is_crowded })
+        Ok(ReadList { named, fresh, hashes, is_crowded })
     }
 
     /// The names of the tools of all other servers that can be called.
@@ -219,7 +219,7 @@ impl Definitions {
     async fn pin(
         &self,
         server: &ServerId,
-        named: &Named,
+        named: &ToolsByName,
         fresh: &HashSet<Box<str>>,
     ) -> Result<(), ChangeError> {
         for _ in 0..TRIES {
@@ -239,7 +239,7 @@ impl Definitions {
     fn pins(
         &self,
         server: &ServerId,
-        named: &Named,
+        named: &ToolsByName,
         fresh: &HashSet<Box<str>>,
     ) -> Result<(Change, Vec<AuditEvent>), ChangeError> {
         let book = self.0.pins.now()?;
@@ -256,7 +256,7 @@ impl Definitions {
                     else {
                         continue;
                     };
-                    change = put(change.expect(Book::SPACE, key(PinKind::Pinned), None), &pin)?;
+                    change = put(change.expect(PinTable::SPACE, key(PinKind::Pinned), None), &pin)?;
                     events.extend(
                         listed
                             .inspection
@@ -267,7 +267,7 @@ impl Definitions {
                 Standing::Pinned => {
                     // It is again what it was.
                     if held.is_some_and(|held| held.kind == PinKind::Waiting) {
-                        change = change.remove(Book::SPACE, key(PinKind::Waiting));
+                        change = change.remove(PinTable::SPACE, key(PinKind::Waiting));
                     }
                 }
                 Standing::Changed(now) | Standing::Flagged(now) => {
@@ -316,8 +316,8 @@ impl Definitions {
 /// What is wrong with the id of a server beside those that are let in; one with pins was let in before.
 fn flaw(
     server: &ServerId,
-    seen: &HashMap<Option<ServerId>, Seen>,
-    book: &Book,
+    seen: &HashMap<Option<ServerId>, ServerListing>,
+    book: &PinTable,
 ) -> Option<NameFlaw> {
     if book.tools(server).next().is_some() {
         return None;
@@ -329,7 +329,7 @@ fn flaw(
 
 fn put(change: Change, pin: &Pin) -> Result<Change, ChangeError> {
     let key = Pin::key(&pin.server, &pin.tool, pin.kind);
-    Ok(change.put(Book::SPACE, key, Payload::of(pin).map_err(ChangeError::Encode)?))
+    Ok(change.put(PinTable::SPACE, key, Payload::of(pin).map_err(ChangeError::Encode)?))
 }
 
 /// The record of a definition; none where it cannot be read.

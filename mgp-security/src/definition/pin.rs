@@ -46,11 +46,11 @@ pub(super) enum PinKind {
 
 /// All records, for decisions.
 #[derive(Debug, Default)]
-pub(super) struct Book(HashMap<String, HashMap<String, Pair>>);
+pub(super) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
 
 /// What is kept of one tool.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pair {
+pub(super) struct PinPair {
     pub(super) pinned: Option<Arc<Pin>>,
     /// What waits, or was rejected.
     pub(super) held: Option<Arc<Pin>>,
@@ -79,9 +79,9 @@ impl Pin {
     }
 }
 
-impl Book {
+impl PinTable {
     /// What is kept of a tool.
-    pub(super) fn get(&self, server: &ServerId, tool: &str) -> Option<&Pair> {
+    pub(super) fn get(&self, server: &ServerId, tool: &str) -> Option<&PinPair> {
         self.0.get(server.as_str())?.get(tool)
     }
 
@@ -91,7 +91,7 @@ impl Book {
     }
 
     /// The tools of a server of which something is kept.
-    pub(super) fn tools(&self, server: &ServerId) -> impl Iterator<Item = (&str, &Pair)> {
+    pub(super) fn tools(&self, server: &ServerId) -> impl Iterator<Item = (&str, &PinPair)> {
         let tools = self.0.get(server.as_str()).into_iter().flatten();
         tools.map(|(name, pair)| (name.as_str(), pair))
     }
@@ -103,12 +103,12 @@ impl Book {
     }
 }
 
-impl Snapshot for Book {
+impl Snapshot for PinTable {
     type Entry = Pin;
     const SPACE: &'static str = "pins";
 
     fn of(entries: &BTreeMap<String, Arc<Pin>>) -> Self {
-        let mut book: HashMap<String, HashMap<String, Pair>> = HashMap::new();
+        let mut book: HashMap<String, HashMap<String, PinPair>> = HashMap::new();
         for pin in entries.values() {
             let tools = book.entry(pin.server.clone()).or_default();
             let pair = tools.entry(pin.tool.clone()).or_default();

@@ -13,7 +13,7 @@ use super::Standing;
 use super::diff::differences;
 use super::inspection::Inspection;
 use super::name::NameFlaw;
-use super::pin::{Book, Pair, Pin, PinKind};
+use super::pin::{Pin, PinKind, PinPair, PinTable};
 use super::review::{Finding, Severity};
 use super::standing::Held;
 use super::table::{KnownTool, Tools};
@@ -28,8 +28,8 @@ pub(super) const BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What one server listed last.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) listed: HashMap<Box<str>, Arc<Listed>>,
+pub(super) struct ServerListing {
+    pub(super) listed: HashMap<Box<str>, Arc<ListedTool>>,
     bytes: usize,
     /// Whether tools were left out for want of room.
     full: bool,
@@ -41,19 +41,19 @@ pub(super) struct Seen {
     /// What is wrong with the id of the server.
     pub(super) flaw: Option<NameFlaw>,
     /// Whether an event tells of that.
-    pub(super) told: Told,
+    pub(super) told: FlawRecord,
 }
 
 /// One tool as it was listed.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(super) struct ListedTool {
     /// The hash of the text, so that what did not change is not read again.
     pub(super) raw: Hash,
     pub(super) inspection: Inspection,
     bytes: usize,
 }
 
-impl Listed {
+impl ListedTool {
     pub(super) fn new(
         raw: &Payload,
         hash: Hash,
@@ -75,7 +75,7 @@ impl Listed {
     }
 }
 
-impl Seen {
+impl ServerListing {
     /// A server that has listed nothing yet, with what is wrong with its id.
     pub(super) fn of(flaw: Option<NameFlaw>) -> Self {
         Self { flaw, ..Self::default() }
@@ -85,7 +85,7 @@ impl Seen {
     pub(super) fn own(tools: &[mcp::Tool]) -> Self {
         let listed = tools.iter().map(|tool| {
             let inspection = Inspection::trusted(tool);
-            let listed = Listed { raw: Hash::of(b""), inspection, bytes: 0 };
+            let listed = ListedTool { raw: Hash::of(b""), inspection, bytes: 0 };
             (tool.name.as_str().into(), Arc::new(listed))
         });
         Self { listed: listed.collect(), own: true, ..Self::default() }
@@ -111,7 +111,7 @@ impl Seen {
     }
 
     /// Takes over what was listed; what stands in a complete list is all there is.
-    pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<Listed>)>, whole: Whole) {
+    pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, whole: Whole) {
         if whole == Whole::Yes {
             // What waits stays refused: hiding it from a list does not make it callable as an unknown tool.
             self.listed.retain(|_, listed| listed.inspection.severity().is_some());
@@ -143,7 +143,7 @@ impl Seen {
     pub(super) fn tools(
         &self,
         server: Option<&ServerId>,
-        book: &Book,
+        book: &PinTable,
         policy: &Arc<ServerPolicy>,
         before: Option<&Arc<Tools>>,
     ) -> Tools {
@@ -227,7 +227,7 @@ impl Seen {
 
 /// Whether an event tells of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum FlawRecord {
     #[default]
     No,
     Yes,
@@ -261,7 +261,7 @@ impl KnownTool {
 }
 
 /// How a listed definition stands beside what is kept of it.
-pub(super) fn standing(inspection: &Inspection, pair: Option<&Pair>) -> Standing {
+pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Standing {
     let (Some(shown), Some(Severity::Flagged) | None) = (&inspection.shown, inspection.severity())
     else {
         return Standing::Refused(inspection.findings().into());
@@ -292,7 +292,7 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&Pair>) -> Standing
 }
 
 /// How a definition stands that is known from its record only.
-fn held_as(held: &Arc<Pin>, pair: &Pair) -> Standing {
+fn held_as(held: &Arc<Pin>, pair: &PinPair) -> Standing {
     let shown = |pin: &Pin| pin.shown.clone();
     let told = Held {
         fingerprint: held.hash(),

@@ -43,8 +43,8 @@ gate_layer! {
     ///   decided and a remedy; `tools/list` is filtered by the same decision.
     /// - Resources, prompts and completion belong to the whole server: they are decided by its entry or policy, refused
     ///   with 1001, and their lists are empty.
-    /// - Credentials ([`Pass`](mgp_types::service::Pass)) narrow this further: those for some tools are not for the rest
-    ///   of a server. Expired credentials are refused with 1003.
+    /// - Credentials ([`Pass`](mgp_types::service::Pass)) narrow this further: those for some tools are not for the
+    ///   rest of a server. Expired credentials are refused with 1003.
     ///
     /// ```
     /// use mgp_security::{Access, AccessLayer, Policies};
@@ -90,8 +90,8 @@ impl AccessLayer {
 gate_layer! {
     /// Lets only those tools be listed and called whose definitions are as they were approved.
     ///
-    /// On an outbound stack it reads `tools/list`, pins new definitions, leaves out of the list what waits or is refused,
-    /// and refuses calls of such tools with 4002. A call of a tool that was not listed yet lists the tools first.
+    /// On an outbound stack it reads `tools/list`, pins new definitions, leaves out of the list what waits or is
+    /// refused, and refuses calls of such tools with 4002. A call of a tool that was not listed yet lists the tools first.
     ///
     /// ```
     /// use mgp_security::{DefinitionLayer, Definitions, Policies};

@@ -1,7 +1,7 @@
 //! The gate before a service: calls and lists, as the [decision](crate::decision) has them.
 //!
-//! - [`DecisionService`] decides about each call at once. A call that needs an answer first waits in `wait.rs`, where it is decided
-//!   again after each answer, right before it runs.
+//! - [`DecisionService`] decides about each call at once.
+//! - `wait.rs` has calls that need an answer first; they are decided again after each answer, right before they run.
 //! - `list.rs` filters lists, `layers.rs` has the layers.
 //!
 //! Applies to: both.

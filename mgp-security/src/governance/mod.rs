@@ -1,4 +1,4 @@
-//! All of governance in one piece: the books that belong together, and their layers in the order that works (MGP §3–§6).
+//! Governance: the state of all sections, and the layers that apply it (MGP §3–§6).
 //!
 //! Applies to: both.
 
@@ -41,10 +41,10 @@ use crate::tool::{Confirmations, Validate, Validators};
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
 
-/// Who may use which tool, what each server may do, what was confirmed, and the record of it all; a cheap handle.
+/// Access, permissions, definitions, confirmations and their audit log; a cheap handle.
 ///
-/// One of it serves any number of servers and callers.
-/// Its [layer](Self::layer) stands before each server, or before the tools of one's own.
+/// One governance serves any number of servers and callers.
+/// Its [layer](Self::layer) goes before each server, or before [our own](Self::own) tools.
 ///
 /// ```
 /// use mgp_security::Governance;
@@ -61,11 +61,11 @@ pub use folder::FolderError;
 /// });
 /// let mut client = mock::client(Stack::new(governance.layer("disk").layer(tools)));
 ///
-/// // Nobody granted anything.
+/// // Nothing was granted.
 /// let refused = client.request("tools/call", r#"{"name":"wipe"}"#).await.unwrap_err();
 /// assert_eq!(refused.code(), ErrorCode::ACCESS_DENIED);
 ///
-/// // Access alone does not confirm a dangerous call, and nobody can be asked here.
+/// // Access alone does not confirm a dangerous call, and there is no approver to ask here.
 /// let ann = Principal::new("local", "ann").operator();
 /// governance.access().grant(&ann, AccessGrantParams::allow("local", "disk")).await.unwrap();
 /// let refused = client.request("tools/call", r#"{"name":"wipe"}"#).await.unwrap_err();
@@ -90,8 +90,8 @@ struct Books {
     changed: Arc<watch::Sender<u64>>,
 }
 
-/// Builds a [`Governance`]; without a word it keeps everything in memory and asks the callers that offer elicitation
-/// and whom somebody marked as interactive: nobody.
+/// Builds a [`Governance`]; by default it keeps everything in memory and asks only callers that offer elicitation
+/// and are marked as interactive: none.
 #[must_use = "nothing is governed until it is built"]
 pub struct GovernanceBuilder {
     store: Arc<dyn Store>,
@@ -139,26 +139,26 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Asks this one where the rules leave it to somebody.
+    /// Sets the approver.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Arc::new(approver);
         self
     }
 
-    /// Keeps questions that the [approver](Self::approver) can ask nobody about until an operator answers them; see
+    /// Keeps questions that the [approver](Self::approver) cannot ask until an operator answers them; see
     /// [`Inbox`].
     pub fn inbox(mut self, config: InboxConfig) -> Self {
         self.inbox = Some(config);
         self
     }
 
-    /// Provides the check behind a validator's name, in place of one of that name.
+    /// Adds the check behind a validator's name, in place of one of that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
         self.validators.insert(name, Arc::new(check));
         self
     }
 
-    /// Puts the books together; what the store holds is read by [`Governance::open`].
+    /// Builds the governance; [`Governance::open`] reads the store.
     #[must_use]
     pub fn build(self) -> Governance {
         let Self {
@@ -207,7 +207,7 @@ impl GovernanceBuilder {
 }
 
 impl Governance {
-    /// Begins to put one together.
+    /// Returns a builder.
     pub fn builder() -> GovernanceBuilder {
         GovernanceBuilder {
             store: Arc::new(MemoryStore::new()),
@@ -223,13 +223,13 @@ impl Governance {
         }
     }
 
-    /// Reads what the store holds and follows it from then on.
+    /// Reads the store and follows its changes from then on.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves some of it unread.
+    /// Dropping the future leaves some of it unread; it can be called again.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.access.open().await?;
         self.0.permissions.open().await?;
@@ -239,58 +239,58 @@ impl Governance {
         self.0.definitions.open().await
     }
 
-    /// Who may use which tool.
+    /// Returns the access entries.
     #[must_use]
     pub fn access(&self) -> &Access {
         &self.0.access
     }
 
-    /// What each server may do.
+    /// Returns the permissions of servers.
     #[must_use]
     pub fn permissions(&self) -> &Permissions {
         &self.0.permissions
     }
 
-    /// What each tool is.
+    /// Returns the definitions of tools.
     #[must_use]
     pub fn definitions(&self) -> &Definitions {
         &self.0.definitions
     }
 
-    /// Where questions wait for an operator; none unless it was [asked for](GovernanceBuilder::inbox).
+    /// Returns the inbox of questions for operators, if there [is one](GovernanceBuilder::inbox).
     #[must_use]
     pub fn inbox(&self) -> Option<&Inbox> {
         self.0.inbox.as_ref()
     }
 
-    /// What the operator configured; [`set_policy`](Self::set_policy) changes it on the record.
+    /// Returns the policies; [`set_policy`](Self::set_policy) changes them on the record.
     #[must_use]
     pub fn policies(&self) -> &Policies {
         &self.0.policies
     }
 
-    /// Where it is recorded.
+    /// Returns the audit sink.
     #[must_use]
     pub fn audit(&self) -> &Arc<dyn AuditSink> {
         &self.0.audit
     }
 
-    /// What keeps the state.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
 
-    /// The audit log, to query, flush and forward it; none where another sink records.
+    /// Returns the audit log, to query, flush and forward it; `None` if another sink records.
     #[must_use]
     pub fn log(&self) -> Option<&AuditLog> {
         self.0.log.as_ref()
     }
 
-    /// Changes the policy of a server, in force from the next message on.
+    /// Sets the policy of a server, in force from the next message on.
     ///
     /// # Errors
-    /// 1000 unless an operator does it; otherwise the change cannot be recorded, and was not made.
+    /// 1000 unless `by` is an operator; otherwise the change cannot be recorded, and was not made.
     ///
     /// # Cancel safety
     /// Dropping the future may leave a record of a change that was not made.
@@ -311,7 +311,7 @@ impl Governance {
         Ok(())
     }
 
-    /// Takes away the policy of a server, which has the general one from the next message on.
+    /// Removes the policy of a server, which has the general one from the next message on.
     ///
     /// # Errors
     /// As [`set_policy`](Self::set_policy).
@@ -361,7 +361,7 @@ impl Governance {
         Ok(())
     }
 
-    /// Refuses those who may not change anything, and records that they tried.
+    /// Refuses and records attempts of callers that may not change anything.
     async fn admit(
         &self,
         by: &Principal,
@@ -377,7 +377,7 @@ impl Governance {
         }
     }
 
-    /// Refuses a call of a method that is for operators, before anything of it is looked at; that it was tried is
+    /// Refuses a call of a method for operators, before anything of it is read; the attempt is
     /// recorded, with the server its params name.
     ///
     /// # Errors
@@ -394,7 +394,7 @@ impl Governance {
         self.operators_only_at(call.cx(), named_server(call.params()), does, method).await
     }
 
-    /// The same where the params were taken apart: `server` is the one they name.
+    /// Refuses a call as [`operators_only`](Self::operators_only) does, if its params were read: `server` is the one they name.
     ///
     /// # Errors
     /// As [`operators_only`](Self::operators_only).
@@ -413,26 +413,26 @@ impl Governance {
         Err(check.record_refusal(&*self.0.audit, server.as_ref(), method, refusal).await)
     }
 
-    /// Whether an operator calls whose credentials permit this.
+    /// Returns whether the caller is an operator whose credentials permit this.
     #[must_use]
     pub fn is_operator(&self, cx: &Context, does: Administration) -> bool {
         AdminCheck::of(cx).check(does.need(), "", About::All).is_ok()
     }
 
-    /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
+    /// Returns the methods of access control, for operators and agents: `mgp/access/*` (MGP §5.4).
     #[must_use]
     pub fn router(&self) -> Router {
         self.0.access.router()
     }
 
-    /// All layers, before a server whose tools are somebody else's.
+    /// Returns the layer for another server.
     pub fn layer(&self, server: impl Into<ServerId>) -> GovernLayer {
         GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Foreign }
     }
 
-    /// All layers, before tools of one's own, which are what they are: nothing is pinned.
+    /// Returns the layer for our own tools, whose definitions are not pinned.
     ///
-    /// What the tools need is known once they were [learned](Definitions::learn) under the same id.
+    /// The tools must be [learned](Definitions::learn) under the same id.
     pub fn own(&self, server: impl Into<ServerId>) -> GovernLayer {
         GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Own }
     }
@@ -532,13 +532,13 @@ impl Governance {
         }
     }
 
-    /// Moves after each change that may change what somebody sees or may call.
+    /// Returns a receiver of a number that grows with each change of what a caller may see or call.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }
 
-    /// Runs after each change that may change what somebody sees or may call; it must not wait.
+    /// Runs a hook after each change of what a caller may see or call; it must not wait.
     pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let again = Arc::clone(&hook);
@@ -569,11 +569,11 @@ impl fmt::Debug for GovernanceBuilder {
     }
 }
 
-/// What a method for operators does.
+/// The effect of a method for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Administration {
-    /// It tells something.
+    /// It reads.
     Reads,
     /// It changes something.
     Changes,

@@ -1,4 +1,4 @@
-//! All approvals as decisions read them.
+//! The snapshot of approvals that decisions read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,38 +18,37 @@ use crate::state::{ChangeError, Found, Snapshot};
 /// Approvals by tenant and server.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
-    tenants: FxHashMap<TenantId, Shelf>,
+    tenants: FxHashMap<TenantId, TenantApprovals>,
     ends: Vec<SystemTime>,
 }
 
 /// The approvals of one tenant.
 #[derive(Debug, Default)]
-struct Shelf {
-    own: Vec<Held>,
-    servers: FxHashMap<ServerId, Vec<Held>>,
+struct TenantApprovals {
+    own: Vec<StoredApproval>,
+    servers: FxHashMap<ServerId, Vec<StoredApproval>>,
 }
 
-/// An approval, with its end as a number.
+/// An approval, with its end as a time.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct StoredApproval {
     pub(super) approval: Arc<Approval>,
     until: Option<SystemTime>,
 }
 
-impl Held {
+impl StoredApproval {
     pub(super) fn of(approval: &Arc<Approval>) -> Self {
         Self { approval: Arc::clone(approval), until: approval.until() }
     }
 
-    /// Whether it has ended.
     pub(super) fn is_over(&self, at: SystemTime) -> bool {
         self.until.is_some_and(|until| until <= at)
     }
 }
 
 impl Book {
-    /// The approvals for a server; there are few.
-    pub(super) fn held(&self, tenant: &TenantId, server: Option<&ServerId>) -> &[Held] {
+    /// Returns the approvals for a server; there are few.
+    pub(super) fn held(&self, tenant: &TenantId, server: Option<&ServerId>) -> &[StoredApproval] {
         let Some(shelf) = self.tenants.get(tenant) else { return &[] };
         match server {
             Some(server) => shelf.servers.get(server).map_or(&[], Vec::as_slice),
@@ -57,13 +56,14 @@ impl Book {
         }
     }
 
-    /// The approval of one permission.
-    pub(super) fn find<'a>(held: &'a [Held], permission: &Permission) -> Option<&'a Held> {
+    pub(super) fn find<'a>(
+        held: &'a [StoredApproval],
+        permission: &Permission,
+    ) -> Option<&'a StoredApproval> {
         held.iter().find(|held| held.approval.permission == *permission)
     }
 
-    /// All approvals of a tenant.
-    pub(super) fn of_tenant(&self, tenant: &TenantId) -> impl Iterator<Item = &Held> {
+    pub(super) fn of_tenant(&self, tenant: &TenantId) -> impl Iterator<Item = &StoredApproval> {
         let shelf = self.tenants.get(tenant);
         shelf.into_iter().flat_map(|shelf| shelf.own.iter().chain(shelf.servers.values().flatten()))
     }
@@ -76,12 +76,12 @@ impl Snapshot for Book {
     fn of(entries: &BTreeMap<String, Arc<Approval>>) -> Self {
         let mut book = Self::default();
         for (key, approval) in entries {
-            // What stands under another name than its own was not written by us.
+            // An approval under another key than its own was not written by us.
             if *key != approval.key() {
                 tracing::error!(key, "an approval is not where it belongs; it is not used");
                 continue;
             }
-            let held = Held::of(approval);
+            let held = StoredApproval::of(approval);
             book.ends.extend(held.until);
             let place = approval.place();
             let shelf = book.tenants.entry(place.tenant).or_default();
@@ -118,7 +118,7 @@ impl Expiring for Book {
     }
 }
 
-/// Adds an approval to a change, which depends on nobody having changed it since `revision`.
+/// Adds an approval to a change, which fails if the approval has changed since `revision`.
 pub(super) fn put(
     change: Change,
     approval: &Approval,

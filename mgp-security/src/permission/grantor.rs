@@ -1,4 +1,4 @@
-//! What servers are told of their permissions (MGP §3.4 to §3.6).
+//! The notifications of servers about their permissions (MGP §3.4 to §3.6).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use mgp_types::service::{BoxFuture, Context, Grantor, ServerId};
 use tokio::sync::watch;
 
 use super::permissions::{Permissions, standard};
-use super::rule::{Stand, is_listed};
+use super::rule::{PermissionState, is_listed};
 
 impl Grantor for Permissions {
     fn decide(
@@ -49,7 +49,7 @@ impl Grantor for Permissions {
 }
 
 impl Permissions {
-    /// What stands of some permissions, as a message; what cannot be read is not decided.
+    /// Returns the decisions about some permissions, as a message; what cannot be read is deferred.
     fn told(
         &self,
         cx: &Context,
@@ -70,19 +70,21 @@ impl Permissions {
                 continue;
             }
             let grant = match self.inner.stand(&policy, Some(server), held, permission, at) {
-                Stand::Granted(None) => {
+                PermissionState::Granted(None) => {
                     by.push("configuration");
                     GrantDecision::Approved.into()
                 }
-                Stand::Granted(Some(held)) => {
+                PermissionState::Granted(Some(held)) => {
                     let approval = &held.approval;
                     by.push(&approval.approved_by);
                     ends.extend(approval.until().zip(approval.expires_at.as_ref()));
                     approved(approval.scope.as_ref())
                 }
-                // The policy grants it, but it could not be written down.
-                Stand::ByPolicy | Stand::Open(..) => GrantDecision::Deferred.into(),
-                Stand::Closed(..) => GrantDecision::Denied.into(),
+                // The policy grants it, but it could not be recorded.
+                PermissionState::ByPolicy | PermissionState::Open(..) => {
+                    GrantDecision::Deferred.into()
+                }
+                PermissionState::Closed(..) => GrantDecision::Denied.into(),
             };
             grants.insert(permission.clone(), grant);
         }

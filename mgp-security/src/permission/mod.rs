@@ -1,8 +1,8 @@
-//! Permissions: what a server may do, and who said so (MGP §3).
+//! Permissions: what a server may do, and who decided that (MGP §3).
 //!
-//! Three parts: `rule.rs` says what stands at one moment, from the policy of a server and what was decided before;
-//! `asking.rs`, `admin.rs` and `writing.rs` decide anew; `layer.rs` lets calls through or not.
-//! `scope/` checks the limits of approvals, and `grants.rs` is the other side: what a server was told.
+//! `rule.rs` decides about one permission at one moment, from the policy of a server and earlier decisions;
+//! `asking.rs`, `admin.rs` and `writing.rs` make new decisions.
+//! `scope/` checks the limits of approvals, and `grants.rs` is the other side: the decisions a server was notified of.
 
 mod admin;
 mod asking;
@@ -25,7 +25,7 @@ pub use admin::PermissionChange;
 pub use entry::{Approval, ApprovalDecision, ApprovalSource};
 pub use grants::{GrantStanding, Grants};
 pub use permissions::Permissions;
-pub(crate) use permissions::{Notes, PermissionNeed, PermissionView};
+pub(crate) use permissions::{AskOutcomes, PermissionNeed, PermissionView};
 pub use refused::PermissionRefused;
 pub(crate) use refused::RefusalKind;
 pub use rule::{Missing, MissingStatus};

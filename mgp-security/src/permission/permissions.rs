@@ -1,4 +1,4 @@
-//! The handle: what is decided about permissions of servers, by policy, configuration and operators.
+//! The decisions about permissions of servers, by policy, configuration and operators.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use mgp_types::service::{AuditSink, MemoryAudit, Principal, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 
-use super::asking::Board;
-use super::book::{Book, Held};
-use super::entry::{Approval, ApprovalDecision, ApprovalSource, Place};
-use super::rule::{Missing, MissingStatus, Stand};
+use super::asking::OpenQuestions;
+use super::book::{Book, StoredApproval};
+use super::entry::{Approval, ApprovalDecision, ApprovalOwner, ApprovalSource};
+use super::rule::{Missing, MissingStatus, PermissionState};
 use crate::approval::Approver;
 use crate::entries::Entries;
 use crate::hooks::Listening;
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 
-/// How long a decision is waited for that the beginning of a connection asked for.
+/// The time limit for a decision that was asked for when a connection began.
 ///
-/// A connection goes on without it much sooner, and its server is told of a decision that comes later.
+/// A connection goes on without it much sooner, and its server is notified of a later decision.
 const CONNECT_WAIT: Duration = Duration::from_mins(10);
 
-/// What servers may do: approvals in a store, applied by the policy of each server; a cheap handle.
+/// The permissions of servers: approvals in a store, applied by the policy of each server; a cheap handle.
 ///
 /// ```
 /// use mgp_security::{Permissions, PermissionChange, Policies};
@@ -48,55 +48,55 @@ const CONNECT_WAIT: Duration = Duration::from_mins(10);
 /// ```
 #[derive(Clone)]
 pub struct Permissions {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<PermissionCore>,
     pub(super) call_wait: Duration,
     pub(super) connect_wait: Duration,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct PermissionCore {
     pub(super) entries: Entries<Book>,
     pub(super) policies: Policies,
     pub(super) approver: Option<Arc<dyn Approver>>,
-    /// The questions that wait for an answer now.
-    pub(super) board: Board,
+    /// The questions that are open.
+    pub(super) board: OpenQuestions,
     moved: Arc<watch::Sender<u64>>,
 }
 
-/// What came of asking about a permission.
+/// The outcome of a question about one permission.
 #[derive(Clone, Debug)]
-pub(crate) enum Note {
-    /// Somebody decided.
+pub(crate) enum AskOutcome {
+    /// It was decided.
     Decided,
-    /// Whoever was asked has not decided.
+    /// The approver has not decided.
     Deferred(String),
-    /// Nobody could be asked, or the answer could not be kept.
+    /// No approver could be asked, or the answer could not be stored.
     Failed(String),
 }
 
-/// What came of asking for one call; about nothing it asks twice.
+/// The outcomes of the questions of one call, which asks about each permission once.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
-    asked: Vec<(Permission, Note)>,
-    /// What whoever waits should know.
+pub(crate) struct AskOutcomes {
+    asked: Vec<(Permission, AskOutcome)>,
+    /// Details for the caller: the id of a request, the next step.
     pub(super) details: Object,
 }
 
-impl Notes {
-    pub(super) fn add(&mut self, permission: &Permission, note: Note) {
+impl AskOutcomes {
+    pub(super) fn add(&mut self, permission: &Permission, note: AskOutcome) {
         if self.of(permission).is_none() {
             self.asked.push((permission.clone(), note));
         }
     }
 
-    pub(super) fn of(&self, permission: &Permission) -> Option<&Note> {
+    pub(super) fn of(&self, permission: &Permission) -> Option<&AskOutcome> {
         self.asked.iter().find(|(asked, _)| asked == permission).map(|(_, note)| note)
     }
 }
 
 impl Permissions {
-    /// Permissions that are kept in a store; until it was [opened](Self::open) only the policies are known.
+    /// Creates permissions over a store; until it was [opened](Self::open) only the policies are known.
     ///
-    /// Without an approver nobody can be asked, and what is undecided is refused.
+    /// Without an approver, calls that need an undecided permission are refused.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
@@ -106,11 +106,11 @@ impl Permissions {
     ) -> Self {
         let moved = Arc::new(watch::Sender::new(0));
         let call_wait = approver.as_ref().map_or(Duration::ZERO, Approver::patience);
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(PermissionCore {
             entries: Entries::new(store, audit),
             policies,
             approver,
-            board: Board::default(),
+            board: OpenQuestions::default(),
             moved: Arc::clone(&moved),
         });
         let permissions = Self { inner, call_wait, connect_wait: CONNECT_WAIT };
@@ -118,16 +118,16 @@ impl Permissions {
         permissions
     }
 
-    /// Permissions that are kept as long as the process runs; nobody is asked.
+    /// Creates permissions that live as long as the process, without an approver.
     #[must_use]
     pub fn in_memory(policies: Policies) -> Self {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies, None)
     }
 
-    /// Sets how long a call waits for somebody to decide, and how long the question of a connection stays open.
+    /// Sets the time limits for decisions that a call waits for, and for those a connection asked for.
     ///
-    /// After that the decision is deferred. They are the approver's patience, and 10 minutes:
-    /// longer than a connection waits before it goes on, so that a late decision can still come.
+    /// After that the decision is deferred. The defaults are the approver's patience, and 10 minutes:
+    /// longer than a connection waits before it goes on, so that a late decision still counts.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
         Self { call_wait: call, connect_wait: connect, ..self }
@@ -140,13 +140,13 @@ impl Permissions {
         self
     }
 
-    /// Reads what was decided and follows it from then on.
+    /// Reads the approvals and follows their changes from then on.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
+    /// [`StoreError`] if they cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unread.
+    /// Dropping the future reads nothing.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.inner.entries.state().open().await
     }
@@ -176,9 +176,9 @@ impl Permissions {
         PermissionView { book: self.inner.entries.state().now(), inner: &self.inner }
     }
 
-    /// An operator's approval in force that names a tool, with what it says about confirming (§4.4).
+    /// Returns an operator's approval in force that names a tool, with its rule about confirmations (§4.4).
     ///
-    /// Of several the one that says `never` comes first.
+    /// One with the rule `never` comes first.
     /// Under `config_only` none counts.
     #[must_use]
     pub fn names_tool(
@@ -192,7 +192,7 @@ impl Permissions {
         self.view().names_tool(principal, server, tool, &policy, at)
     }
 
-    /// Runs after each change of what is decided or configured, and when something ends; it must not wait.
+    /// Runs a hook after each change of an approval or a policy, and when an approval ends; it must not wait.
     pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let same = Arc::clone(&hook);
@@ -200,7 +200,7 @@ impl Permissions {
         self.inner.policies.on_change(move || hook());
     }
 
-    /// Moves with each change, as [`on_change`](Self::on_change) tells it.
+    /// Returns a receiver of a number that grows with each change, as [`on_change`](Self::on_change) reports it.
     #[must_use]
     pub fn moves(&self) -> watch::Receiver<u64> {
         self.inner.moved.subscribe()
@@ -222,7 +222,7 @@ pub(crate) struct PermissionNeed<'a> {
 pub(crate) struct PermissionJudgement {
     /// The permissions the call lacks.
     pub(crate) missing: Vec<Missing>,
-    /// `true` if an approver may be asked about all that is missing: nobody is asked in vain.
+    /// `true` if an approver may be asked about all that is missing: no question is asked in vain.
     pub(crate) may_ask: bool,
     /// `true` if the policy grants a permission and that is still to be recorded.
     pub(crate) to_record: bool,
@@ -231,7 +231,7 @@ pub(crate) struct PermissionJudgement {
 /// What decides about permissions, read once.
 pub(crate) struct PermissionView<'a> {
     book: Result<Arc<Book>, StoreError>,
-    inner: &'a Inner,
+    inner: &'a PermissionCore,
 }
 
 impl PermissionView<'_> {
@@ -251,8 +251,8 @@ impl PermissionView<'_> {
         let mut judgement = PermissionJudgement::default();
         for permission in standard(needed).iter() {
             let stand = self.inner.stand(policy, server, held, permission, at);
-            let is_open = matches!(stand, Stand::Open(..));
-            judgement.to_record |= matches!(stand, Stand::ByPolicy);
+            let is_open = matches!(stand, PermissionState::Open(..));
+            judgement.to_record |= matches!(stand, PermissionState::ByPolicy);
             if let Some(missing) = stand.missing(permission, tool, arguments) {
                 any_open |= is_open;
                 any_closed |= !is_open;
@@ -306,31 +306,30 @@ impl PermissionView<'_> {
     }
 }
 
-impl Inner {
-    /// How a permission stands, with what the approver has in its configuration.
+impl PermissionCore {
+    /// Decides about one permission, with the configuration of the approver.
     pub(super) fn stand<'a>(
         &self,
         policy: &ServerPolicy,
         server: Option<&ServerId>,
-        held: &'a [Held],
+        held: &'a [StoredApproval],
         permission: &Permission,
         at: SystemTime,
-    ) -> Stand<'a> {
-        Stand::of(policy, held, permission, at, || self.is_configured(server, permission))
+    ) -> PermissionState<'a> {
+        PermissionState::of(policy, held, permission, at, || self.is_configured(server, permission))
     }
 
-    /// Whether the approver grants a permission without asking anybody.
+    /// Returns whether the approver's configuration grants a permission.
     pub(super) fn is_configured(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
         self.approver.as_ref().is_some_and(|approver| approver.grants(server, permission))
     }
 
-    /// The place of approvals for a caller.
-    pub(super) fn place(principal: &Principal, server: Option<&ServerId>) -> Place {
-        Place { tenant: principal.tenant().clone(), server: server.cloned() }
+    pub(super) fn place(principal: &Principal, server: Option<&ServerId>) -> ApprovalOwner {
+        ApprovalOwner { tenant: principal.tenant().clone(), server: server.cloned() }
     }
 }
 
-/// Permissions by their standard names.
+/// Returns permissions by their standard names.
 pub(super) fn standard(permissions: &[Permission]) -> Cow<'_, [Permission]> {
     if permissions.iter().any(|permission| matches!(permission, Permission::Other(_))) {
         return Cow::Owned(Permission::canonical(permissions));

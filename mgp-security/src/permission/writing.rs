@@ -1,4 +1,4 @@
-//! Writing approvals: the change and the events that tell of it are one commit (DESIGN §6).
+//! Writing approvals: a change and the events that record it are one commit.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -6,39 +6,40 @@ use std::time::SystemTime;
 use mgp_types::mgp::{Actor, AuditEvent};
 use mgp_types::store::{Change, StoreError};
 
-use super::book::{Held, put};
-use super::entry::{Approval, ApprovalDecision, Place};
-use super::permissions::Inner;
+use super::book::{StoredApproval, put};
+use super::entry::{Approval, ApprovalDecision, ApprovalOwner};
+use super::permissions::PermissionCore;
 use super::refused::PermissionRefused;
-use super::rule::Stand;
+use super::rule::PermissionState;
 use crate::audit::Event;
 use crate::entries::MAX_ATTEMPTS;
 use crate::state::{ChangeError, Found};
 
-/// How many permissions of one server are remembered in a tenant: a server chooses their names.
+/// The number of permissions of one server that are stored in a tenant: a server chooses their names.
 ///
-/// At the bound nothing new is remembered, and what is not remembered is not granted.
+/// At the bound no new one is stored, and what is not stored is not granted.
 pub(super) const OF_SERVER_MAX: usize = 256;
 
-/// What events say of the call that led to a change.
+/// The call that led to a change, for its events.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told<'a> {
+pub(super) struct ChangeCause<'a> {
     pub(super) trace: Option<&'a str>,
     pub(super) tool: Option<&'a str>,
 }
 
-impl Inner {
-    /// Writes what an approver or the policy decided, where nobody else has decided meanwhile.
+impl PermissionCore {
+    /// Writes the decisions of an approver or the policy, unless they were decided meanwhile.
     pub(super) async fn write_answers(
         &self,
-        place: &Place,
+        place: &ApprovalOwner,
         answers: Vec<Approval>,
         actor: &Actor,
-        told: &Told<'_>,
+        told: &ChangeCause<'_>,
     ) -> Result<(), PermissionRefused> {
         let still_open = |before: Option<&Found<Approval>>, answer: &Approval| {
             let policy = self.policies.of(place.server.as_ref());
-            let held: Vec<Held> = before.map(|found| Held::of(&found.entry)).into_iter().collect();
+            let held: Vec<StoredApproval> =
+                before.map(|found| StoredApproval::of(&found.entry)).into_iter().collect();
             let stand = self.stand(
                 &policy,
                 place.server.as_ref(),
@@ -46,19 +47,19 @@ impl Inner {
                 &answer.permission,
                 self.entries.now(),
             );
-            matches!(stand, Stand::Open(..) | Stand::ByPolicy)
+            matches!(stand, PermissionState::Open(..) | PermissionState::ByPolicy)
         };
         self.write(place, answers, still_open, actor, told).await.map(drop)
     }
 
-    /// Writes approvals in place of others, those that are wanted; answers with what was written.
+    /// Writes the approvals that are wanted, in place of others, and returns them.
     pub(super) async fn write(
         &self,
-        place: &Place,
+        place: &ApprovalOwner,
         approvals: Vec<Approval>,
         is_wanted: impl Fn(Option<&Found<Approval>>, &Approval) -> bool,
         actor: &Actor,
-        told: &Told<'_>,
+        told: &ChangeCause<'_>,
     ) -> Result<Vec<Approval>, PermissionRefused> {
         let _changing = self.entries.begin_change().await;
         for _ in 0..MAX_ATTEMPTS {
@@ -86,7 +87,7 @@ impl Inner {
                 return Ok(Vec::new());
             }
             match self.entries.state().commit(change, events).await {
-                // Somebody else was first.
+                // Another process was first.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
                     done.map_err(PermissionRefused::unwritten)?;
@@ -99,14 +100,19 @@ impl Inner {
     }
 }
 
-/// What stood, in a word.
+/// Returns the word for the state of an earlier approval.
 fn standing(before: &Arc<Approval>, now: SystemTime) -> &'static str {
-    let is_over = Held::of(before).is_over(now);
+    let is_over = StoredApproval::of(before).is_over(now);
     if is_over { "expired" } else { before.decision.as_str() }
 }
 
-/// The event that tells of a decision.
-fn event(approval: &Approval, before: Option<&str>, actor: &Actor, told: &Told<'_>) -> AuditEvent {
+/// Returns the event that records a decision.
+fn event(
+    approval: &Approval,
+    before: Option<&str>,
+    actor: &Actor,
+    told: &ChangeCause<'_>,
+) -> AuditEvent {
     let server = approval.server.as_deref().map(Into::into);
     let of = match approval.decision {
         ApprovalDecision::Approved => Event::permission_granted,

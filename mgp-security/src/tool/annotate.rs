@@ -60,7 +60,7 @@ pub fn derive_hints(definition: &mut mcp::Tool) {
     }
 }
 
-/// What a moderate tool does can be undone unless it says otherwise: `destructiveHint` stands for dangerous (§4.4).
+/// Derives hints from a risk: the effects of a moderate tool can be undone, so `destructiveHint` means dangerous (§4.4).
 fn derive(hints: &mut ToolAnnotations, risk: &RiskLevel, irreversible: bool) {
     let destructive = irreversible || *risk >= RiskLevel::Dangerous;
     let read_only = *risk == RiskLevel::Safe && !destructive;

@@ -1,4 +1,4 @@
-//! Where layers learn what a tool needs (MGP §4).
+//! The source of the assessments of tools (MGP §4).
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use mgp_types::service::ServerId;
 
 use super::assessment::Assessment;
 
-/// Knows the assessments of tools; a closure of server and tool is one.
+/// Assesses tools; a closure of server and tool implements it.
 ///
-/// It reads a snapshot and never waits.
+/// Implementations read a snapshot and never wait.
 pub trait Assess: Send + Sync {
-    /// The assessment of a tool; [`Assessment::unknown`] where its definition was never seen.
+    /// Returns the assessment of a tool; [`Assessment::unknown`] if its definition was never seen.
     fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment>;
 
-    /// The hash of the definition, where one is known: a confirmation holds for this definition only.
+    /// Returns the hash of the definition, if one is known: a confirmation holds for this definition only.
     fn definition(&self, _server: Option<&ServerId>, _tool: &str) -> Option<Hash> {
         None
     }

@@ -1,10 +1,10 @@
-//! Tool security: what a tool may do, who confirms it, and which checks its arguments pass (MGP §4).
+//! Tool security: the risk of tools, their confirmations, and the checks of their arguments (MGP §4).
 
 mod annotate;
 mod assess;
 mod assessment;
-mod clues;
 mod confirm;
+mod risk_signals;
 mod validate;
 mod words;
 

@@ -1,4 +1,4 @@
-//! Whether a call needs a person's word, and getting it (MGP §4.4).
+//! Confirmations of calls: which calls need one, and how they get it (MGP §4.4).
 //!
 //! | | runs | asks |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! How many questions are open, for one caller and for all (MGP §4.4).
+//! The number of open questions, for one caller and for all (MGP §4.4).
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};

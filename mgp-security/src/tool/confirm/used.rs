@@ -1,4 +1,4 @@
-//! Which confirmed calls have run: a request that comes a second time with the same answers runs nothing (MGP §4.4).
+//! The confirmed calls that have run: a request that is repeated with the same answers does not run again (MGP §4.4).
 
 use std::collections::HashMap;
 
@@ -27,12 +27,12 @@ struct Entry {
     until: Instant,
 }
 
-/// Why a confirmation is not good for another run.
+/// The reason why a confirmation is not good for another run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotUsable {
-    /// It was used.
+    /// The confirmation was used.
     Used,
-    /// There is no room to remember that it is used, so it is not.
+    /// There is no room to remember its use, so it cannot be used.
     Full,
 }
 
