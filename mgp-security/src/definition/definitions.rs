@@ -1,4 +1,4 @@
-//! What is known of the tools of all servers.
+//! The known tools of all servers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::policy::Policies;
 use crate::state::State;
 use crate::tool::{Assess, Assessment};
 
-/// What is known of the tools of all servers; a cheap handle.
+/// The known tools of all servers and their definitions; a cheap handle.
 ///
 /// The first definition of a tool that is seen is pinned. From then on the tool can be called as long as its server
 /// lists it with that definition; another one waits until an operator approves it.
@@ -50,24 +50,24 @@ pub struct Definitions(pub(super) Arc<DefinitionCore>);
 pub(super) struct DefinitionCore {
     pub(super) pins: State<PinTable>,
     pub(super) policies: Policies,
-    /// What lookups read.
+    /// The table that lookups read.
     now: RwLock<Arc<Table>>,
     /// The parts of it that the gates of one server read.
     parts: Mutex<HashMap<ServerId, Arc<ServerTools>>>,
-    /// What each server listed last; held while the table is made of it, so that the table never goes back.
+    /// The last list of each server; locked while the table is built, so that an older table never replaces a newer one.
     seen: Mutex<HashMap<Option<ServerId>, ServerListing>>,
     /// Held by the call that lists the tools of a server for all that wait.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Hooks,
-    /// Set where something changed while the pins could not be read: the table is made anew once they can.
+    /// `true` if something changed while the pins could not be read: the table is built again once they can.
     behind: AtomicBool,
 }
 
-/// What is known of the tools of one server; kept up to date by [`Definitions`].
+/// The known tools of one server; kept up to date by [`Definitions`].
 pub(crate) struct ServerTools(RwLock<Option<Arc<Tools>>>);
 
 impl Definitions {
-    /// Definitions that are pinned in a store; until it was [opened](Self::open) no pin is known.
+    /// Creates definitions that are pinned in a store; until it was [opened](Self::open) no pin is known.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
         let inner = Arc::new(DefinitionCore {
@@ -87,7 +87,7 @@ impl Definitions {
         Self(inner)
     }
 
-    /// Definitions that are pinned as long as the process runs.
+    /// Creates definitions that are pinned as long as the process runs.
     #[must_use]
     pub fn in_memory(policies: Policies) -> Self {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies)
@@ -96,7 +96,7 @@ impl Definitions {
     /// Reads the pins and follows them from then on.
     ///
     /// # Errors
-    /// [`StoreError`] when they cannot be read.
+    /// [`StoreError`] if they cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the pins as they were known before.
@@ -106,9 +106,9 @@ impl Definitions {
         Ok(())
     }
 
-    /// What a call of a tool needs.
+    /// Returns what calls of a tool need.
     ///
-    /// A tool that is not listed is what its pin says; one without a pin is [`Assessment::unlisted`].
+    /// A tool that is not listed is assessed by its pin; one without a pin by [`Assessment::unlisted`].
     #[must_use]
     pub fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         let tools = self.tools(server);
@@ -172,19 +172,19 @@ impl Definitions {
         self.0.pins.readable()
     }
 
-    /// How the definition of a tool stands.
+    /// Returns the state of the definition of a tool.
     #[must_use]
     pub fn standing(&self, server: Option<&ServerId>, tool: &str) -> Standing {
         self.tools(server).map_or(Standing::Unseen, |tools| tools.state(tool).clone())
     }
 
-    /// The definition of a tool as it was last listed.
+    /// Returns the definition of a tool as it was last listed.
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
         self.tools(server)?.get(tool)?.tool.clone()
     }
 
-    /// How many tools of a server, as it listed them last, nobody can approve.
+    /// Returns the number of tools of a server that cannot be approved, as it listed them last.
     #[must_use]
     pub fn refused(&self, server: &ServerId) -> usize {
         let Some(tools) = self.tools(Some(server)) else { return 0 };
@@ -192,7 +192,7 @@ impl Definitions {
         tools.named.iter().filter(|(_, known)| refused(known)).count()
     }
 
-    /// The hash of the text of a definition as it was last listed.
+    /// Returns the hash of the text of a definition as it was last listed.
     pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Hash> {
         self.tools(Some(server))?.get(tool)?.raw
     }
@@ -203,7 +203,7 @@ impl Definitions {
         self.0.publish();
     }
 
-    /// Notes that a server says its tools have changed: the next call of one lists them again.
+    /// Notes that a server has reported changed tools: the next call of one lists them again.
     pub fn stale(&self, server: &ServerId) {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.stale();
@@ -211,15 +211,15 @@ impl Definitions {
         self.0.publish();
     }
 
-    /// Runs after each change of what is known; it must not wait.
+    /// Runs a hook after each change of the known tools; it must not wait.
     pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);
     }
 
-    /// The turn of listing the tools of a server, or of telling of them.
+    /// Returns the lock for listing the tools of a server, and for recording overrides.
     pub(super) fn turn(&self, server: &ServerId) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.0.turns.lock();
-        // Nobody waits for those that only the table holds.
+        // No call waits for the others.
         turns.retain(|known, turn| known == server || Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(server.clone()).or_default())
     }
@@ -242,7 +242,7 @@ impl DefinitionCore {
         self.seen.lock()
     }
 
-    /// Makes the table anew from what was listed, what is pinned and what the operator says.
+    /// Builds the table again, from the lists, the pins and the policies.
     pub(super) fn publish(&self) {
         let seen = self.seen();
         // While the pins cannot be read no call is decided; what is shown may stay.

@@ -1,4 +1,4 @@
-//! What a call may need before its tool is known: the list of the tools, and the record of an override of its risk.
+//! The steps before a call whose tool is not known: the list of the tools, and the record of an override of its risk.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,11 +29,11 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of pages that are read; a server with more counts as one that does not answer.
 const MAX_PAGES: usize = 100;
 
-/// Why the tools of a server could not be listed.
+/// The reason why the tools of a server could not be listed.
 enum ListError {
     /// The server did not answer, or its answer is wrong.
     Server(RpcError),
-    /// Its answer cannot be kept.
+    /// Its answer cannot be stored.
     Local(RpcError),
 }
 
@@ -58,7 +58,7 @@ impl Definitions {
         let limit = time_limit(call);
         let listed = timeout(limit, list(self, server, inner, call)).await;
         let late = || RpcError::internal("it did not list its tools in time");
-        // A caller in a hurry is no evidence against the server.
+        // A short deadline of the caller is not evidence against the server.
         if listed.is_err() && limit < LIST_TIMEOUT {
             return Err(unlisted(late()).into());
         }

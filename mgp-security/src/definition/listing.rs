@@ -1,4 +1,4 @@
-//! Taking over what a server lists: read, reviewed, pinned where it is new, held back where it changed.
+//! The lists of servers: read, reviewed, pinned if they are new, held back if they changed.
 
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
@@ -19,36 +19,36 @@ use super::standing::Standing;
 use crate::audit::{Event, Flagged};
 use crate::state::{ChangeError, Snapshot};
 
-/// How many servers are known at a time; the tools of further ones are not taken over.
+/// The number of servers that are known at a time; the tools of further ones are not pinned.
 const SERVERS_MAX: usize = 1024;
 
-/// How often pins are tried again when another process was first.
+/// The number of attempts to pin if another process was first.
 const TRIES: usize = 4;
 
-/// How many bytes of definitions are read before others get a turn.
+/// The bytes of definitions that are read before other tasks run.
 const READ_AT_ONCE: usize = 64 * 1024;
 
-/// Whether tools of a server are taken over.
+/// The admission of the tools of a server.
 enum Admitted {
-    /// They are our own, and not.
+    /// They are our own, and not pinned.
     Own,
-    /// They are.
+    /// They are admitted.
     Well,
-    /// They are refused for the name of their server; what is wrong with it, where no event tells of that yet.
+    /// They are refused for the id of their server; with its flaw, if no event records that yet.
     Not(Option<NameFlaw>),
 }
 
 /// Tools by name, as they were listed now.
 type ToolsByName = HashMap<Box<str>, Arc<ListedTool>>;
 
-/// What was read of a list.
+/// A list that was read.
 struct ReadList {
     named: ToolsByName,
     /// The names of what was not read before.
     fresh: HashSet<Box<str>>,
     /// The hashes of all definitions, in their order.
     hashes: Vec<Hash>,
-    /// Whether names were left out for want of room.
+    /// `true` if names were left out for lack of room.
     is_crowded: bool,
 }
 
@@ -64,7 +64,7 @@ impl Definitions {
         self.take(server, tools, Whole::No).await.map(drop)
     }
 
-    /// The same, for a list that may be all there is; answers with the hashes of the definitions, none for our own.
+    /// Takes over a list, and returns the hashes of the definitions; none for our own.
     pub(super) async fn take(
         &self,
         server: &ServerId,
@@ -79,7 +79,7 @@ impl Definitions {
         if let Admitted::Well = admitted {
             self.pin(server, &named, &fresh).await?;
         }
-        // Where it was forgotten meanwhile, the next list is taken over.
+        // If it was removed meanwhile, the next list is taken over.
         if let Some(known) = self.0.seen().get_mut(&Some(server.clone()))
             && !known.is_own()
         {
@@ -92,7 +92,7 @@ impl Definitions {
         Ok(hashes)
     }
 
-    /// Lets a server in, or not, and tells once of one that is not.
+    /// Admits a server or refuses it, and records each refusal once.
     async fn let_in(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let admitted = self.admit(server)?;
         if let Admitted::Not(Some(flaw)) = &admitted {
@@ -106,7 +106,7 @@ impl Definitions {
         Ok(admitted)
     }
 
-    /// What is wrong with the id of a server, for which none of its tools can be used; what would be, where it has
+    /// Returns the flaw of the id of a server, for which its tools cannot be used; the flaw it would have, if it has
     /// listed nothing yet.
     ///
     /// ```
@@ -130,9 +130,9 @@ impl Definitions {
         }
     }
 
-    /// Whether tools of a server are taken over at all.
+    /// Decides whether the tools of a server are pinned at all.
     ///
-    /// What is decided is kept before anybody else can ask: of two servers that look alike, one is let in.
+    /// The decision is stored at once: of two servers that look alike, one is admitted.
     fn admit(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let book = self.0.pins.now()?;
         let mut seen = self.0.seen();
@@ -153,8 +153,8 @@ impl Definitions {
 
     /// Reads definitions that were not read before.
     ///
-    /// What is pinned stays, so a server that lists other names each time would fill the store: beyond the bound a name
-    /// that is not known is left out, and with it all names nobody knows are refused.
+    /// Pins stay, so a server that lists other names each time would fill the store: beyond the bound a name
+    /// that is not known is left out, and all unknown names are refused.
     async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<ReadList, ChangeError> {
         let book = self.0.pins.now()?;
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
@@ -208,14 +208,14 @@ impl Definitions {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
-            // What is held back itself is nobody to be taken for.
+            // A tool that is held back itself cannot be impersonated.
             let pinned = tools.named.iter().filter(|(_, known)| known.standing == Standing::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
         });
         Shadows::of(names)
     }
 
-    /// Keeps what is new of some tools, with the events that tell of it.
+    /// Stores new pins and definitions that wait, with the events that record them.
     async fn pin(
         &self,
         server: &ServerId,
@@ -265,7 +265,7 @@ impl Definitions {
                     );
                 }
                 Standing::Pinned => {
-                    // It is again what it was.
+                    // It is the pinned definition again.
                     if held.is_some_and(|held| held.kind == PinKind::Waiting) {
                         change = change.remove(PinTable::SPACE, key(PinKind::Waiting));
                     }
@@ -313,7 +313,7 @@ impl Definitions {
     }
 }
 
-/// What is wrong with the id of a server beside those that are let in; one with pins was let in before.
+/// Returns the flaw of the id of a server among those that are admitted; one with pins was admitted before.
 fn flaw(
     server: &ServerId,
     seen: &HashMap<Option<ServerId>, ServerListing>,
@@ -332,7 +332,7 @@ fn put(change: Change, pin: &Pin) -> Result<Change, ChangeError> {
     Ok(change.put(PinTable::SPACE, key, Payload::of(pin).map_err(ChangeError::Encode)?))
 }
 
-/// The record of a definition; none where it cannot be read.
+/// Returns the record of a definition; `None` if it cannot be read.
 fn record(server: &ServerId, tool: &str, kind: PinKind, what: &Inspection) -> Option<Pin> {
     let shown = what.shown.as_ref()?;
     Some(Pin {
@@ -360,7 +360,7 @@ fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {
     event.build()
 }
 
-/// The name of a tool, where it can be read at all.
+/// Returns the name of a tool, if it can be read.
 fn name_of(raw: &Payload, inspection: &Inspection) -> Option<Box<str>> {
     match &inspection.shown {
         Some(shown) => Some(shown.tool.name.as_str().into()),

@@ -1,6 +1,6 @@
-//! What is kept of definitions: the one that is pinned, and the one that waits (DESIGN §6).
+//! The stored definitions: the one that is pinned, and the one that waits.
 //!
-//! They are records of their own, so that a server that changes a tool cannot undo what an operator approves meanwhile.
+//! They are separate records, so that a server that changes a tool cannot undo an approval made meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,18 +21,18 @@ pub(super) struct Pin {
     pub(super) tool: String,
     pub(super) kind: PinKind,
     pub(super) fingerprint: String,
-    /// What a model sees of the tool.
+    /// The definition as a model reads it.
     pub(super) shown: Payload,
-    /// What the review found, where it waits for that.
+    /// The findings of the review, if it waits for that.
     #[serde(default)]
     pub(super) findings: Vec<Finding>,
-    /// Who approved or rejected it; none where nobody did.
+    /// The operator who approved or rejected it, if one did.
     #[serde(default)]
     pub(super) by: Option<String>,
     pub(super) at: Timestamp,
 }
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PinKind {
@@ -48,21 +48,21 @@ pub(super) enum PinKind {
 #[derive(Debug, Default)]
 pub(super) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
 
-/// What is kept of one tool.
+/// The records of one tool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PinPair {
     pub(super) pinned: Option<Arc<Pin>>,
-    /// What waits, or was rejected.
+    /// The definition that waits or was rejected.
     pub(super) held: Option<Arc<Pin>>,
 }
 
 impl Pin {
-    /// The fingerprint of what is kept.
+    /// Returns the fingerprint of the stored definition.
     pub(super) fn hash(&self) -> Hash {
         Hash::of(self.shown.as_str().as_bytes())
     }
 
-    /// What follows from the definition that is kept.
+    /// Returns what calls need by the stored definition.
     pub(super) fn assess(&self, policy: &ServerPolicy) -> Assessment {
         match self.shown.get() {
             Ok(tool) => Assessment::of(&tool, policy),
@@ -71,7 +71,7 @@ impl Pin {
         }
     }
 
-    /// The key of a record: what is held has one of its own.
+    /// Returns the key of a record: what is held has one of its own.
     pub(super) fn key(server: &str, tool: &str, kind: PinKind) -> String {
         let slot = if kind == PinKind::Pinned { "pinned" } else { "held" };
         // Text can always be written; as JSON no two pairs of names make the same key.
@@ -80,7 +80,7 @@ impl Pin {
 }
 
 impl PinTable {
-    /// What is kept of a tool.
+    /// Returns the records of a tool.
     pub(super) fn get(&self, server: &ServerId, tool: &str) -> Option<&PinPair> {
         self.0.get(server.as_str())?.get(tool)
     }

@@ -1,4 +1,4 @@
-//! Why a call of a tool is refused, or a decision about one.
+//! Refusals of calls of tools for their definitions, and of decisions about definitions.
 
 use mgp_types::Object;
 use mgp_types::service::{Authority, Principal, Rule, ServerId};
@@ -17,20 +17,20 @@ pub struct DefinitionRefused {
     server: ServerId,
     tool: String,
     standing: Standing,
-    /// Whether who calls may read what the server wrote.
+    /// The parts of a definition that the caller may read.
     reads: Reads,
     #[source]
     rule: Rule,
 }
 
-/// How much of a definition a refusal tells.
+/// The parts of a definition that a refusal contains.
 ///
-/// A definition that is held back because of what it says to a model must not reach one in its refusal.
+/// A definition that is held back for its instructions to a model must not reach one in its refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
-    /// Where something changed.
+    /// The places that changed.
     Places,
-    /// What changed, too.
+    /// The changes, too.
     Everything,
 }
 
@@ -54,7 +54,7 @@ impl DefinitionRefused {
     /// Returns the facts for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Texts and lists of them can always be written.
+        // Strings and lists of them can always be encoded.
         let _ = details.encode("server_id", self.server.as_str());
         let _ = details.encode("tool", &self.tool);
         let _ = details.encode("status", &format!("definition_{}", self.standing.as_str()));
@@ -115,7 +115,7 @@ fn remedy(standing: &Standing) -> &'static str {
     }
 }
 
-/// Why an operator's decision about a definition is not taken.
+/// The reason why an operator's decision about a definition is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecisionRefused {

@@ -1,4 +1,4 @@
-//! What one server listed last, and how each of its tools stands.
+//! The last list of one server, and the state of each of its tools.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,27 +20,27 @@ use super::table::{KnownTool, Tools};
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 
-/// How many tools of one server are kept, those it no longer lists included; names beyond are refused.
+/// The number of tools of one server that are kept, those it no longer lists included; names beyond are refused.
 pub(super) const TOOLS_MAX: usize = 10_000;
 
-/// How many bytes of definitions of one server are kept; tools beyond are refused.
+/// The bytes of definitions of one server that are kept; tools beyond are refused.
 pub(super) const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What one server listed last.
+/// The last list of one server.
 #[derive(Debug, Default)]
 pub(super) struct ServerListing {
     pub(super) listed: HashMap<Box<str>, Arc<ListedTool>>,
     bytes: usize,
-    /// Whether tools were left out for want of room.
+    /// `true` if tools were left out for lack of room.
     full: bool,
-    /// Whether the tools are our own: trusted, and not pinned.
+    /// `true` if the tools are our own: trusted, and not pinned.
     own: bool,
     stale: bool,
-    /// When the whole list was last seen.
+    /// The time at which the whole list was last seen.
     complete: Option<Instant>,
-    /// What is wrong with the id of the server.
+    /// The flaw of the id of the server.
     pub(super) flaw: Option<NameFlaw>,
-    /// Whether an event tells of that.
+    /// The record of that flaw.
     pub(super) told: FlawRecord,
 }
 
@@ -67,7 +67,7 @@ impl ListedTool {
         Self { raw: hash, inspection, bytes: raw.as_str().len() }
     }
 
-    /// A name that stands twice in one list, with two definitions.
+    /// Creates the entry of a name that is listed twice, with two definitions.
     pub(super) fn twice(hash: Hash) -> Self {
         let what = "the server lists the tool twice, with two definitions";
         let inspection = Inspection::refused(Finding::new(Severity::Refused, "/name", what, ""));
@@ -91,12 +91,12 @@ impl ServerListing {
         Self { listed: listed.collect(), own: true, ..Self::default() }
     }
 
-    /// Whether it was not let in because its id looks like that of another.
+    /// Returns whether it was refused because its id looks like that of another.
     pub(super) fn looks_like(&self, server: &ServerId) -> bool {
         matches!(&self.flaw, Some(NameFlaw::LooksLike { like, .. }) if like == server.as_str())
     }
 
-    /// Whether the tools are our own.
+    /// Returns whether the tools are our own.
     pub(super) fn is_own(&self) -> bool {
         self.own
     }
@@ -110,10 +110,10 @@ impl ServerListing {
         self.complete = Some(Instant::now());
     }
 
-    /// Takes over what was listed; what stands in a complete list is all there is.
+    /// Takes over a list; a complete one replaces all tools.
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, whole: Whole) {
         if whole == Whole::Yes {
-            // What waits stays refused: hiding it from a list does not make it callable as an unknown tool.
+            // A definition that waits stays: hiding a tool from a list does not make it callable as an unknown one.
             self.listed.retain(|_, listed| listed.inspection.severity().is_some());
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
             (self.full, self.stale, self.complete) = (false, false, Some(Instant::now()));
@@ -139,7 +139,7 @@ impl ServerListing {
         self.full = true;
     }
 
-    /// What lookups read of it.
+    /// Returns what lookups read of it.
     pub(super) fn tools(
         &self,
         server: Option<&ServerId>,
@@ -154,7 +154,7 @@ impl ServerListing {
             policy: Some(Arc::clone(policy)),
             ..Tools::default()
         };
-        // What was worked out with the same policy is not worked out again.
+        // An assessment by the same policy is not repeated.
         let same = |tools: &&Arc<Tools>| {
             tools.policy.as_ref().is_some_and(|known| Arc::ptr_eq(known, policy))
         };
@@ -169,13 +169,13 @@ impl ServerListing {
             ));
         }
         if let Some(server) = server.filter(|_| !self.own) {
-            // An operator's word on a tool that is not listed is told as on any other.
+            // An override for a tool that is not listed is recorded like any other.
             for name in policy.risk.keys() {
                 let assessment = Assessment::unlisted(name, policy).into();
                 let known = KnownTool::new(None, assessment, tools.others.clone());
                 named.insert(name.as_str().into(), known);
             }
-            // What was pinned or waits is known from its record: hiding it from a list changes nothing.
+            // A tool with a pin is known from its record: hiding it from a list changes nothing.
             for (name, pair) in book.tools(server) {
                 let standing =
                     pair.held.as_ref().map_or(tools.others.clone(), |held| held_as(held, pair));
@@ -225,7 +225,7 @@ impl ServerListing {
     }
 }
 
-/// Whether an event tells of something.
+/// Whether an event records the flaw of an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FlawRecord {
     #[default]
@@ -233,12 +233,12 @@ pub(super) enum FlawRecord {
     Yes,
 }
 
-/// Whether a list is all there is.
+/// The extent of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whole {
-    /// It is.
+    /// All tools.
     Yes,
-    /// There are more pages, or there may be.
+    /// One page of several, or perhaps.
     No,
 }
 
@@ -249,7 +249,7 @@ impl KnownTool {
         Self { tool, raw: None, pin: None, assessment, standing, unrecorded }
     }
 
-    /// Tells the same thing only once: the mark is shared, for somebody may be telling it now.
+    /// Shares the mark of an earlier table, so that an override is recorded once, even if a call records it now.
     fn keep_told(&mut self, before: &Self) {
         let same = self.tool == before.tool
             && self.assessment.overrides == before.assessment.overrides
@@ -260,7 +260,7 @@ impl KnownTool {
     }
 }
 
-/// How a listed definition stands beside what is kept of it.
+/// Returns the state of a listed definition, compared with its records.
 pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Standing {
     let (Some(shown), Some(Severity::Flagged) | None) = (&inspection.shown, inspection.severity())
     else {
@@ -284,14 +284,14 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Stand
     match pinned {
         Some(_) => Standing::Changed(held.into()),
         None if held.findings.is_empty() && held.rejected_by.is_none() => {
-            // Whoever lists it has not pinned it yet, or could not.
+            // It is not pinned yet, or could not be.
             Standing::Unseen
         }
         None => Standing::Flagged(held.into()),
     }
 }
 
-/// How a definition stands that is known from its record only.
+/// Returns the state of a definition that is known from its record only.
 fn held_as(held: &Arc<Pin>, pair: &PinPair) -> Standing {
     let shown = |pin: &Pin| pin.shown.clone();
     let told = Held {

@@ -1,4 +1,4 @@
-//! What lookups read: the tools of each server, by name.
+//! The table that lookups read: the tools of each server, by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const FRESH_LIST_TTL: Duration = Duration::from_secs(30);
 /// The number of names up to which they are compared one by one.
 const FEW: usize = 4;
 
-/// Everything that is known of tools.
+/// All known tools.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     /// The tools of the party itself.
@@ -33,9 +33,9 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     pub(super) named: Sorted<Box<str>, Arc<KnownTool>>,
-    /// What holds for all names that are not there.
+    /// The state of all other names.
     pub(super) others: Standing,
-    /// Whether the server says that its list has changed since.
+    /// `true` if the server has reported changed tools since.
     pub(super) stale: bool,
     /// `true` if the tools are our own: trusted, and not pinned.
     pub(super) own: bool,
@@ -45,18 +45,18 @@ pub(crate) struct Tools {
     pub(super) policy: Option<Arc<ServerPolicy>>,
 }
 
-/// What is known of one tool.
+/// A known tool.
 #[derive(Debug)]
 pub(crate) struct KnownTool {
-    /// The definition as last listed; none where it could not be read, or is not listed.
+    /// The definition as last listed; `None` if it could not be read, or is not listed.
     pub(super) tool: Option<Arc<mcp::Tool>>,
-    /// The hash of its text as listed; none where it is our own, or known from its pin only.
+    /// The hash of its text as listed; `None` if it is our own, or known from its pin only.
     pub(super) raw: Option<Hash>,
-    /// The pin it is known from where it is not listed.
+    /// The pin it is known from if it is not listed.
     pub(super) pin: Option<Arc<Pin>>,
-    /// What follows from it.
+    /// The assessment of its calls.
     pub(super) assessment: Arc<Assessment>,
-    /// Whether it may be used.
+    /// The state of its definition.
     pub(super) standing: Standing,
     /// `true` if the operator replaced its risk and no event records that yet.
     pub(super) unrecorded: Arc<AtomicBool>,

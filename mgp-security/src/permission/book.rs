@@ -78,7 +78,7 @@ impl Snapshot for Book {
         for (key, approval) in entries {
             // An approval under another key than its own was not written by us.
             if *key != approval.key() {
-                tracing::error!(key, "an approval is not where it belongs; it is not used");
+                tracing::error!(key, "ignoring an approval under a wrong key");
                 continue;
             }
             let held = StoredApproval::of(approval);

@@ -56,7 +56,7 @@ impl Grants {
         let carried = meta.get(key::MGP).and_then(inside);
         let carried = carried.or_else(|| meta.get(key::MGP_GRANTS).cloned())?;
         let told = read(&carried).unwrap_or_else(|error| {
-            tracing::warn!(%error, "grants in `_meta` are not understood: none hold");
+            tracing::warn!(%error, "ignoring unreadable grants in `_meta`");
             PermissionDecision::new("", BTreeMap::new())
         });
         Some(told)

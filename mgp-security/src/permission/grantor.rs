@@ -22,7 +22,7 @@ impl Grantor for Permissions {
         Box::pin(async move {
             let wait = this.connect_wait;
             if let Err(refused) = this.obtain(&cx, Some(&server), None, &permissions, wait).await {
-                tracing::warn!(%server, error = %refused, "permissions could not be decided");
+                tracing::warn!(%server, error = %refused, "deciding about permissions failed");
             }
             this.told(&cx, &server, &standard(&permissions))
         })

@@ -9,7 +9,7 @@ use super::finding::{Finding, Severity};
 use super::text;
 use super::token::Place;
 
-/// What models have been made to give away by a name alone.
+/// Names of parameters by which models were made to give away secrets.
 const ASKED: &[&[&str]] = &[
     &["system", "prompt"],
     &["conversation", "history"],

@@ -4,7 +4,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::script;
 
-/// How long an entity may be, with both its marks.
+/// The length of an entity, with both its marks.
 const ENTITY_MAX: usize = 11;
 
 /// One spelling of each letter: compatibility forms, entities and disguises are undone, capitals made small.

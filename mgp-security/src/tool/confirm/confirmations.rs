@@ -197,7 +197,7 @@ impl Confirmations {
     /// Records that a call was not confirmed; a full log changes nothing about that.
     async fn tell(&self, event: AuditEvent) {
         if let Err(error) = self.audit.record(event).await {
-            tracing::error!(%error, "a confirmation that was not given was not recorded");
+            tracing::error!(%error, "a missing confirmation was not recorded");
         }
     }
 
@@ -210,7 +210,7 @@ impl Confirmations {
         match tokio::time::timeout(patience, self.approver.decide(cx, question)).await {
             Ok(Ok(decision)) => Ok(decision),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "nobody confirmed the call");
+                tracing::debug!(%error, "call was not confirmed");
                 Err(Unconfirmed::NobodyToAsk)
             }
             Err(_) => Err(Unconfirmed::Unanswered),
