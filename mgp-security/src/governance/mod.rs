@@ -394,7 +394,8 @@ impl Governance {
         self.operators_only_at(call.cx(), named_server(call.params()), does, method).await
     }
 
-    /// Refuses a call as [`operators_only`](Self::operators_only) does, if its params were read: `server` is the one they name.
+    /// Refuses a call as [`operators_only`](Self::operators_only) does, once its params were read: `server` is the one
+    /// they name.
     ///
     /// # Errors
     /// As [`operators_only`](Self::operators_only).
