@@ -263,7 +263,7 @@ impl Access {
         let default = || self.default_policy(Some(&server));
         let decide = |groups: &[Box<str>], agent| {
             let seeker = Seeker { tenant, agent, groups };
-            view.decide_for(seeker, Some(server.as_str()), Some(tool), &at, default)
+            view.decide_for(seeker, Some(server.as_str()), Some(tool), &at, default).to_decision()
         };
         let decision = match Subject::of(&params.agent_id) {
             Subject::Everyone => decide(&[], None),

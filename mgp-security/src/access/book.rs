@@ -9,7 +9,7 @@ use mgp_types::service::{
 };
 use mgp_types::store::{MemoryStore, Store, StoreError};
 
-use super::decision::AccessDecision;
+use super::decision::{AccessDecision, AccessRuling};
 use super::entry::{Entry, Subject, name_of};
 use super::groups::Groups;
 use super::pass::{Credentials, Need, PassEnded};
@@ -109,7 +109,7 @@ impl Access {
     ) -> AccessDecision {
         let default = || self.default_policy(server);
         let server = server.map(ServerId::as_str);
-        self.view(principal).decide(server, tool, &Moment::of(&|| at), default)
+        self.view(principal).decide(server, tool, &Moment::of(&|| at), default).to_decision()
     }
 
     /// Returns whether a caller sees what belongs to a server as a whole: its resources and prompts.
@@ -117,7 +117,7 @@ impl Access {
     /// # Errors
     /// [`Hidden`] with the rule that hides it.
     pub fn sees_server(&self, cx: &Context, server: &ServerId) -> Result<(), Hidden> {
-        hidden(self.judge_now(cx, Some(server), None, Need::Server))
+        self.check_now(cx, Some(server), None, Need::Server)
     }
 
     /// Returns the entry in force that names a tool and allows it, unless another entry for that tool denies.
@@ -184,28 +184,31 @@ impl Access {
     }
 
     /// Decides at the present time, with what the credentials of a call permit.
-    fn judge_now(
+    ///
+    /// # Errors
+    /// [`Hidden`] with the rule that does not allow it.
+    fn check_now(
         &self,
         cx: &Context,
         server: Option<&ServerId>,
         tool: Option<&str>,
         need: Need<'_>,
-    ) -> Result<AccessDecision, PassEnded> {
+    ) -> Result<(), Hidden> {
         let clock = || self.now();
         let default = || self.default_policy(server);
-        let at = Moment::of(&clock);
+        let (at, view) = (Moment::of(&clock), self.view(&cx.principal));
         let (server, credentials) = (server.map(ServerId::as_str), Credentials::of(cx));
-        self.view(&cx.principal).judge(credentials, server, tool, need, &at, default)
+        hidden(view.judge(credentials, server, tool, need, &at, default))
     }
 
     /// Returns whether a caller sees one tool of a list.
     pub(crate) fn lists(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> bool {
-        self.judge_now(cx, server, Some(tool), Need::See(tool)).is_ok_and(|it| it.is_allowed())
+        self.check_now(cx, server, Some(tool), Need::See(tool)).is_ok()
     }
 
     /// Returns whether a caller sees every tool of a server, whatever its tools are.
     pub(crate) fn lists_all(&self, cx: &Context, server: Option<&ServerId>) -> bool {
-        if !self.judge_now(cx, server, None, Need::SeeAll).is_ok_and(|it| it.is_allowed()) {
+        if self.check_now(cx, server, None, Need::SeeAll).is_err() {
             return false;
         }
         let Some(server) = server else { return true };
@@ -237,10 +240,10 @@ impl AccessView<'_> {
         tool: Option<&str>,
         at: &Moment<'_>,
         default: impl FnOnce() -> DefaultPolicy,
-    ) -> AccessDecision {
+    ) -> AccessRuling<'_> {
         match self.seeker() {
             Some(seeker) => self.decide_for(seeker, server, tool, at, default),
-            None => AccessDecision::reserved(),
+            None => AccessRuling::Reserved,
         }
     }
 
@@ -253,11 +256,11 @@ impl AccessView<'_> {
         tool: Option<&str>,
         at: &Moment<'_>,
         default: impl FnOnce() -> DefaultPolicy,
-    ) -> AccessDecision {
-        let Some(rules) = &self.rules else { return AccessDecision::unknown() };
+    ) -> AccessRuling<'_> {
+        let Some(rules) = &self.rules else { return AccessRuling::Unknown };
         match server.and_then(|server| rules.find(seeker, server, tool, at)) {
-            Some(entry) => AccessDecision::by(entry),
-            None => AccessDecision::policy(default()),
+            Some(entry) => AccessRuling::Entry(entry),
+            None => AccessRuling::Policy(default()),
         }
     }
 
@@ -274,11 +277,11 @@ impl AccessView<'_> {
         need: Need<'_>,
         at: &Moment<'_>,
         default: impl FnOnce() -> DefaultPolicy,
-    ) -> Result<AccessDecision, PassEnded> {
+    ) -> Result<AccessRuling<'_>, PassEnded> {
         credentials.check_end()?;
         let decision = self.decide(server, tool, at, default);
         match credentials.permit(need) {
-            Err(lacking) if decision.is_allowed() => Ok(AccessDecision::lacking(lacking)),
+            Err(lacking) if decision.is_allowed() => Ok(AccessRuling::Lacking(lacking)),
             _ => Ok(decision),
         }
     }
@@ -307,15 +310,15 @@ impl AccessView<'_> {
 /// [`AccessLayer`](crate::AccessLayer) also lists what credentials permit to see and not to call.
 impl Visibility for Access {
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
-        hidden(self.judge_now(cx, server, Some(tool), Need::Call(tool)))
+        self.check_now(cx, server, Some(tool), Need::Call(tool))
     }
 }
 
 /// Returns the rule that hides something, unless it is allowed.
-pub(crate) fn hidden(decision: Result<AccessDecision, PassEnded>) -> Result<(), Hidden> {
-    match decision {
-        Ok(decision) if decision.is_allowed() => Ok(()),
-        Ok(decision) => Err(Hidden::by(decision.rule().as_str().to_owned())),
+pub(crate) fn hidden(ruling: Result<AccessRuling<'_>, PassEnded>) -> Result<(), Hidden> {
+    match ruling {
+        Ok(ruling) if ruling.is_allowed() => Ok(()),
+        Ok(ruling) => Err(Hidden::by(ruling.to_decision().rule().as_str().to_owned())),
         Err(ended) => Err(Hidden::by(ended.to_string())),
     }
 }

@@ -25,28 +25,40 @@ enum Cause {
     Lacking(Lacking),
 }
 
-impl AccessDecision {
+/// An [`AccessDecision`] that borrows its entry: most decisions are used once, and allow.
+pub(crate) enum AccessRuling<'a> {
+    Entry(&'a Arc<Entry>),
+    Policy(DefaultPolicy),
+    /// The entries cannot be read, and one of them may deny.
+    Unknown,
+    /// The caller's name is one that entries reserve for groups or for everyone.
+    Reserved,
+    Lacking(Lacking),
+}
+
+impl AccessRuling<'_> {
     #[inline]
-    pub(super) fn by(entry: &Arc<Entry>) -> Self {
-        Self(Cause::Entry(Arc::clone(entry)))
+    pub(crate) fn is_allowed(&self) -> bool {
+        match self {
+            Self::Entry(entry) => entry.access.permission == AccessPermission::Allow,
+            Self::Policy(policy) => *policy == DefaultPolicy::OptOut,
+            _ => false,
+        }
     }
 
-    pub(super) fn policy(policy: DefaultPolicy) -> Self {
-        Self(Cause::Policy(policy))
+    /// Returns the decision, with a share of its entry.
+    pub(crate) fn to_decision(&self) -> AccessDecision {
+        AccessDecision(match self {
+            Self::Entry(entry) => Cause::Entry(Arc::clone(entry)),
+            Self::Policy(policy) => Cause::Policy(*policy),
+            Self::Unknown => Cause::Unknown,
+            Self::Reserved => Cause::Reserved,
+            Self::Lacking(lacking) => Cause::Lacking(lacking.clone()),
+        })
     }
+}
 
-    pub(super) fn unknown() -> Self {
-        Self(Cause::Unknown)
-    }
-
-    pub(super) fn reserved() -> Self {
-        Self(Cause::Reserved)
-    }
-
-    pub(super) fn lacking(lacking: Lacking) -> Self {
-        Self(Cause::Lacking(lacking))
-    }
-
+impl AccessDecision {
     /// Returns the decision.
     #[inline]
     #[must_use]

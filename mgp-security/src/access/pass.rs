@@ -62,7 +62,7 @@ impl PassEnded {
 /// Credentials that permit less than what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("pass without {word}")]
-pub(super) struct Lacking {
+pub(crate) struct Lacking {
     word: String,
 }
 

@@ -179,15 +179,16 @@ fn check_access(
     // Credentials for some tools of a server are not for the rest of it.
     let need = tool.map_or(Need::Server, Need::Call);
     let (credentials, id) = (Credentials::of(cx), server.map(ServerId::as_str));
-    let decision = view.judge(credentials, id, tool, need, at, default).inspect_err(|ended| {
+    let ruling = view.judge(credentials, id, tool, need, at, default).inspect_err(|ended| {
         steps.add(Stage::Access, StepResult::Refused, || ended.to_string());
     })?;
-    let rule = || decision.rule().as_str().to_owned();
-    if decision.is_allowed() {
+    if ruling.is_allowed() {
+        let rule = || ruling.to_decision().rule().as_str().to_owned();
         steps.add(Stage::Access, StepResult::Passed, rule);
         return Ok(());
     }
-    steps.add(Stage::Access, StepResult::Refused, rule);
+    let decision = ruling.to_decision();
+    steps.add(Stage::Access, StepResult::Refused, || decision.rule().as_str().to_owned());
     Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decision).into())
 }
 

@@ -181,7 +181,7 @@ impl CallVerdict {
     }
 
     /// Takes the verdict apart.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn into_outcome(self) -> (CallOutcome, Option<Arc<Assessment>>) {
         (self.outcome, self.assessment)
     }
