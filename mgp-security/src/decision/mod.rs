@@ -42,10 +42,8 @@ pub(crate) struct Progress {
     pub(crate) listed: bool,
     /// Overrides of the risk are not recorded any more for this call.
     pub(crate) recorded: bool,
-    /// Nobody is asked about permissions any more for this call.
-    pub(crate) asked: bool,
-    /// The outcomes of the question about permissions, for its refusal.
-    pub(crate) notes: Option<AskOutcomes>,
+    /// The outcomes of the question about permissions, which is asked once.
+    pub(crate) asked: Option<AskOutcomes>,
     /// The call was confirmed.
     pub(crate) confirmed: bool,
 }
@@ -53,7 +51,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Returns the progress of a call for which nothing is asked any more.
     pub(crate) fn finished() -> Self {
-        Self { listed: true, recorded: true, asked: true, notes: None, confirmed: true }
+        Self { listed: true, recorded: true, asked: Some(AskOutcomes::default()), confirmed: true }
     }
 }
 
@@ -202,10 +200,12 @@ fn check_definition(
     let (Some(rule), Some(server)) = (snapshot.definition_rule(known), facts.server) else {
         return Ok(());
     };
-    let rule = rule.map_err(|error| Refusal::Unchanged(error.into()))?;
+    let rule = rule.map_err(|error| {
+        steps.add(Stage::Definition, StepResult::Refused, || error.to_string());
+        Refusal::Unchanged(error.into())
+    })?;
     let (tool, principal) = (facts.tool, &facts.call.cx().principal);
     let refused = match rule {
-        DefinitionRule::Allow => None,
         DefinitionRule::Record if facts.progress.recorded => None,
         DefinitionRule::Record => {
             let why = || "an event must record the operator's risk for it first".to_owned();
@@ -224,7 +224,7 @@ fn check_definition(
         DefinitionRule::List if known.is_some_and(|known| known.is_listed()) => {
             Some(DefinitionRefused::unsettled(server, tool, principal))
         }
-        DefinitionRule::List => None,
+        DefinitionRule::Allow | DefinitionRule::List => None,
     };
     let Some(refused) = refused else {
         let state = || snapshot.definition_state(tool).to_owned();
@@ -251,27 +251,33 @@ fn check_permissions(
     let (principal, at) = (&facts.call.cx().principal, facts.at.get());
     let need = PermissionNeed { principal, server, tool, needed, arguments, at };
     let judgement = view.judge(&need, &snapshot.policy(server));
-    let judgement = judgement
-        .map_err(|error| Refusal::from(Box::new(PermissionRefused::unreadable(&error))))?;
-    if judgement.missing.is_empty() && (progress.asked || !judgement.to_record) {
+    let judgement = judgement.map_err(|error| {
+        steps.add(Stage::Permissions, StepResult::Refused, || error.to_string());
+        Refusal::from(Box::new(PermissionRefused::unreadable(&error)))
+    })?;
+    if judgement.missing.is_empty() && (progress.asked.is_some() || !judgement.to_record) {
         for permission in needed {
             steps.add(Stage::Permissions, StepResult::Passed, || permission.as_str().to_owned());
         }
         return Ok(());
     }
     let may_ask = judgement.may_ask || judgement.missing.is_empty();
-    let asks = may_ask && !progress.asked;
+    let asks = may_ask && progress.asked.is_none();
     for missing in &judgement.missing {
         let result = if asks { StepResult::Asks } else { StepResult::Refused };
         let why = || format!("{}: {}", missing.permission, missing.why);
         steps.add(Stage::Permissions, result, why);
     }
     if asks {
+        if judgement.missing.is_empty() {
+            let why = || "an event must record what the policy grants first".to_owned();
+            steps.add(Stage::Permissions, StepResult::Asks, why);
+        }
         return Err(CallOutcome::Ask(Requirement::Permissions(judgement.missing)));
     }
-    let no_notes = AskOutcomes::default();
-    let notes = progress.notes.as_ref().unwrap_or(&no_notes);
-    let refused = notes.refuse(server, tool, judgement.missing);
+    let none = AskOutcomes::default();
+    let outcomes = progress.asked.as_ref().unwrap_or(&none);
+    let refused = outcomes.refuse(server, tool, judgement.missing);
     Err(Refusal::from(Box::new(refused)).into())
 }
 

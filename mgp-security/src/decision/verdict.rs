@@ -181,7 +181,7 @@ impl CallVerdict {
     }
 
     /// Takes the verdict apart.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn into_outcome(self) -> (CallOutcome, Option<Arc<Assessment>>) {
         (self.outcome, self.assessment)
     }
@@ -251,7 +251,7 @@ pub(super) trait Recorder {
 pub(super) struct NoSteps;
 
 impl Recorder for NoSteps {
-    #[inline(always)]
+    #[inline]
     fn add(&mut self, _: Stage, _: StepResult, _: impl FnOnce() -> String) {}
 }
 

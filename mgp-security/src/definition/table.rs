@@ -169,12 +169,10 @@ impl Tools {
         };
         match &known.standing {
             _ if self.stale => DefinitionRule::List,
-            Standing::Pinned if known.is_unrecorded() => DefinitionRule::Record,
-            Standing::Pinned => DefinitionRule::Allow,
             // It is listed and not pinned yet, or it may be in the list by now.
             Standing::Unseen if known.tool.is_some() || self.is_old() => DefinitionRule::List,
-            Standing::Unseen if known.is_unrecorded() => DefinitionRule::Record,
-            Standing::Unseen => DefinitionRule::Allow,
+            Standing::Pinned | Standing::Unseen if known.is_unrecorded() => DefinitionRule::Record,
+            Standing::Pinned | Standing::Unseen => DefinitionRule::Allow,
             held => DefinitionRule::Refuse(held.clone()),
         }
     }

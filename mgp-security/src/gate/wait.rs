@@ -9,6 +9,7 @@ use mgp_types::{Payload, RpcError};
 use super::{decide_call, deny, log_denied};
 use crate::decision::{CallOutcome, Progress, Requirement, Sources};
 use crate::error::Refusal;
+use crate::permission::AskOutcomes;
 use crate::tool::{Assessment, RiskyCall};
 
 /// The number of answers after which a call no longer waits for records of new overrides; all else is asked once.
@@ -68,18 +69,20 @@ async fn get<S: MgpService>(
             recorded.inspect_err(|error| log_denied(sources, call, error))?;
         }
         Requirement::Permissions(_) => {
-            (progress.listed, progress.asked) = (true, true);
+            progress.listed = true;
+            progress.asked = Some(AskOutcomes::default());
             let (Some(permissions), Some(assessment)) = (&sources.permissions, assessment) else {
                 return Ok(());
             };
             let needed = assessment.permissions.as_slice();
             let asked = permissions.ask_for_call(cx, server, tool, needed).await;
-            let notes =
+            let outcomes =
                 asked.map_err(|refused| deny(sources, call, Refusal::from(Box::new(refused))))?;
-            progress.notes = Some(notes);
+            progress.asked = Some(outcomes);
         }
         Requirement::Confirmation => {
-            (progress.listed, progress.asked, progress.confirmed) = (true, true, true);
+            (progress.listed, progress.confirmed) = (true, true);
+            progress.asked.get_or_insert_default();
             let (Some(confirmations), Some(assessment)) = (&sources.confirmations, assessment)
             else {
                 return Ok(());
