@@ -1,6 +1,4 @@
-//! Why this crate refuses a call, and the one place where reasons become codes (MGP §14.3).
-//!
-//! Applies to: both.
+//! The refusals of this crate, and the one place where they become codes (MGP §14.3).
 
 use mgp_types::service::{Rule, ServerId, Unaudited};
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
@@ -17,61 +15,61 @@ use crate::tool::{ConfirmRefused, Unconfirmed, ValidationBlocked};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// What cannot be recorded does not run.
+    /// The call or change cannot be recorded.
     #[error("the call was not run: {0}")]
     Unaudited(#[source] Unaudited),
     /// A tool was called with a notification.
     #[error("a tool is called with a request: nobody could be told what becomes of a notification")]
     NotARequest(#[source] Rule),
-    /// No entry or policy allows it, or one denies it.
+    /// No access entry or policy allows the call, or one denies it.
     #[error(transparent)]
     AccessDenied(#[from] Box<AccessDenied>),
-    /// The name of the tool is longer than any tool's, and is not repeated.
+    /// The name of the tool is longer than any tool's; it is not repeated.
     #[error(transparent)]
     LongName(#[from] LongName),
-    /// The credentials of the caller ended.
+    /// The credentials of the caller have ended.
     #[error(transparent)]
     PassEnded(#[from] PassEnded),
-    /// Somebody who is no operator tried to administer.
+    /// A caller that is not an operator called a method for operators.
     #[error(transparent)]
     NotOperator(#[from] NotOperator),
     /// There is no room for another entry.
     #[error("there are {0} access entries already; take some back first")]
     TooManyEntries(usize),
-    /// A change could not be kept or recorded.
+    /// A change could not be stored or recorded.
     #[error(transparent)]
     Unchanged(#[from] ChangeError),
-    /// A call lacks a permission, or permissions cannot be changed so.
+    /// A call lacks a permission, or a change of permissions is refused.
     #[error(transparent)]
     Permission(#[from] Box<PermissionRefused>),
     /// The definition of the tool changed, waits, or cannot be used.
     #[error(transparent)]
     Definition(Box<DefinitionRefused>),
-    /// A decision about a definition is not taken.
+    /// A decision about a definition is refused.
     #[error(transparent)]
     Decision(#[from] DecisionRefused),
-    /// The tools of a server cannot be listed, so that nobody knows whether they changed.
+    /// The tools of a server cannot be listed, so they may have changed.
     #[error("the tools of `{server}` cannot be listed: {reason}")]
     Unlisted {
         /// The server.
         server: ServerId,
-        /// What it answered.
+        /// Its error.
         #[source]
         reason: RpcError,
     },
-    /// Nobody confirmed the call.
+    /// The call was not confirmed.
     #[error(transparent)]
     Unconfirmed(Box<ConfirmRefused>),
-    /// A check of the arguments failed, or is not there.
+    /// A validator blocked the call, or is not there.
     #[error(transparent)]
     Blocked(Box<ValidationBlocked>),
-    /// Who calls is not known.
+    /// The caller is not authenticated.
     #[cfg(feature = "auth")]
     #[error(transparent)]
     Auth(#[from] AuthRefused),
 }
 
-/// A call of a tool with a name that no tool has.
+/// A call of a tool by a name that is too long for any tool.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("no tool has a name of {bytes} bytes; use a name from `tools/list`")]
 pub struct LongName {
@@ -105,7 +103,7 @@ impl From<ValidationBlocked> for Refusal {
 }
 
 impl Refusal {
-    /// The facts that whoever called may need (§14.5).
+    /// Returns the facts that the caller may need (§14.5).
     fn details(&self) -> Option<Object> {
         match self {
             Self::Unconfirmed(refused) => Some(refused.details()),
@@ -153,7 +151,7 @@ impl From<Refusal> for RpcError {
                 }
                 AuthRefused::Expired => ErrorCode::AUTH_EXPIRED,
                 AuthRefused::InsufficientScope { .. } => ErrorCode::PERMISSION_DENIED,
-                // Who could tell is out of reach: the issuer, or the store of keys.
+                // The issuer or the store of keys is out of reach.
                 AuthRefused::Unavailable => ErrorCode::UPSTREAM_UNAVAILABLE,
             },
         };
@@ -185,7 +183,7 @@ fn code_of(unaudited: &Unaudited) -> ErrorCode {
     match unaudited {
         // There may be room later.
         Unaudited::Full => ErrorCode::RESOURCE_EXHAUSTED,
-        // The call never started, and the one who runs the server must look at its log.
+        // The call never started, and the operator must look at the log.
         _ => ErrorCode::SERVER_NOT_READY,
     }
 }

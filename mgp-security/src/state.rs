@@ -185,15 +185,6 @@ impl<S: Snapshot> State<S> {
         Ok(Arc::clone(&self.0.now.read()))
     }
 
-    /// Applies a function to the snapshot without cloning it; the function must be short and take no lock.
-    ///
-    /// # Errors
-    /// As [`now`](Self::now).
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&S) -> T) -> Result<T, StoreError> {
-        self.readable()?;
-        Ok(look(&self.0.now.read()))
-    }
-
     /// Checks that decisions may be made from the snapshot.
     ///
     /// # Errors

@@ -1,6 +1,4 @@
-//! Asking, granting and taking back (MGP §5.4): who may, and what comes of it.
-//!
-//! Applies to: inbound.
+//! Queries, grants and revocations of access (MGP §5.4).
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -14,80 +12,81 @@ use mgp_types::service::{Principal, ServerId, TenantId};
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::{Payload, RpcError};
 
-use super::asker::{About, Asker};
+use super::admin_check::AdminCheck;
 use super::book::Access;
-use super::entry::{Entry, Who, name_of};
-use super::expiry::ATTEMPTS;
+use super::entry::{Entry, Subject, name_of};
 use super::pass::Need;
+use super::refused::About;
 use super::rules::{Moment, Rules, Seeker};
 use crate::audit::Event;
+use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::state::{ChangeError, Found, Snapshot};
 
-/// How many entries a tenant may have; a grant that would be one more is refused with 3001.
-const ENTRIES_MAX: usize = 10_000;
+/// The number of entries that a tenant may have; a further grant is refused with 3001.
+const MAX_ENTRIES: usize = 10_000;
 
 impl Access {
-    /// Makes an entry, or replaces the one the agent has there; in force once it is answered.
+    /// Creates an entry, or replaces the one the agent has there; it is in force once this returns.
     ///
-    /// Who made it is `by`, whatever the params claim.
+    /// The entry is recorded as granted by `by`, whatever the params claim.
     ///
     /// # Errors
-    /// 1000 when `by` is no operator; −32602 when the entry would mean nothing; 3001 when the tenant has too many;
-    /// else it cannot be kept or recorded. Nothing was changed then.
+    /// 1000 if `by` is not an operator; −32602 if the entry would have no effect; 3001 if the tenant has too many;
+    /// else it cannot be stored or recorded. Nothing was changed then.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the entry was made.
+    /// After dropping the future the entry may have been made or not.
     pub async fn grant(
         &self,
         by: &Principal,
         params: AccessGrantParams,
     ) -> Result<AccessGrantResult, RpcError> {
-        let asker = Asker::alone(by);
-        self.authorise::<AccessGrant>(asker, Some(&params.server_id)).await?;
-        self.make(asker, params).await
+        let check = AdminCheck::without_call(by);
+        self.authorise::<AccessGrant>(check, Some(&params.server_id)).await?;
+        self.make(check, params).await
     }
 
-    /// Takes entries back; no longer in force once it is answered. To take back what is not there is no error.
+    /// Revokes entries; they are out of force once this returns. Revoking an entry that does not exist is not an error.
     ///
-    /// Without a tool every `tool_grant` of the agent on the server goes.
+    /// Without a tool every `tool_grant` of the agent on the server is revoked.
     ///
     /// # Errors
-    /// 1000 when `by` is no operator; else it cannot be kept or recorded, and nothing was changed.
+    /// 1000 if `by` is not an operator; else it cannot be stored or recorded, and nothing was changed.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the entries went.
+    /// After dropping the future the entries may have been revoked or not.
     pub async fn revoke(
         &self,
         by: &Principal,
         params: AccessRevokeParams,
     ) -> Result<AccessRevokeResult, RpcError> {
-        let asker = Asker::alone(by);
-        self.authorise::<AccessRevoke>(asker, Some(&params.server_id)).await?;
-        self.take_back(asker, params).await
+        let check = AdminCheck::without_call(by);
+        self.authorise::<AccessRevoke>(check, Some(&params.server_id)).await?;
+        self.take_back(check, params).await
     }
 
-    /// Forgets every entry about a server that is registered no longer; whoever removes it was asked who they are.
+    /// Removes every entry about a server that is no longer registered; the caller checks that it may be removed.
     ///
     /// # Errors
-    /// It cannot be kept or recorded; some of the entries may be gone.
+    /// The change cannot be stored or recorded; some of the entries may be removed.
     ///
     /// # Cancel safety
     /// As [`revoke`](Self::revoke).
     pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
-        let _turn = self.0.turn.lock().await;
+        let _changing = self.entries().begin_change().await;
         let is_meant = |entry: &Entry| entry.access.server_id == server.as_str();
         let told = |entry: &Entry| {
             Some(Event::access_revoked(Actor::kernel(), entry).cause("deregistered").build())
         };
-        Ok(self.0.state.take_out(is_meant, told).await.map_err(Refusal::from)?)
+        Ok(self.entries().state().take_out(is_meant, told).await.map_err(Refusal::from)?)
     }
 
-    /// Says what is decided about a tool for an agent, or which entries it has on a server: its own, those of its groups
+    /// Returns the decision about a tool for an agent, or the entries it has on a server: its own, those of its groups
     /// and everyone's.
     ///
     /// # Errors
-    /// 1000 when `by` is no operator and asks about somebody else.
+    /// 1000 if `by` is not an operator and queries another agent.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -96,13 +95,13 @@ impl Access {
         by: &Principal,
         params: AccessQueryParams,
     ) -> Result<AccessQueryResult, RpcError> {
-        self.answer(Asker::alone(by), params).await
+        self.answer(AdminCheck::without_call(by), params).await
     }
 
-    /// Everybody of a tenant whom a store has an entry of that is in force, groups included: for those who decide nothing.
+    /// Returns the agents and groups of a tenant with an entry in force, read from a store that decides nothing here.
     ///
     /// # Errors
-    /// The store cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
     /// Nothing is changed.
@@ -118,57 +117,59 @@ impl Access {
         Ok(of_tenant.map(|entry| entry.access.agent_id.clone()).collect())
     }
 
-    /// Refuses those who may not change anything, and records that they tried.
+    /// Refuses and records attempts of callers that may not change anything.
     pub(super) async fn authorise<R: Request>(
         &self,
-        asker: Asker<'_>,
+        check: AdminCheck<'_>,
         server: Option<&str>,
     ) -> Result<(), RpcError> {
-        match asker.may(Need::Write, R::METHOD, About::All) {
+        match check.check(Need::Write, R::METHOD, About::All) {
             Ok(()) => Ok(()),
-            Err(refusal) => Err(self.refuse(asker, R::METHOD, server, refusal).await),
+            Err(refusal) => Err(self.refuse(check, R::METHOD, server, refusal).await),
         }
     }
 
     pub(super) async fn refuse(
         &self,
-        asker: Asker<'_>,
+        check: AdminCheck<'_>,
         method: &str,
         server: Option<&str>,
         refusal: Refusal,
     ) -> RpcError {
         let server = server.map(ServerId::from);
-        asker.refused(&**self.0.state.audit(), server.as_ref(), method, refusal).await
+        check
+            .record_refusal(&**self.entries().state().audit(), server.as_ref(), method, refusal)
+            .await
     }
 
-    /// `mgp/access/grant`, by somebody who may.
+    /// Answers `mgp/access/grant` of a caller that may.
     pub(super) async fn make(
         &self,
-        asker: Asker<'_>,
+        check: AdminCheck<'_>,
         params: AccessGrantParams,
     ) -> Result<AccessGrantResult, RpcError> {
-        let _turn = self.0.turn.lock().await;
-        // What has ended is told before anything takes its place.
-        self.sweep().await.map_err(Refusal::from)?;
-        let entry = Entry::asked(params, asker.principal, self.now())?;
+        let _changing = self.entries().begin_change().await;
+        // Ends are recorded before anything takes the place of an entry.
+        self.entries().record_ends().await.map_err(Refusal::from)?;
+        let entry = Entry::asked(params, check.principal, self.now())?;
         let key = entry.key()?;
-        for _ in 0..ATTEMPTS {
-            let of_tenant = self.of_tenant(asker.principal).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            let of_tenant = self.of_tenant(check.principal).await?;
             let before = of_tenant.iter().find(|found| found.key == key);
-            if before.is_none() && of_tenant.len() >= ENTRIES_MAX {
-                return Err(Refusal::TooManyEntries(ENTRIES_MAX).into());
+            if before.is_none() && of_tenant.len() >= MAX_ENTRIES {
+                return Err(Refusal::TooManyEntries(MAX_ENTRIES).into());
             }
             let change = Change::new()
                 .expect(Rules::SPACE, &key, before.map(|found| found.revision))
                 .put(Rules::SPACE, &key, Payload::of(&entry)?);
-            let event = Event::access_granted(asker.principal, &entry).during(asker.trace);
+            let event = Event::access_granted(check.principal, &entry).during(check.trace);
             let event = match before {
                 Some(found) => event.before(&found.entry.to_told()),
                 None => event,
             };
             let status = if before.is_some() { "replaced" } else { "granted" };
-            match self.0.state.commit(change, vec![event.build()]).await {
-                // Another process changed the entry; look again at what is there.
+            match self.entries().state().commit(change, vec![event.build()]).await {
+                // Another process changed the entry; read it again.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
                     done.map_err(Refusal::from)?;
@@ -180,14 +181,14 @@ impl Access {
             .into())
     }
 
-    /// `mgp/access/revoke`, by somebody who may.
+    /// Answers `mgp/access/revoke` of a caller that may.
     pub(super) async fn take_back(
         &self,
-        asker: Asker<'_>,
+        check: AdminCheck<'_>,
         params: AccessRevokeParams,
     ) -> Result<AccessRevokeResult, RpcError> {
-        let _turn = self.0.turn.lock().await;
-        self.sweep().await.map_err(Refusal::from)?;
+        let _changing = self.entries().begin_change().await;
+        self.entries().record_ends().await.map_err(Refusal::from)?;
         let is_meant = |entry: &AccessEntry| {
             entry.agent_id == params.agent_id
                 && entry.server_id == params.server_id
@@ -197,21 +198,21 @@ impl Access {
                     .as_ref()
                     .is_none_or(|tool| entry.tool_name.as_ref() == Some(tool))
         };
-        for _ in 0..ATTEMPTS {
-            let mut gone = self.of_tenant(asker.principal).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            let mut gone = self.of_tenant(check.principal).await?;
             gone.retain(|found| is_meant(&found.entry.access));
             let (mut change, mut events) = (Change::new(), Vec::with_capacity(gone.len()));
             for found in &gone {
                 change = change
                     .expect(Rules::SPACE, &found.key, Some(found.revision))
                     .remove(Rules::SPACE, &found.key);
-                let event = Event::access_revoked(asker.principal, &found.entry);
-                events.push(event.during(asker.trace).build());
+                let event = Event::access_revoked(check.principal, &found.entry);
+                events.push(event.during(check.trace).build());
             }
             if gone.is_empty() {
                 return Ok(revoked(params, &gone));
             }
-            match self.0.state.commit(change, events).await {
+            match self.entries().state().commit(change, events).await {
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
                     done.map_err(Refusal::from)?;
@@ -226,30 +227,30 @@ impl Access {
     /// `mgp/access/query`.
     pub(super) async fn answer(
         &self,
-        asker: Asker<'_>,
+        check: AdminCheck<'_>,
         params: AccessQueryParams,
     ) -> Result<AccessQueryResult, RpcError> {
-        let is_own = params.agent_id == name_of(asker.principal);
+        let is_own = params.agent_id == name_of(check.principal);
         let may = if is_own {
-            asker.holds()
+            check.check_end()
         } else {
-            asker.may(Need::Read, AccessQuery::METHOD, About::Others)
+            check.check(Need::Read, AccessQuery::METHOD, About::Others)
         };
         if let Err(refusal) = may {
             let server = Some(params.server_id.as_str());
-            return Err(self.refuse(asker, AccessQuery::METHOD, server, refusal).await);
+            return Err(self.refuse(check, AccessQuery::METHOD, server, refusal).await);
         }
-        let tenant = asker.principal.tenant().as_str();
+        let tenant = check.principal.tenant().as_str();
         let mut result = match &params.tool_name {
-            Some(tool) => self.decision(tenant, &params, tool)?,
-            None => self.entries(tenant, &params).await?,
+            Some(tool) => self.query_decision(tenant, &params, tool)?,
+            None => self.list_entries(tenant, &params).await?,
         };
         result.agent_id = Some(params.agent_id);
         result.server_id = Some(params.server_id);
         Ok(result)
     }
 
-    fn decision(
+    fn query_decision(
         &self,
         tenant: &str,
         params: &AccessQueryParams,
@@ -258,45 +259,51 @@ impl Access {
         let server = ServerId::from(params.server_id.as_str());
         let clock = || self.now();
         let at = Moment::of(&clock);
-        let look = |seeker: Seeker<'_>| self.look_for(seeker, Some(&server), Some(tool), &at);
-        let decided = match Who::of(&params.agent_id) {
-            Who::Everyone => look(Seeker { tenant, agent: None, groups: &[] }),
-            Who::Group(group) => look(Seeker { tenant, agent: None, groups: &[group.into()] }),
-            Who::Agent(agent) => self.0.seek_agent(tenant, agent, |seeker| {
-                look(seeker.unwrap_or(Seeker { tenant, agent: None, groups: &[] }))
-            }),
+        let view = self.view_agent(tenant, &params.agent_id);
+        let default = || self.default_policy(Some(&server));
+        let decide = |groups: &[Box<str>], agent| {
+            let seeker = Seeker { tenant, agent, groups };
+            view.decide_for(seeker, Some(server.as_str()), Some(tool), &at, default).to_decision()
+        };
+        let decision = match Subject::of(&params.agent_id) {
+            Subject::Everyone => decide(&[], None),
+            Subject::Group(group) => decide(&[group.into()], None),
+            Subject::Agent(agent) => {
+                let groups = self.groups().of(tenant, agent).unwrap_or_default();
+                decide(&groups, Some(agent))
+            }
         };
         let mut result = AccessQueryResult::new();
-        result.permission = Some(decided.permission());
-        result.source = Some(decided.source());
-        let entry = decided.entry().map(|entry| &entry.access);
+        result.permission = Some(decision.permission());
+        result.source = Some(decision.source());
+        let entry = decision.entry().map(|entry| &entry.access);
         result.granted_by = entry.and_then(|entry| entry.granted_by.clone()).into();
         result.granted_at = entry.and_then(|entry| entry.granted_at.clone()).into();
         result.expires_at = entry.and_then(|entry| entry.expires_at.clone()).into();
         result.extra.encode("tool_name", tool)?;
-        result.extra.encode("rule", decided.rule().as_str())?;
-        if let Some(confirm) = decided.entry().and_then(|entry| entry.confirm) {
+        result.extra.encode("rule", decision.rule().as_str())?;
+        if let Some(confirm) = decision.entry().and_then(|entry| entry.confirm) {
             result.extra.encode("confirm", &confirm)?;
         }
         Ok(result)
     }
 
-    async fn entries(
+    async fn list_entries(
         &self,
         tenant: &str,
         params: &AccessQueryParams,
     ) -> Result<AccessQueryResult, RpcError> {
-        let groups = self.0.groups.of(tenant, &params.agent_id).unwrap_or_default();
+        let groups = self.groups().of(tenant, &params.agent_id).unwrap_or_default();
         let applies = |entry: &AccessEntry| {
             entry.agent_id == params.agent_id
-                || match Who::of(&entry.agent_id) {
-                    Who::Everyone => true,
-                    Who::Group(group) => groups.iter().any(|known| **known == *group),
-                    Who::Agent(_) => false,
+                || match Subject::of(&entry.agent_id) {
+                    Subject::Everyone => true,
+                    Subject::Group(group) => groups.iter().any(|known| **known == *group),
+                    Subject::Agent(_) => false,
                 }
         };
         let now = self.now();
-        let found = self.0.state.latest(|entry| {
+        let found = self.entries().state().latest(|entry| {
             entry.tenant == tenant
                 && entry.access.server_id == params.server_id
                 && entry.in_force(now)
@@ -306,7 +313,7 @@ impl Access {
         let mut result = AccessQueryResult::new();
         let entries: Vec<AccessEntry> =
             found.into_iter().map(|found| found.entry.to_told()).collect();
-        // Written even where there are none: the list is the answer.
+        // Written even if there are none: the list is the answer.
         result.entries = serde_json::from_str("[]").unwrap_or_default();
         result.entries.extend(entries);
         Ok(result)
@@ -314,7 +321,7 @@ impl Access {
 
     async fn of_tenant(&self, by: &Principal) -> Result<Vec<Found<Entry>>, RpcError> {
         let tenant = by.tenant().as_str();
-        let found = self.0.state.latest(|entry| entry.tenant == tenant).await;
+        let found = self.entries().state().latest(|entry| entry.tenant == tenant).await;
         Ok(found.map_err(ChangeError::from).map_err(Refusal::from)?)
     }
 }

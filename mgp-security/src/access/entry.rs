@@ -1,6 +1,4 @@
-//! One entry: who may, or may not, use what (MGP §5.3).
-//!
-//! Applies to: both.
+//! One access entry: an agent, a server or one of its tools, and whether access is allowed or denied (MGP §5.3).
 
 use std::time::SystemTime;
 
@@ -9,46 +7,46 @@ use mgp_types::service::{AgentId, Principal};
 use mgp_types::{Hash, Id, Payload, RpcError, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::refused::Unfit;
 use crate::policy::ConfirmRule;
 
-/// What the agent of an entry for a group begins with.
+/// The prefix of the agent of an entry for a group.
 const GROUP: &str = "group:";
 
 /// The agent of an entry for everyone.
 const EVERYONE: &str = "*";
 
 /// The longest name of an agent, server or tool, in bytes.
-pub(super) const NAME_MAX: usize = 256;
+pub(crate) const MAX_NAME: usize = 256;
 
 /// The longest justification, in bytes.
-const JUSTIFICATION_MAX: usize = 1024;
+const MAX_JUSTIFICATION: usize = 1024;
 
-/// An entry as it is kept, in the space `access` of the store.
+/// An access entry, in the space `access` of the store.
 ///
 /// Its agent is an agent's name, `group:NAME`, or `*` for everyone.
-/// An agent is who a principal says it acts through, else its subject.
+/// A principal is known by the agent it acts through, else by its subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The tenant it counts for.
+    /// The tenant the entry counts for.
     pub tenant: String,
-    /// What it says.
+    /// The agent, the server, the tool and the permission.
     pub access: AccessEntry,
-    /// What it says about confirming the calls it names; only a `tool_grant` that allows does.
+    /// The rule about confirmations of the calls it names; only a `tool_grant` that allows has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
 }
 
-/// Whom an entry is for.
+/// The callers that an entry is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who<'a> {
+pub(super) enum Subject<'a> {
     Everyone,
     Group(&'a str),
     Agent(&'a str),
 }
 
-impl<'a> Who<'a> {
+impl<'a> Subject<'a> {
+    #[inline]
     pub(super) fn of(agent: &'a str) -> Self {
         match agent.strip_prefix(GROUP) {
             Some(group) => Self::Group(group),
@@ -58,26 +56,27 @@ impl<'a> Who<'a> {
     }
 }
 
-/// The name by which entries know a principal.
-pub(super) fn name_of(principal: &Principal) -> &str {
+/// Returns the name by which entries know a principal.
+#[inline]
+pub(crate) fn name_of(principal: &Principal) -> &str {
     principal.as_agent().map_or(principal.subject().as_str(), AgentId::as_str)
 }
 
 impl Entry {
-    /// An entry of a tenant.
+    /// Creates an entry of a tenant.
     #[must_use]
     pub fn new(tenant: impl Into<String>, access: AccessEntry) -> Self {
         Self { tenant: tenant.into(), access, confirm: None }
     }
 
-    /// Says that the calls it names are never confirmed.
+    /// Sets that the calls it names are never confirmed.
     #[must_use]
     pub fn never_confirmed(mut self) -> Self {
         self.confirm = Some(ConfirmRule::Never);
         self
     }
 
-    /// What an operator asks for, made by them now.
+    /// Creates the entry that an operator requests.
     pub(super) fn asked(
         params: AccessGrantParams,
         by: &Principal,
@@ -99,35 +98,35 @@ impl Entry {
         Ok(Self { tenant: by.tenant().as_str().to_owned(), access, confirm })
     }
 
-    /// The key of the store: one entry for each agent on each server or tool.
+    /// Returns the key in the store: one entry for each agent on each server or tool.
     ///
     /// # Errors
-    /// −32603, which strings never give.
+    /// −32603, which does not happen for strings.
     pub(super) fn key(&self) -> Result<String, RpcError> {
         let AccessEntry { agent_id, server_id, tool_name, .. } = &self.access;
         let key = Payload::of(&(&self.tenant, agent_id, server_id, tool_name))?;
         Ok(key.as_str().to_owned())
     }
 
-    /// The name of the entry towards callers: the same for whatever replaces it.
+    /// Returns the id of the entry for callers; an entry that replaces it has the same.
     pub(super) fn id(key: &str) -> Id {
         let hash = Hash::of(key.as_bytes()).to_string();
         Id::String(hash[..16].into())
     }
 
-    /// The entry as callers and logs are told it, with what it says about confirming.
+    /// Returns the entry as callers and logs read it, with its rule about confirmations.
     pub(super) fn to_told(&self) -> AccessEntry {
         let mut told = self.access.clone();
         if let Some(confirm) = self.confirm {
-            // A word can always be written.
+            // A word can always be encoded.
             let _ = told.extra.encode("confirm", &confirm);
         }
         told
     }
 
-    /// Until when it is in force; none is for ever.
+    /// Returns the end of the entry; `None` if it has none.
     ///
-    /// An end that cannot be read has passed for what allows, and never comes for what denies.
+    /// An end that cannot be read has passed for an entry that allows, and never passes for one that denies.
     pub(super) fn until(&self) -> Option<SystemTime> {
         let end = self.access.expires_at.as_ref()?;
         match (end.to_system_time(), self.access.permission) {
@@ -142,40 +141,59 @@ impl Entry {
     }
 }
 
-/// Refuses what would not mean what it seems to mean.
+/// Refuses an entry that would have another effect than it seems to have.
 fn check(
     params: &AccessGrantParams,
     confirm: Option<ConfirmRule>,
     now: SystemTime,
-) -> Result<(), Unfit> {
+) -> Result<(), InvalidEntry> {
     name("agent_id", &params.agent_id)?;
     name("server_id", &params.server_id)?;
     if params.agent_id == GROUP {
-        return Err(Unfit::Name("agent_id"));
+        return Err(InvalidEntry::Name("agent_id"));
     }
     match (params.entry_type, &params.tool_name) {
-        (EntryType::ToolGrant, None) => return Err(Unfit::NoTool),
+        (EntryType::ToolGrant, None) => return Err(InvalidEntry::NoTool),
         (EntryType::ToolGrant, Some(tool)) => name("tool_name", tool)?,
         (_, None) => {}
-        (_, Some(_)) => return Err(Unfit::Tool),
+        (_, Some(_)) => return Err(InvalidEntry::Tool),
     }
-    if params.justification.as_ref().is_some_and(|text| text.len() > JUSTIFICATION_MAX) {
-        return Err(Unfit::Justification(JUSTIFICATION_MAX));
+    if params.justification.as_ref().is_some_and(|text| text.len() > MAX_JUSTIFICATION) {
+        return Err(InvalidEntry::Justification(MAX_JUSTIFICATION));
     }
     let names_an_allowed_tool =
         params.entry_type == EntryType::ToolGrant && params.permission == AccessPermission::Allow;
     if confirm.is_some() && !names_an_allowed_tool {
-        return Err(Unfit::Confirm);
+        return Err(InvalidEntry::Confirm);
     }
     match params.expires_at.as_ref().map(Timestamp::to_system_time) {
-        Some(None) => Err(Unfit::NoTime),
-        Some(Some(end)) if end <= now => Err(Unfit::Past),
+        Some(None) => Err(InvalidEntry::NoTime),
+        Some(Some(end)) if end <= now => Err(InvalidEntry::Past),
         _ => Ok(()),
     }
 }
 
-/// Names stand in logs and rules, so they are short and printable.
-fn name(member: &'static str, name: &str) -> Result<(), Unfit> {
-    let fits = !name.is_empty() && name.len() <= NAME_MAX && !name.chars().any(char::is_control);
-    if fits { Ok(()) } else { Err(Unfit::Name(member)) }
+/// Checks that a name is short and printable: it appears in logs and rules.
+fn name(member: &'static str, name: &str) -> Result<(), InvalidEntry> {
+    let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control);
+    if fits { Ok(()) } else { Err(InvalidEntry::Name(member)) }
+}
+
+/// Why an entry is not made as requested (−32602).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum InvalidEntry {
+    #[error("`{0}` must have 1 to 256 bytes and no control characters")]
+    Name(&'static str),
+    #[error("a tool_grant needs `tool_name`")]
+    NoTool,
+    #[error("a server_grant covers all tools: leave out `tool_name`, or ask for a tool_grant")]
+    Tool,
+    #[error("`justification` has more than {0} bytes")]
+    Justification(usize),
+    #[error("`confirm` belongs to a tool_grant that allows")]
+    Confirm,
+    #[error("`expires_at` is no RFC 3339 time")]
+    NoTime,
+    #[error("`expires_at` has passed")]
+    Past,
 }

@@ -1,19 +1,18 @@
-//! Which groups an agent is in: the operator's configuration (MGP §5).
-//!
-//! Applies to: both.
+//! The groups of agents, from the operator's configuration (MGP §5).
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
+use mgp_types::sync::RwLock;
 use rustc_hash::FxHashMap;
 
 use crate::hooks::{Hooks, Listening};
 
 /// The groups of agents; a change holds from the next message on.
 ///
-/// They come from configuration and never from a caller, so their number is the operator's choice.
-/// What is set here is not recorded: whoever loads the configuration does that, and
+/// They come from the configuration and never from a caller, so the operator bounds their number.
+/// A change here is not recorded: the program that loads the configuration does that, and
 /// [`Governance::set_groups`](crate::Governance::set_groups) does for changes while it runs.
 ///
 /// ```
@@ -23,12 +22,12 @@ use crate::hooks::{Hooks, Listening};
 /// access.groups().set("acme", "ada", ["interns"]);
 /// ```
 #[derive(Clone, Default)]
-pub struct Groups(Arc<Inner>);
+pub struct Groups(Arc<GroupsCore>);
 
 #[derive(Default)]
-struct Inner {
+struct GroupsCore {
     now: RwLock<Table>,
-    /// Most parties have no groups, and need not look.
+    /// `false` if no agent has groups: most lookups end here.
     any: AtomicBool,
     hooks: Hooks,
 }
@@ -46,7 +45,7 @@ impl Groups {
     ) {
         let names: Arc<[Box<str>]> =
             names.into_iter().map(|name| name.into().into_boxed_str()).collect();
-        let mut table = self.0.now.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.0.now.write();
         let agents = table.entry(tenant.into()).or_default();
         if names.is_empty() {
             agents.remove(agent);
@@ -59,14 +58,14 @@ impl Groups {
         self.0.hooks.tell();
     }
 
-    /// The names of the groups of an agent.
+    /// Returns the names of the groups of an agent.
     #[must_use]
     pub fn names(&self, tenant: &str, agent: &str) -> Vec<String> {
         let names = self.of(tenant, agent).unwrap_or_default();
         names.iter().map(ToString::to_string).collect()
     }
 
-    /// Runs after each change.
+    /// Runs a hook after each change.
     pub(super) fn on_change<L: Into<Listening>>(
         &self,
         hook: impl Fn() -> L + Send + Sync + 'static,
@@ -74,18 +73,18 @@ impl Groups {
         self.0.hooks.add(hook);
     }
 
-    /// The groups of an agent.
+    /// Returns the groups of an agent.
     pub(super) fn of(&self, tenant: &str, agent: &str) -> Option<Arc<[Box<str>]>> {
         if !self.0.any.load(Ordering::Acquire) {
             return None;
         }
-        let table = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.now.read();
         table.get(tenant)?.get(agent).map(Arc::clone)
     }
 }
 
 impl fmt::Debug for Groups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.now.read().unwrap_or_else(PoisonError::into_inner).fmt(f)
+        self.0.now.read().fmt(f)
     }
 }

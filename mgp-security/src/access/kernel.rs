@@ -16,13 +16,14 @@ use mgp_types::{Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Answers tool calls that mean a method of a router: `mgp.access.grant`, `mgp_access_grant`, `mgp/access/grant`.
+/// Answers tool calls that name a method of a router: `mgp.access.grant`, `mgp_access_grant`, `mgp/access/grant`.
 ///
 /// The arguments are the params, and the result is that of the method as text and as structured content.
 /// These tools are in no list. Names of methods the router does not serve pass.
 ///
-/// It stands inside the audit, which records these calls like others, and outside [`AccessLayer`](super::AccessLayer):
-/// each method has an authorisation of its own.
+/// Its place is inside the audit, which records these calls like others, and outside
+/// [`AccessLayer`](crate::AccessLayer):
+/// each method has an authorization of its own.
 ///
 /// ```
 /// use mgp_security::{Access, KernelToolsLayer, Policies};
@@ -52,7 +53,7 @@ struct Served {
 }
 
 impl KernelToolsLayer {
-    /// A layer for the methods of a router.
+    /// Creates a layer for the methods of a router.
     pub fn new(router: Router) -> Self {
         let methods = router.methods().collect();
         Self(Arc::new(Served { router, methods }))
@@ -86,7 +87,7 @@ impl<S> fmt::Debug for KernelTools<S> {
     }
 }
 
-/// The answer of a router's method, or why it was not asked.
+/// The answer of a router's method, or the error of a call that did not reach it.
 type Own = Either<BoxFuture<'static, Result<Reply, RpcError>>, Ready<Result<Reply, RpcError>>>;
 
 impl<S: MgpService> Service<Call> for KernelTools<S> {
@@ -107,9 +108,9 @@ impl<S: MgpService> Service<Call> for KernelTools<S> {
 }
 
 impl Served {
-    /// The method a tool call means, where the router serves it.
+    /// Returns the method that a tool call names, if the router serves it.
     fn method(&self, call: &Call) -> Option<&'static str> {
-        // Whether it is answered makes no difference: a notification must not find another way.
+        // Notifications too: one must not find another way.
         let Some(Target::Tool(name)) = call.params().target() else { return None };
         let tool = method_of_tool(name)?;
         let method = tool.method.unwrap_or(tool.name);
@@ -124,7 +125,7 @@ impl Served {
         };
         let (_, _, mut cx) = call.into_parts();
         Recorded::mark(&mut cx);
-        // Whether they are an object is for the method to say, once it knows that the caller may ask at all.
+        // The method checks that they are an object, after it has checked the caller.
         let params = match Params::split(method, arguments.as_shared().clone()) {
             Ok(params) => params,
             Err(error) => return Either::Right { future: ready(Err(error)) },
@@ -138,7 +139,7 @@ impl Served {
     }
 }
 
-/// The result of a method as that of a tool.
+/// Returns the result of a method as the result of a tool.
 fn as_tool_result(reply: Reply) -> Result<Reply, RpcError> {
     let value = match &reply {
         Reply::Complete(body) => body.to_json(),
@@ -151,7 +152,7 @@ fn as_tool_result(reply: Reply) -> Result<Reply, RpcError> {
     Reply::of(&result)
 }
 
-/// Marks a call whose refusal the audit of tool calls records, so that nobody records it twice.
+/// The mark of a call whose refusal the audit of tool calls records, so that it is not recorded twice.
 #[derive(Debug)]
 pub(super) struct Recorded;
 

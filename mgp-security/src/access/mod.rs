@@ -1,34 +1,35 @@
 //! Access control: which agent may use which tool (MGP §5).
 //!
-//! - `book.rs` decides, over the snapshot of `rules.rs`; `entry.rs` is what is kept.
-//! - `layer.rs` guards calls and, with `list.rs`, what is listed; `pass.rs` says what credentials permit.
-//! - `admin.rs` asks, grants and takes back; `router.rs` and `kernel.rs` are the ways in; `expiry.rs` is the end.
+//! - `book.rs` decides, over the snapshot of `rules.rs`; `entry.rs` is one entry, `pass.rs` reads credentials.
+//! - `admin.rs` queries, grants and revokes; `router.rs` and `kernel.rs` are the methods and tools for that.
 //!
-//! Applies to: both.
+//! [`AccessLayer`](crate::AccessLayer) applies it to calls and lists.
 
 mod admin;
-mod asker;
+mod admin_check;
 mod book;
-mod decided;
+mod decision;
 mod entry;
-mod expiry;
 mod groups;
 mod kernel;
-mod layer;
-mod list;
 mod names;
+mod naming;
 mod pass;
 mod refused;
 mod router;
 mod rules;
 
-pub(crate) use asker::{About, Asker};
+pub(crate) use admin_check::AdminCheck;
 pub use book::Access;
-pub use decided::Decided;
+pub(crate) use book::{AccessView, hidden};
+pub use decision::AccessDecision;
 pub use entry::Entry;
+pub(crate) use entry::{MAX_NAME, name_of};
 pub use groups::Groups;
 pub use kernel::{KernelTools, KernelToolsLayer};
-pub use layer::{AccessLayer, Gated};
-pub(crate) use pass::Need;
-pub use refused::{AccessDenied, NotOperator, PassEnded};
+pub use pass::PassEnded;
+pub(crate) use pass::{Credentials, Need};
+pub(crate) use refused::About;
+pub use refused::{AccessDenied, NotOperator};
 pub(crate) use router::named_server;
+pub(crate) use rules::Moment;

@@ -1,10 +1,8 @@
 //! A map by name, for the snapshot that decisions read.
-//!
-//! Applies to: both.
 
 use rustc_hash::FxHashMap;
 
-/// Up to this many names are compared one by one, which costs less than to hash one.
+/// The number of names up to which they are compared one by one, which costs less than hashing one.
 const FEW: usize = 6;
 
 /// Values by name.
@@ -36,7 +34,7 @@ impl<V> Names<V> {
 }
 
 impl<V: Default> Names<V> {
-    /// The value of a name, made if there is none.
+    /// Returns the value of a name, which is created if there is none.
     pub(super) fn entry(&mut self, name: &str) -> &mut V {
         if let Self::Few(few) = self
             && few.len() == FEW

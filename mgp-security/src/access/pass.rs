@@ -1,6 +1,6 @@
-//! What the credentials of a caller permit (MGP §5): they narrow what entries allow, and never widen it.
+//! Permissions of credentials (MGP §5): they narrow what entries allow, and never widen it.
 //!
-//! An API key has permissions, a token has scopes; these words of them mean something here:
+//! An API key has permissions, a token has scopes; these have a meaning here:
 //!
 //! | word | what it permits |
 //! |---|---|
@@ -12,16 +12,12 @@
 //! | `admin.read` | an operator: to ask about others |
 //!
 //! Credentials without any `tools.` word restrict no tool.
-//! With one, tools are restricted to what the words permit; a word that means nothing permits nothing.
+//! With one, tools are restricted to what these words permit; an unknown word permits nothing.
 //! Credentials without any `tools.` or `admin.` word restrict no administration;
 //! with one, it takes the `admin.` word, since a key that was made for tools was not made to administer.
 //! Names are compared letter by letter.
-//!
-//! Applies to: both.
 
-use mgp_types::service::{Context, Pass};
-
-use super::refused::PassEnded;
+use mgp_types::service::{Context, Pass, Rule};
 
 const TOOLS: &str = "tools.";
 const ADMIN: &str = "admin.";
@@ -32,48 +28,59 @@ const READ_ONE: &str = "tools.read:";
 const ADMIN_READ: &str = "admin.read";
 const ADMIN_WRITE: &str = "admin.write";
 
-/// What credentials must permit.
+/// A use that credentials must permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need<'a> {
-    /// To call a tool.
+    /// Calling a tool.
     Call(&'a str),
-    /// To see a tool in a list.
+    /// Seeing a tool in a list.
     See(&'a str),
-    /// To see every tool there is.
+    /// Seeing every tool there is.
     SeeAll,
-    /// To use what belongs to a whole server.
+    /// Using what belongs to a whole server.
     Server,
-    /// To ask about others.
+    /// Querying the entries of others.
     Read,
-    /// To grant and revoke.
+    /// Granting and revoking.
     Write,
+}
+
+/// Credentials that ended while they were in use.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the credentials no longer hold; get new ones")]
+pub struct PassEnded {
+    #[source]
+    rule: Rule,
+}
+
+impl PassEnded {
+    fn new() -> Self {
+        Self { rule: Rule::new("pass ended") }
+    }
 }
 
 /// Credentials that permit less than what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("pass without {word}")]
-pub(super) struct Lacking {
+pub(crate) struct Lacking {
     word: String,
 }
 
-/// The credentials of a call; none restricts nothing.
+/// The credentials of a call; a call without any is not restricted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Credentials<'a>(Option<&'a Pass>);
+pub(crate) struct Credentials<'a>(Option<&'a Pass>);
 
 impl<'a> Credentials<'a> {
-    pub(super) const NONE: Self = Self(None);
+    pub(crate) const NONE: Self = Self(None);
 
-    pub(super) fn of(cx: &'a Context) -> Self {
+    #[inline]
+    pub(crate) fn of(cx: &'a Context) -> Self {
         Self(cx.extensions.get::<Pass>())
     }
 
-    /// Whether there are any.
-    pub(super) fn are_there(self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Refuses credentials that ended.
-    pub(super) fn hold(self) -> Result<(), PassEnded> {
+    /// Refuses credentials that have ended.
+    #[inline]
+    pub(crate) fn check_end(self) -> Result<(), PassEnded> {
         match self.0 {
             Some(pass) if !pass.is_good() => Err(PassEnded::new()),
             _ => Ok(()),
@@ -81,6 +88,7 @@ impl<'a> Credentials<'a> {
     }
 
     /// Refuses what they do not permit.
+    #[inline]
     pub(super) fn permit(self, need: Need<'_>) -> Result<(), Lacking> {
         match self.0 {
             Some(pass) if !need.is_met(pass.permissions()) => Err(Lacking { word: need.word() }),

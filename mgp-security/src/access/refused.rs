@@ -1,14 +1,11 @@
-//! Why a call, or a change, is refused.
-//!
-//! Applies to: both.
+//! Refusals of calls without access, and of changes by callers who are not operators.
 
 use mgp_types::Object;
 use mgp_types::method::{AccessGrant, AccessRevoke, Request};
 use mgp_types::mgp::{AccessPermission, AccessSource};
 use mgp_types::service::{Rule, ServerId};
 
-use super::asker::About;
-use super::decided::Decided;
+use super::decision::AccessDecision;
 
 /// A call without access: no entry or policy allows it, or one denies it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -24,19 +21,19 @@ pub struct AccessDenied {
 }
 
 impl AccessDenied {
-    pub(super) fn new(
+    pub(crate) fn new(
         agent: &str,
         server: Option<&ServerId>,
         tool: Option<&str>,
-        decided: &Decided,
+        decision: &AccessDecision,
     ) -> Box<Self> {
         Box::new(Self {
             agent: agent.to_owned(),
             server: server.cloned(),
             tool: tool.map(str::to_owned),
-            by: decided.source(),
-            remedy: remedy(decided),
-            rule: decided.rule(),
+            by: decision.source(),
+            remedy: remedy(decision),
+            rule: decision.rule(),
         })
     }
 
@@ -49,7 +46,7 @@ impl AccessDenied {
         }
     }
 
-    /// The facts, for the caller.
+    /// Returns the facts for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
         let facts = [
@@ -61,7 +58,7 @@ impl AccessDenied {
         ];
         for (name, fact) in facts {
             if let Some(fact) = fact {
-                // Words can always be written.
+                // Strings can always be encoded.
                 let _ = details.encode(name, fact);
             }
         }
@@ -69,10 +66,10 @@ impl AccessDenied {
     }
 }
 
-/// What helps.
-fn remedy(decided: &Decided) -> String {
-    let Some(entry) = decided.entry() else {
-        return match decided.source() {
+/// Returns the action that would help.
+fn remedy(decision: &AccessDecision) -> String {
+    let Some(entry) = decision.entry() else {
+        return match decision.source() {
             AccessSource::DefaultPolicy => {
                 format!("an operator can allow it with `{}`", AccessGrant::METHOD)
             }
@@ -80,7 +77,11 @@ fn remedy(decided: &Decided) -> String {
         };
     };
     let entry = &entry.access;
-    debug_assert_ne!(entry.permission, AccessPermission::Allow, "what allows does not refuse");
+    debug_assert_ne!(
+        entry.permission,
+        AccessPermission::Allow,
+        "an entry that allows does not refuse"
+    );
     format!(
         "an operator can take back the {} for `{}` with `{}`",
         entry.entry_type,
@@ -89,7 +90,16 @@ fn remedy(decided: &Decided) -> String {
     )
 }
 
-/// Somebody who is no operator tried to administer.
+/// The part of a method that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// All of it.
+    All,
+    /// Queries about others; every caller may query its own entries.
+    Others,
+}
+
+/// A call of a method for operators by a caller who is not one.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("only an operator may call `{method}`{}", if *.about == About::Others { " about others" } else { "" })]
 pub struct NotOperator {
@@ -100,50 +110,16 @@ pub struct NotOperator {
 }
 
 impl NotOperator {
-    /// [`Asker::may`] is who says so.
     pub(super) fn new(method: &'static str, about: About, rule: Rule) -> Self {
         Self { method, about, rule }
     }
 
-    /// The facts, for the caller.
+    /// Returns the facts for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Words can always be written.
+        // Strings can always be encoded.
         let _ = details.encode("method", self.method);
         let _ = details.encode("remedy", "ask an operator");
         details
     }
-}
-
-/// Credentials ended while they were in use.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the credentials no longer hold; get new ones")]
-pub struct PassEnded {
-    #[source]
-    rule: Rule,
-}
-
-impl PassEnded {
-    pub(super) fn new() -> Self {
-        Self { rule: Rule::new("pass ended") }
-    }
-}
-
-/// Why an entry is not made as it was asked for (−32602).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfit {
-    #[error("`{0}` must have 1 to 256 bytes and no control characters")]
-    Name(&'static str),
-    #[error("a tool_grant needs `tool_name`")]
-    NoTool,
-    #[error("a server_grant covers all tools: leave out `tool_name`, or ask for a tool_grant")]
-    Tool,
-    #[error("`justification` has more than {0} bytes")]
-    Justification(usize),
-    #[error("`confirm` belongs to a tool_grant that allows")]
-    Confirm,
-    #[error("`expires_at` is no RFC 3339 time")]
-    NoTime,
-    #[error("`expires_at` has passed")]
-    Past,
 }

@@ -1,6 +1,4 @@
-//! The methods of §5.4 as endpoints.
-//!
-//! Applies to: inbound.
+//! The methods of MGP §5.4 as endpoints.
 
 use mgp_types::RpcError;
 use mgp_types::method::{AccessGrant, AccessQuery, AccessRevoke, Request};
@@ -8,27 +6,28 @@ use mgp_types::mgp::AccessQueryParams;
 use mgp_types::service::{Call, Context, Params, Reply, Router, ServerId, Stack};
 use serde::Deserialize;
 
-use super::asker::{About, Asker};
+use super::admin_check::AdminCheck;
 use super::book::Access;
 use super::pass::Need;
+use super::refused::About;
 
 impl Access {
     /// Answers `mgp/access/query`, `mgp/access/grant` and `mgp/access/revoke`.
     ///
-    /// Who calls is the principal of the call, whatever the params claim.
-    /// Only an operator grants, revokes and asks about others; everybody else gets 1000, and it is recorded.
+    /// The caller is the principal of the call, whatever the params claim.
+    /// Only an operator grants, revokes and queries others; other callers are refused with 1000, on the record.
     #[must_use]
     pub fn router(&self) -> Router {
         let (query, grant, revoke) = (self.clone(), self.clone(), self.clone());
         Router::new()
-            // Who may not administer is told so before anything else of the call is looked at.
+            // A caller that may not administer is refused before anything else of the call is read.
             .route(
                 AccessQuery::METHOD,
                 Stack::from_fn(move |call| {
                     let access = query.clone();
                     async move {
                         let (params, cx) = access.asked(&call).await?;
-                        Reply::of(&access.answer(Asker::of(cx), params).await?)
+                        Reply::of(&access.answer(AdminCheck::of(cx), params).await?)
                     }
                 }),
             )
@@ -38,7 +37,7 @@ impl Access {
                     let access = grant.clone();
                     async move {
                         let (params, cx) = access.admit::<AccessGrant>(&call).await?;
-                        Reply::of(&access.make(Asker::of(cx), params).await?)
+                        Reply::of(&access.make(AdminCheck::of(cx), params).await?)
                     }
                 }),
             )
@@ -48,13 +47,12 @@ impl Access {
                     let access = revoke.clone();
                     async move {
                         let (params, cx) = access.admit::<AccessRevoke>(&call).await?;
-                        Reply::of(&access.take_back(Asker::of(cx), params).await?)
+                        Reply::of(&access.take_back(AdminCheck::of(cx), params).await?)
                     }
                 }),
             )
     }
 
-    /// The params of a question; whether it is about the caller only they can tell.
     async fn asked<'a>(
         &self,
         call: &'a Call,
@@ -64,28 +62,27 @@ impl Access {
             Ok(params) => return Ok((params, cx)),
             Err(unread) => unread,
         };
-        let asker = Asker::of(cx);
-        match asker.may(Need::Read, AccessQuery::METHOD, About::Others) {
+        let check = AdminCheck::of(cx);
+        match check.check(Need::Read, AccessQuery::METHOD, About::Others) {
             Ok(()) => Err(unread),
             Err(refusal) => {
                 let server = server_of(params);
-                Err(self.refuse(asker, AccessQuery::METHOD, server.as_deref(), refusal).await)
+                Err(self.refuse(check, AccessQuery::METHOD, server.as_deref(), refusal).await)
             }
         }
     }
 
-    /// The params of somebody who may change something.
     async fn admit<'a, R: Request>(
         &self,
         call: &'a Call,
     ) -> Result<(R::Params, &'a Context), RpcError> {
         let (params, cx) = (call.params(), call.cx());
-        self.authorise::<R>(Asker::of(cx), server_of(params).as_deref()).await?;
+        self.authorise::<R>(AdminCheck::of(cx), server_of(params).as_deref()).await?;
         Ok((params.get()?, cx))
     }
 }
 
-/// The server that params name, for the record.
+/// Returns the server that params name, for the record.
 pub(crate) fn named_server(params: &Params) -> Option<ServerId> {
     server_of(params).as_deref().map(ServerId::from)
 }

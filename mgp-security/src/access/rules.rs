@@ -1,22 +1,24 @@
 //! The snapshot that decisions read: entries by tenant, server, tool and agent (MGP §5.2).
-//!
-//! Applies to: both.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::entry::{Entry, Who};
+use mgp_types::mgp::{AccessPermission, Actor, AuditEvent, EntryType};
+use mgp_types::store::Change;
+
+use super::entry::{Entry, Subject};
 use super::names::Names;
-use crate::state::Snapshot;
-use mgp_types::mgp::{AccessPermission, EntryType};
+use crate::audit::Event;
+use crate::entries::Expiring;
+use crate::state::{ChangeError, Found, Snapshot};
 
 /// All entries, arranged for deciding.
 #[derive(Default)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     tenants: Names<Names<Server>>,
-    /// When entries end, in order.
+    /// The ends of entries, in order.
     ends: Vec<SystemTime>,
 }
 
@@ -25,11 +27,11 @@ pub(super) struct Rules {
 struct Server {
     whole: Level,
     tools: Names<Level>,
-    /// Whether any tool is denied to anybody: without, an allowed server hides nothing.
+    /// `true` if an entry denies a tool; otherwise an allowed server hides nothing.
     any_tool_denied: bool,
 }
 
-/// The entries that stand on one level: for the whole server, or for one tool.
+/// The entries of one level: for the whole server, or for one tool.
 #[derive(Default)]
 struct Level {
     agents: Names<Vec<Rule>>,
@@ -43,7 +45,7 @@ struct Rule {
     denies: bool,
 }
 
-/// For whom is decided.
+/// The caller that is decided about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeker<'a> {
     pub(super) tenant: &'a str,
@@ -51,18 +53,18 @@ pub(super) struct Seeker<'a> {
     pub(super) groups: &'a [Box<str>],
 }
 
-/// The time a decision is made for, read once and only if an entry has an end.
-pub(super) struct Moment<'a> {
+/// The time of a decision; the clock is read once, and only if an entry has an end.
+pub(crate) struct Moment<'a> {
     clock: &'a dyn Fn() -> SystemTime,
     read: Cell<Option<SystemTime>>,
 }
 
 impl<'a> Moment<'a> {
-    pub(super) fn of(clock: &'a dyn Fn() -> SystemTime) -> Self {
+    pub(crate) fn of(clock: &'a dyn Fn() -> SystemTime) -> Self {
         Self { clock, read: Cell::new(None) }
     }
 
-    fn get(&self) -> SystemTime {
+    pub(crate) fn get(&self) -> SystemTime {
         self.read.get().unwrap_or_else(|| {
             let now = (self.clock)();
             self.read.set(Some(now));
@@ -91,6 +93,24 @@ impl Snapshot for Rules {
     }
 }
 
+impl Expiring for Rules {
+    fn any_ended(&self, at: SystemTime) -> bool {
+        self.ends.first().is_some_and(|end| *end <= at)
+    }
+
+    fn has_ended(entry: &Entry, at: SystemTime) -> bool {
+        !entry.in_force(at)
+    }
+
+    fn end(change: Change, found: &Found<Entry>) -> Result<(Change, AuditEvent), ChangeError> {
+        let change = change
+            .expect(Self::SPACE, &found.key, Some(found.revision))
+            .remove(Self::SPACE, &found.key);
+        let event = Event::access_revoked(Actor::kernel(), &found.entry).cause("expired");
+        Ok((change, event.build()))
+    }
+}
+
 impl Rules {
     fn add(&mut self, entry: &Arc<Entry>) {
         let until = entry.until();
@@ -104,19 +124,19 @@ impl Rules {
                 server.any_tool_denied |= denies;
                 server.tools.entry(tool)
             }
-            // It names nothing that it could allow; what it denies may be anything.
+            // It names no tool that it could allow; if it denies, it denies the whole server.
             (EntryType::ToolGrant, None) if !denies => return,
             _ => &mut server.whole,
         };
         let rule = Rule { entry: Arc::clone(entry), until, denies };
-        match Who::of(&access.agent_id) {
-            Who::Everyone => level.everyone.push(rule),
-            Who::Group(group) => level.groups.entry(group).push(rule),
-            Who::Agent(agent) => level.agents.entry(agent).push(rule),
+        match Subject::of(&access.agent_id) {
+            Subject::Everyone => level.everyone.push(rule),
+            Subject::Group(group) => level.groups.entry(group).push(rule),
+            Subject::Agent(agent) => level.agents.entry(agent).push(rule),
         }
     }
 
-    /// The entry that decides, where one does: for the tool first, then for the server.
+    /// Returns the entry that decides: one for the tool, else one for the server.
     pub(super) fn find(
         &self,
         seeker: Seeker<'_>,
@@ -129,7 +149,7 @@ impl Rules {
             .or_else(|| server.whole.find(seeker, at))
     }
 
-    /// The entry that names a tool and decides about it.
+    /// Returns the entry that names a tool and decides about it.
     pub(super) fn find_tool(
         &self,
         seeker: Seeker<'_>,
@@ -140,16 +160,11 @@ impl Rules {
         self.server(seeker, server)?.tools.get(tool)?.find(seeker, at)
     }
 
-    /// Whether an entry denies a single tool of a server.
+    /// Returns whether an entry denies a single tool of a server.
     pub(super) fn denies_a_tool(&self, seeker: Seeker<'_>, server: &str, at: &Moment<'_>) -> bool {
         let denies = |level: &Level| level.find(seeker, at).is_some_and(|entry| denies(entry));
         self.server(seeker, server)
             .is_some_and(|server| server.any_tool_denied && server.tools.values().any(denies))
-    }
-
-    /// Whether an entry's time is over.
-    pub(super) fn any_ended(&self, at: SystemTime) -> bool {
-        self.ends.first().is_some_and(|end| *end <= at)
     }
 
     fn server(&self, seeker: Seeker<'_>, server: &str) -> Option<&Server> {
@@ -158,7 +173,7 @@ impl Rules {
 }
 
 impl Level {
-    /// The entry that decides on this level: one that denies beats all that allow.
+    /// Returns the entry that decides on this level: one that denies beats all that allow.
     ///
     /// Of those that allow, the agent's own comes before those of its groups, and these before everyone's.
     fn find(&self, seeker: Seeker<'_>, at: &Moment<'_>) -> Option<&Arc<Entry>> {
@@ -181,7 +196,7 @@ impl Level {
     }
 }
 
-/// Takes the first rule that allows, and any that denies; `true` for one that does, which settles it.
+/// Takes the first rule that allows and any that denies; returns `true` if one denies, which is final.
 fn pick<'a>(rules: &'a [Rule], at: &Moment<'_>, found: &mut Option<&'a Arc<Entry>>) -> bool {
     for rule in rules {
         if rule.until.is_some_and(|until| until <= at.get()) {

@@ -1,6 +1,4 @@
-//! What an operator decides about definitions that wait.
-//!
-//! Applies to: both.
+//! The decisions of operators about definitions that wait.
 
 use std::collections::HashSet;
 
@@ -10,12 +8,12 @@ use mgp_types::store::StoreError;
 use mgp_types::{Hash, Timestamp};
 
 use super::definitions::Definitions;
-use super::pin::{Pair, Pin, PinKind};
+use super::pin::{Pin, PinKind, PinPair};
 use super::refused::DecisionRefused;
 use super::review::Finding;
 use super::seen::changed;
 use super::standing::Held;
-use crate::access::{About, Asker, Need};
+use crate::access::{About, AdminCheck, Need};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::state::ChangeError;
@@ -28,7 +26,7 @@ pub struct Waiting {
     pub server: ServerId,
     /// The tool.
     pub tool: String,
-    /// What waits, and why.
+    /// The definition that waits, and why.
     pub held: Held,
     /// Since when.
     pub since: Timestamp,
@@ -38,7 +36,7 @@ impl Definitions {
     /// Approves the definition of a tool that has this fingerprint; the tool can be called before this answers.
     ///
     /// # Errors
-    /// [`Refusal`] when `by` is no operator, when no such definition waits, or when it cannot be kept and recorded.
+    /// [`Refusal`] if `by` is not an operator, no such definition waits, or it cannot be stored and recorded.
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether it was approved.
@@ -135,7 +133,7 @@ impl Definitions {
     /// pinned as if it was seen for the first time.
     ///
     /// # Errors
-    /// [`Refusal`] when `by` is no operator, or when it cannot be kept and recorded; nothing was forgotten then.
+    /// [`Refusal`] if `by` is not an operator, or it cannot be stored and recorded; nothing was removed then.
     ///
     /// # Cancel safety
     /// Dropping the future leaves open whether they were forgotten.
@@ -151,7 +149,7 @@ impl Definitions {
         self.remove(server, told).await
     }
 
-    /// Forgets all tools of a server that is registered no longer; whoever removes it was asked who they are.
+    /// Removes all tools of a server that is no longer registered; the caller checks that it may be removed.
     ///
     /// # Errors
     /// [`Refusal`] when it cannot be kept and recorded; nothing was forgotten then.
@@ -180,33 +178,33 @@ impl Definitions {
         }
         self.0.seen().retain(|id, seen| {
             let is_it = id.as_ref() == Some(server);
-            // Whoever looked like it may be let in now.
+            // A server with a similar id may be admitted now.
             seen.is_own() || !(is_it || seen.looks_like(server))
         });
         self.0.publish();
         Ok(())
     }
 
-    /// Refuses whoever is no operator, and records that they tried.
+    /// Refuses and records attempts of callers that are not operators.
     async fn authorise(
         &self,
         by: &Principal,
         server: &ServerId,
         method: &'static str,
     ) -> Result<(), Refusal> {
-        let asker = Asker::alone(by);
-        let Err(refusal) = asker.may(Need::Write, method, About::All) else { return Ok(()) };
-        asker.refused(&**self.0.pins.audit(), Some(server), method, refusal.clone()).await;
+        let check = AdminCheck::without_call(by);
+        let Err(refusal) = check.check(Need::Write, method, About::All) else { return Ok(()) };
+        check.record_refusal(&**self.0.pins.audit(), Some(server), method, refusal.clone()).await;
         Err(refusal)
     }
 
-    /// What is held of a tool, if it is what was meant.
+    /// Returns the definition that waits, if it has this fingerprint.
     fn held(
         &self,
         server: &ServerId,
         tool: &str,
         fingerprint: &Hash,
-    ) -> Result<(Pin, Pair), Refusal> {
+    ) -> Result<(Pin, PinPair), Refusal> {
         let book = self.0.pins.now().map_err(ChangeError::Store)?;
         let pair = book.get(server, tool).cloned().unwrap_or_default();
         let Some(held) = pair.held.as_deref().cloned() else {

@@ -1,26 +1,26 @@
-//! What is known of the tools of all servers.
-//!
-//! Applies to: both.
+//! The known tools of all servers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 
+use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{AuditSink, MemoryAudit, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
-use mgp_types::{Hash, mcp};
+use mgp_types::sync::{Mutex, RwLock};
+use mgp_types::{Hash, Payload, canonical_hash, mcp};
 
-use super::pin::Book;
-use super::seen::Seen;
-use super::table::{Known, Table};
-use super::{Standing, memo};
+use super::Standing;
+use super::pin::PinTable;
+use super::seen::ServerListing;
+use super::table::{KnownTool, Table, Tools};
 use crate::hooks::{Hooks, Listening};
 use crate::policy::Policies;
 use crate::state::State;
-use crate::tool::Assessment;
+use crate::tool::{Assess, Assessment};
 
-/// What is known of the tools of all servers; a cheap handle.
+/// The known tools of all servers and their definitions; a cheap handle.
 ///
 /// The first definition of a tool that is seen is pinned. From then on the tool can be called as long as its server
 /// lists it with that definition; another one waits until an operator approves it.
@@ -45,54 +45,36 @@ use crate::tool::Assessment;
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Definitions(pub(super) Arc<Inner>);
+pub struct Definitions(pub(super) Arc<DefinitionCore>);
 
-pub(super) struct Inner {
-    pub(super) pins: State<Book>,
+pub(super) struct DefinitionCore {
+    pub(super) pins: State<PinTable>,
     pub(super) policies: Policies,
-    /// What lookups read.
+    /// The table that lookups read.
     now: RwLock<Arc<Table>>,
-    /// The number of that table.
-    number: AtomicU64,
-    /// What each server listed last; held while the table is made of it, so that the table never goes back.
-    seen: Mutex<HashMap<Option<ServerId>, Seen>>,
+    /// The parts of it that the gates of one server read.
+    parts: Mutex<HashMap<ServerId, Arc<ServerTools>>>,
+    /// The last list of each server; locked while the table is built, so that an older table never replaces a newer one.
+    seen: Mutex<HashMap<Option<ServerId>, ServerListing>>,
     /// Held by the call that lists the tools of a server for all that wait.
     turns: Mutex<HashMap<ServerId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Hooks,
-    /// Set where something changed while the pins could not be read: the table is made anew once they can.
+    /// `true` if something changed while the pins could not be read: the table is built again once they can.
     behind: AtomicBool,
 }
 
-/// Whose tools are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Whose {
-    /// Our own: they are what they are, and only the operator's word on their risk is told.
-    Own,
-    Foreign,
-}
-
-/// What is to be done with a call of a tool.
-#[derive(Debug)]
-pub(super) enum Look {
-    /// It may go on.
-    Pass,
-    /// It may go on once an event tells of the operator's word on its risk.
-    Tell(Arc<Known>),
-    /// It may not.
-    Refuse(Standing),
-    /// The tools of its server must be listed first.
-    List,
-}
+/// The known tools of one server; kept up to date by [`Definitions`].
+pub(crate) struct ServerTools(RwLock<Option<Arc<Tools>>>);
 
 impl Definitions {
-    /// Definitions that are pinned in a store; until it was [opened](Self::open) no pin is known.
+    /// Creates definitions that are pinned in a store; until it was [opened](Self::open) no pin is known.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>, policies: Policies) -> Self {
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(DefinitionCore {
             pins: State::new(store, audit),
             policies,
             now: RwLock::default(),
-            number: AtomicU64::new(memo::number()),
+            parts: Mutex::default(),
             seen: Mutex::default(),
             turns: Mutex::default(),
             hooks: Hooks::default(),
@@ -105,7 +87,7 @@ impl Definitions {
         Self(inner)
     }
 
-    /// Definitions that are pinned as long as the process runs.
+    /// Creates definitions that are pinned as long as the process runs.
     #[must_use]
     pub fn in_memory(policies: Policies) -> Self {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies)
@@ -114,7 +96,7 @@ impl Definitions {
     /// Reads the pins and follows them from then on.
     ///
     /// # Errors
-    /// [`StoreError`] when they cannot be read.
+    /// [`StoreError`] if they cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the pins as they were known before.
@@ -124,88 +106,104 @@ impl Definitions {
         Ok(())
     }
 
-    /// What a call of a tool needs.
+    /// Returns what calls of a tool need.
     ///
-    /// A tool that is not listed is what its pin says; one without a pin is [`Assessment::unlisted`].
+    /// A tool that is not listed is assessed by its pin; one without a pin by [`Assessment::unlisted`].
     #[must_use]
     pub fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        let shared = |known: &Known, _| Arc::clone(&known.assessment);
-        if let Some(known) = self.recall(server, tool, shared) {
-            return known;
-        }
-        let number = self.0.number.load(Ordering::Acquire);
-        let table = self.0.latest();
-        let found = table.of(server).and_then(|tools| Some((tools, tools.named.get(tool)?)));
-        let Some((tools, known)) = found else { return self.0.unlisted(server, tool) };
-        memo::keep(number, server, tool, known, tools.stale);
-        Arc::clone(&known.assessment)
+        let tools = self.tools(server);
+        let known = tools.as_ref().and_then(|tools| tools.get(tool));
+        known.map_or_else(|| self.unlisted(server, tool), |known| Arc::clone(known.assessment()))
     }
 
-    /// Whether a call of a tool that was looked up right before needs nothing: no gate below would ask, check or tell.
+    /// Returns the risk of a tool for the record of a call.
+    pub(crate) fn risk(&self, part: &ServerTools, server: &ServerId, tool: &str) -> RiskLevel {
+        self.0.catch_up();
+        let risk = |tools: &Tools| Some(tools.get(tool)?.assessment().effective_risk.clone());
+        let known = part.0.read().as_deref().and_then(risk);
+        known.unwrap_or_else(|| self.unlisted(Some(server), tool).effective_risk.clone())
+    }
+
+    /// Returns what holds for a tool that is not known.
+    pub(crate) fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
+        let policy = self.0.policies.of(server);
+        let pair = |book: &PinTable| book.get(server?, tool)?.pinned.clone();
+        let pin = self.0.pins.now().ok().and_then(|book| pair(&book));
+        pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
+    }
+
+    /// Returns a handle on what is known of the tools of one server, for those who look there often.
+    pub(crate) fn server(&self, server: &ServerId) -> Arc<ServerTools> {
+        // Held so that no table is published meanwhile.
+        let _seen = self.0.seen();
+        let tools = self.0.now.read().of(Some(server.as_str())).cloned();
+        let mut parts = self.0.parts.lock();
+        let part = parts.entry(server.clone());
+        Arc::clone(part.or_insert_with(|| Arc::new(ServerTools(RwLock::new(tools)))))
+    }
+
+    /// Returns what a handle has at this moment.
+    #[inline]
+    pub(crate) fn tools_in(&self, part: &ServerTools) -> Option<Arc<Tools>> {
+        self.0.catch_up();
+        part.0.read().clone()
+    }
+
+    /// Returns what is known of the tools of a server, at this moment.
+    pub(crate) fn tools(&self, server: Option<&ServerId>) -> Option<Arc<Tools>> {
+        self.tools_of(server.map(ServerId::as_str))
+    }
+
+    /// Returns what is known of the tools of a server, by its name.
+    pub(crate) fn tools_of(&self, server: Option<&str>) -> Option<Arc<Tools>> {
+        self.0.catch_up();
+        self.0.now.read().of(server).cloned()
+    }
+
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.0.policies
+    }
+
+    /// Returns whether the pins can be decided from.
     ///
-    /// `false` says nothing: then the gates decide.
-    pub(crate) fn is_plain(&self, server: &ServerId, tool: &str, whose: Whose) -> bool {
-        // What cannot be read is not decided.
-        if whose == Whose::Foreign && self.0.pins.readable().is_err() {
-            return false;
-        }
-        let look = |known: &Known, is_stale: bool| {
-            let stands = match whose {
-                Whose::Own => true,
-                Whose::Foreign => !is_stale && matches!(known.standing, Standing::Pinned),
-            };
-            stands && !known.untold.load(Ordering::Acquire) && known.assessment.needs_nothing()
-        };
-        self.recall(Some(server), tool, look).unwrap_or(false)
+    /// # Errors
+    /// [`StoreError`] while they cannot be read.
+    pub(crate) fn readable(&self) -> Result<(), StoreError> {
+        self.0.pins.readable()
     }
 
-    fn recall<T>(
-        &self,
-        server: Option<&ServerId>,
-        tool: &str,
-        look: impl FnOnce(&Known, bool) -> T,
-    ) -> Option<T> {
-        if self.0.behind.load(Ordering::Acquire) {
-            return None;
-        }
-        memo::recall(self.0.number.load(Ordering::Acquire), server, tool, look)
-    }
-
-    /// How the definition of a tool stands.
+    /// Returns the state of the definition of a tool.
     #[must_use]
     pub fn standing(&self, server: Option<&ServerId>, tool: &str) -> Standing {
-        let table = self.0.latest();
-        let Some(tools) = table.of(server) else { return Standing::Unseen };
-        tools.named.get(tool).map_or(&tools.others, |known| &known.standing).clone()
+        self.tools(server).map_or(Standing::Unseen, |tools| tools.state(tool).clone())
     }
 
-    /// The definition of a tool as it was last listed.
+    /// Returns the definition of a tool as it was last listed.
     #[must_use]
     pub fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Arc<mcp::Tool>> {
-        self.0.latest().get(server, tool)?.tool.clone()
+        self.tools(server)?.get(tool)?.tool.clone()
     }
 
-    /// How many tools of a server, as it listed them last, nobody can approve.
+    /// Returns the number of tools of a server that cannot be approved, as it listed them last.
     #[must_use]
     pub fn refused(&self, server: &ServerId) -> usize {
-        let table = self.0.latest();
-        let Some(tools) = table.of(Some(server)) else { return 0 };
-        let refused = |known: &Known| matches!(known.standing, Standing::Refused(_));
+        let Some(tools) = self.tools(Some(server)) else { return 0 };
+        let refused = |known: &KnownTool| matches!(known.standing, Standing::Refused(_));
         tools.named.iter().filter(|(_, known)| refused(known)).count()
     }
 
-    /// The hash of the text of a definition as it was last listed.
+    /// Returns the hash of the text of a definition as it was last listed.
     pub(super) fn listed(&self, server: &ServerId, tool: &str) -> Option<Hash> {
-        self.0.table().get(Some(server), tool)?.raw
+        self.tools(Some(server))?.get(tool)?.raw
     }
 
     /// Learns the tools that a server runs itself: they are trusted as they are, and nothing is pinned.
     pub fn learn(&self, server: Option<&ServerId>, tools: &[mcp::Tool]) {
-        self.0.seen().insert(server.cloned(), Seen::own(tools));
+        self.0.seen().insert(server.cloned(), ServerListing::own(tools));
         self.0.publish();
     }
 
-    /// Notes that a server says its tools have changed: the next call of one lists them again.
+    /// Notes that a server has reported changed tools: the next call of one lists them again.
     pub fn stale(&self, server: &ServerId) {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.stale();
@@ -213,80 +211,38 @@ impl Definitions {
         self.0.publish();
     }
 
-    /// Runs after each change of what is known; it must not wait.
+    /// Runs a hook after each change of the known tools; it must not wait.
     pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);
     }
 
-    /// What is to be done with a call; it takes no lock for longer than a look, and allocates nothing.
-    pub(super) fn look(&self, server: &ServerId, tool: &str) -> Result<Look, StoreError> {
-        // What cannot be read is not decided.
-        self.0.pins.readable()?;
-        let table = self.0.latest();
-        let Some(tools) = table.servers.get(server.as_str()) else { return Ok(Look::List) };
-        let Some(known) = tools.named.get(tool) else {
-            return Ok(match &tools.others {
-                Standing::Unseen if tools.stale || self.0.relists(server) => Look::List,
-                Standing::Unseen => Look::Pass,
-                refused => Look::Refuse(refused.clone()),
-            });
-        };
-        let told = || {
-            if known.untold.load(Ordering::Acquire) {
-                Look::Tell(Arc::clone(known))
-            } else {
-                Look::Pass
-            }
-        };
-        Ok(match &known.standing {
-            _ if tools.stale => Look::List,
-            // It is listed and not pinned yet, or it may be in the list by now.
-            Standing::Unseen if known.tool.is_some() || self.0.relists(server) => Look::List,
-            Standing::Pinned | Standing::Unseen => told(),
-            held => Look::Refuse(held.clone()),
-        })
-    }
-
-    /// The turn of listing the tools of a server, or of telling of them.
+    /// Returns the lock for listing the tools of a server, and for recording overrides.
     pub(super) fn turn(&self, server: &ServerId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody waits for those that only the table holds.
+        let mut turns = self.0.turns.lock();
+        // No call waits for the others.
         turns.retain(|known, turn| known == server || Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(server.clone()).or_default())
     }
 }
 
-impl Inner {
+impl DefinitionCore {
     pub(super) fn table(&self) -> Arc<Table> {
-        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.now.read())
     }
 
-    /// The table with everything in it that changed while the pins could not be read.
-    pub(super) fn latest(&self) -> Arc<Table> {
+    /// Brings into the table what changed while the pins could not be read.
+    #[inline]
+    fn catch_up(&self) {
         if self.behind.load(Ordering::Acquire) && self.behind.swap(false, Ordering::AcqRel) {
             self.publish();
         }
-        self.table()
     }
 
-    pub(super) fn seen(&self) -> MutexGuard<'_, HashMap<Option<ServerId>, Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn seen(&self) -> MutexGuard<'_, HashMap<Option<ServerId>, ServerListing>> {
+        self.seen.lock()
     }
 
-    /// What holds for a tool that is not in the table.
-    fn unlisted(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        let policy = self.policies.of(server);
-        let pair = |book: &Book| book.get(server?, tool)?.pinned.clone();
-        let pin = self.pins.now().ok().and_then(|book| pair(&book));
-        pin.map_or_else(|| Assessment::unlisted(tool, &policy), |pin| pin.assess(&policy)).into()
-    }
-
-    /// Whether a name that is not in the list may be in it by now.
-    fn relists(&self, server: &ServerId) -> bool {
-        self.seen().get(&Some(server.clone())).is_none_or(Seen::is_old)
-    }
-
-    /// Makes the table anew from what was listed, what is pinned and what the operator says.
+    /// Builds the table again, from the lists, the pins and the policies.
     pub(super) fn publish(&self) {
         let seen = self.seen();
         // While the pins cannot be read no call is decided; what is shown may stay.
@@ -299,17 +255,38 @@ impl Inner {
         let mut servers = BTreeMap::new();
         for (server, seen) in &*seen {
             let policy = self.policies.of(server.as_ref());
-            let tools = seen.tools(server.as_ref(), &book, &policy, before.of(server.as_ref()));
+            let tools = seen.tools(
+                server.as_ref(),
+                &book,
+                &policy,
+                before.of(server.as_ref().map(ServerId::as_str)),
+            );
             match server {
                 Some(server) => drop(servers.insert(server.clone(), Arc::new(tools))),
                 None => own = Arc::new(tools),
             }
         }
         let table = Table { own, servers: servers.into() };
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
-        self.number.store(memo::number(), Ordering::Release);
+        let mut parts = self.parts.lock();
+        parts.retain(|_, part| Arc::strong_count(part) > 1);
+        for (server, part) in &*parts {
+            *part.0.write() = table.servers.get(server.as_str()).cloned();
+        }
+        drop(parts);
+        *self.now.write() = Arc::new(table);
         drop(seen);
         self.hooks.tell();
+    }
+}
+
+impl Assess for Definitions {
+    fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
+        self.assessment(server, tool)
+    }
+
+    fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Hash> {
+        let definition = Payload::of(&*self.definition(server, tool)?).ok()?;
+        canonical_hash(definition.as_str()).ok()
     }
 }
 

@@ -1,25 +1,23 @@
-//! What is different between two definitions, for a person to read.
-//!
-//! Applies to: both.
+//! The differences between two definitions, for a person to read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::review::visible;
 
-/// How many differences are told; a definition that changed more is a new one.
+/// The number of differences that are listed; a definition that changed more is a new one.
 const CHANGES_MAX: usize = 32;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Where it is: a JSON pointer into the definition.
+    /// The place: a JSON pointer into the definition.
     pub at: String,
-    /// What stood there, cut and with everything invisible spelled out; none where it is new.
+    /// The earlier value, cut and with everything invisible spelled out; `None` if it is new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// What stands there now; none where it is gone.
+    /// The present value; `None` if it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
@@ -48,7 +46,7 @@ pub(super) fn top(at: &str) -> &'static str {
     MEMBERS.into_iter().find(inside).unwrap_or("another member")
 }
 
-/// What is different between two values.
+/// Returns the differences between two values.
 pub(super) fn differences(before: &Value, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(Some(before), Some(after), &mut String::new(), &mut found);

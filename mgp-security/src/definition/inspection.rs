@@ -1,6 +1,4 @@
 //! A definition as it was listed, read and reviewed, before anything is known of its server.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 
@@ -10,10 +8,10 @@ use super::name::NameFlaw;
 use super::review::{Finding, Severity, review};
 use super::shown::Shown;
 
-/// How long a definition may be, in bytes, before an operator must look at it: a model reads all of it in each turn.
+/// The length in bytes from which on an operator must review a definition: a model reads all of it in each turn.
 const CROWDS_OUT: usize = 64 * 1024;
 
-/// What a definition shows a model, and what does not belong there.
+/// A definition as a model reads it, with the findings of the review.
 ///
 /// ```
 /// use mgp_security::Inspection;
@@ -76,19 +74,19 @@ impl Inspection {
         self.findings.push(finding);
     }
 
-    /// The hash of all a model sees; none where the definition cannot be read.
+    /// Returns the hash of all a model reads; `None` if the definition cannot be read.
     #[must_use]
     pub fn fingerprint(&self) -> Option<Hash> {
         self.shown.as_ref().map(|shown| shown.fingerprint)
     }
 
-    /// What does not belong there, the worst first.
+    /// Returns the findings, the worst first.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// What follows: the most severe finding decides.
+    /// Returns the severity of the worst finding.
     #[must_use]
     pub fn severity(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()

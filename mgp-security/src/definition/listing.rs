@@ -1,6 +1,4 @@
-//! Taking over what a server lists: read, reviewed, pinned where it is new, held back where it changed.
-//!
-//! Applies to: outbound.
+//! The lists of servers: read, reviewed, pinned if they are new, held back if they changed.
 
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
@@ -14,43 +12,43 @@ use mgp_types::{Extras, Hash, Payload, Timestamp};
 use super::definitions::Definitions;
 use super::inspection::Inspection;
 use super::name::{NameFlaw, Shadows};
-use super::pin::{Book, Pin, PinKind};
+use super::pin::{Pin, PinKind, PinTable};
 use super::review::Severity;
-use super::seen::{Listed, Seen, TOOLS_MAX, Told, Whole, standing};
+use super::seen::{FlawRecord, ListedTool, ServerListing, TOOLS_MAX, Whole, standing};
 use super::standing::Standing;
 use crate::audit::{Event, Flagged};
 use crate::state::{ChangeError, Snapshot};
 
-/// How many servers are known at a time; the tools of further ones are not taken over.
+/// The number of servers that are known at a time; the tools of further ones are not pinned.
 const SERVERS_MAX: usize = 1024;
 
-/// How often pins are tried again when another process was first.
+/// The number of attempts to pin if another process was first.
 const TRIES: usize = 4;
 
-/// How many bytes of definitions are read before others get a turn.
+/// The bytes of definitions that are read before other tasks run.
 const READ_AT_ONCE: usize = 64 * 1024;
 
-/// Whether tools of a server are taken over.
+/// The admission of the tools of a server.
 enum Admitted {
-    /// They are our own, and not.
+    /// They are our own, and not pinned.
     Own,
-    /// They are.
+    /// They are admitted.
     Well,
-    /// They are refused for the name of their server; what is wrong with it, where no event tells of that yet.
+    /// They are refused for the id of their server; with its flaw, if no event records that yet.
     Not(Option<NameFlaw>),
 }
 
 /// Tools by name, as they were listed now.
-type Named = HashMap<Box<str>, Arc<Listed>>;
+type ToolsByName = HashMap<Box<str>, Arc<ListedTool>>;
 
-/// What was read of a list.
-struct Read {
-    named: Named,
+/// A list that was read.
+struct ReadList {
+    named: ToolsByName,
     /// The names of what was not read before.
     fresh: HashSet<Box<str>>,
     /// The hashes of all definitions, in their order.
     hashes: Vec<Hash>,
-    /// Whether names were left out for want of room.
+    /// `true` if names were left out for lack of room.
     is_crowded: bool,
 }
 
@@ -66,7 +64,7 @@ impl Definitions {
         self.take(server, tools, Whole::No).await.map(drop)
     }
 
-    /// The same, for a list that may be all there is; answers with the hashes of the definitions, none for our own.
+    /// Takes over a list, and returns the hashes of the definitions; none for our own.
     pub(super) async fn take(
         &self,
         server: &ServerId,
@@ -77,11 +75,11 @@ impl Definitions {
         if let Admitted::Own = admitted {
             return Ok(Vec::new());
         }
-        let Read { named, fresh, hashes, is_crowded } = self.read(server, tools).await?;
+        let ReadList { named, fresh, hashes, is_crowded } = self.read(server, tools).await?;
         if let Admitted::Well = admitted {
             self.pin(server, &named, &fresh).await?;
         }
-        // Where it was forgotten meanwhile, the next list is taken over.
+        // If it was removed meanwhile, the next list is taken over.
         if let Some(known) = self.0.seen().get_mut(&Some(server.clone()))
             && !known.is_own()
         {
@@ -94,7 +92,7 @@ impl Definitions {
         Ok(hashes)
     }
 
-    /// Lets a server in, or not, and tells once of one that is not.
+    /// Admits a server or refuses it, and records each refusal once.
     async fn let_in(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let admitted = self.admit(server)?;
         if let Admitted::Not(Some(flaw)) = &admitted {
@@ -102,13 +100,13 @@ impl Definitions {
                 Event::definition_flagged(server, None, Flagged::Refused, &flaw.to_string());
             self.0.pins.commit(Change::new(), vec![flagged.build()]).await?;
             if let Some(known) = self.0.seen().get_mut(&Some(server.clone())) {
-                known.told = Told::Yes;
+                known.told = FlawRecord::Yes;
             }
         }
         Ok(admitted)
     }
 
-    /// What is wrong with the id of a server, for which none of its tools can be used; what would be, where it has
+    /// Returns the flaw of the id of a server, for which its tools cannot be used; the flaw it would have, if it has
     /// listed nothing yet.
     ///
     /// ```
@@ -132,9 +130,9 @@ impl Definitions {
         }
     }
 
-    /// Whether tools of a server are taken over at all.
+    /// Decides whether the tools of a server are pinned at all.
     ///
-    /// What is decided is kept before anybody else can ask: of two servers that look alike, one is let in.
+    /// The decision is stored at once: of two servers that look alike, one is admitted.
     fn admit(&self, server: &ServerId) -> Result<Admitted, ChangeError> {
         let book = self.0.pins.now()?;
         let mut seen = self.0.seen();
@@ -143,24 +141,24 @@ impl Definitions {
                 return Err(StoreError::Busy("too many servers list their tools").into());
             }
             let flaw = flaw(server, &seen, &book);
-            seen.insert(Some(server.clone()), Seen::of(flaw));
+            seen.insert(Some(server.clone()), ServerListing::of(flaw));
         }
         Ok(match seen.get(&Some(server.clone())) {
             Some(known) if known.is_own() => Admitted::Own,
-            Some(Seen { flaw: Some(_), told: Told::Yes, .. }) => Admitted::Not(None),
-            Some(Seen { flaw: Some(flaw), .. }) => Admitted::Not(Some(flaw.clone())),
+            Some(ServerListing { flaw: Some(_), told: FlawRecord::Yes, .. }) => Admitted::Not(None),
+            Some(ServerListing { flaw: Some(flaw), .. }) => Admitted::Not(Some(flaw.clone())),
             _ => Admitted::Well,
         })
     }
 
     /// Reads definitions that were not read before.
     ///
-    /// What is pinned stays, so a server that lists other names each time would fill the store: beyond the bound a name
-    /// that is not known is left out, and with it all names nobody knows are refused.
-    async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<Read, ChangeError> {
+    /// Pins stay, so a server that lists other names each time would fill the store: beyond the bound a name
+    /// that is not known is left out, and all unknown names are refused.
+    async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<ReadList, ChangeError> {
         let book = self.0.pins.now()?;
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
-        let known: HashMap<Hash, Arc<Listed>> = {
+        let known: HashMap<Hash, Arc<ListedTool>> = {
             let seen = self.0.seen();
             let listed = seen.get(&Some(server.clone())).map(|seen| &seen.listed);
             listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
@@ -168,7 +166,7 @@ impl Definitions {
         // Most lists say nothing new.
         let shadows = LazyCell::new(|| self.shadows(server));
         let mut read = 0;
-        let (mut named, mut fresh) = (Named::new(), HashSet::new());
+        let (mut named, mut fresh) = (ToolsByName::new(), HashSet::new());
         let (mut hashes, mut is_crowded) = (Vec::with_capacity(tools.len()), false);
         for raw in tools {
             let hash = Hash::of(raw.as_str().as_bytes());
@@ -181,7 +179,7 @@ impl Definitions {
                     read = 0;
                     tokio::task::yield_now().await;
                 }
-                Arc::new(Listed::new(raw, hash, |name| shadows.find(name)))
+                Arc::new(ListedTool::new(raw, hash, |name| shadows.find(name)))
             };
             // A tool without a name can neither be called nor refused.
             let Some(name) = name_of(raw, &listed.inspection) else { continue };
@@ -197,12 +195,12 @@ impl Definitions {
             }
             match named.get(&name) {
                 Some(other) if other.raw != listed.raw => {
-                    named.insert(name, Arc::new(Listed::twice(hash)));
+                    named.insert(name, Arc::new(ListedTool::twice(hash)));
                 }
                 _ => drop(named.insert(name, listed)),
             }
         }
-        Ok(Read { named, fresh, hashes, is_crowded })
+        Ok(ReadList { named, fresh, hashes, is_crowded })
     }
 
     /// The names of the tools of all other servers that can be called.
@@ -210,18 +208,18 @@ impl Definitions {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
-            // What is held back itself is nobody to be taken for.
+            // A tool that is held back itself cannot be impersonated.
             let pinned = tools.named.iter().filter(|(_, known)| known.standing == Standing::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
         });
         Shadows::of(names)
     }
 
-    /// Keeps what is new of some tools, with the events that tell of it.
+    /// Stores new pins and definitions that wait, with the events that record them.
     async fn pin(
         &self,
         server: &ServerId,
-        named: &Named,
+        named: &ToolsByName,
         fresh: &HashSet<Box<str>>,
     ) -> Result<(), ChangeError> {
         for _ in 0..TRIES {
@@ -241,7 +239,7 @@ impl Definitions {
     fn pins(
         &self,
         server: &ServerId,
-        named: &Named,
+        named: &ToolsByName,
         fresh: &HashSet<Box<str>>,
     ) -> Result<(Change, Vec<AuditEvent>), ChangeError> {
         let book = self.0.pins.now()?;
@@ -258,7 +256,7 @@ impl Definitions {
                     else {
                         continue;
                     };
-                    change = put(change.expect(Book::SPACE, key(PinKind::Pinned), None), &pin)?;
+                    change = put(change.expect(PinTable::SPACE, key(PinKind::Pinned), None), &pin)?;
                     events.extend(
                         listed
                             .inspection
@@ -267,9 +265,9 @@ impl Definitions {
                     );
                 }
                 Standing::Pinned => {
-                    // It is again what it was.
+                    // It is the pinned definition again.
                     if held.is_some_and(|held| held.kind == PinKind::Waiting) {
-                        change = change.remove(Book::SPACE, key(PinKind::Waiting));
+                        change = change.remove(PinTable::SPACE, key(PinKind::Waiting));
                     }
                 }
                 Standing::Changed(now) | Standing::Flagged(now) => {
@@ -315,11 +313,11 @@ impl Definitions {
     }
 }
 
-/// What is wrong with the id of a server beside those that are let in; one with pins was let in before.
+/// Returns the flaw of the id of a server among those that are admitted; one with pins was admitted before.
 fn flaw(
     server: &ServerId,
-    seen: &HashMap<Option<ServerId>, Seen>,
-    book: &Book,
+    seen: &HashMap<Option<ServerId>, ServerListing>,
+    book: &PinTable,
 ) -> Option<NameFlaw> {
     if book.tools(server).next().is_some() {
         return None;
@@ -331,10 +329,10 @@ fn flaw(
 
 fn put(change: Change, pin: &Pin) -> Result<Change, ChangeError> {
     let key = Pin::key(&pin.server, &pin.tool, pin.kind);
-    Ok(change.put(Book::SPACE, key, Payload::of(pin).map_err(ChangeError::Encode)?))
+    Ok(change.put(PinTable::SPACE, key, Payload::of(pin).map_err(ChangeError::Encode)?))
 }
 
-/// The record of a definition; none where it cannot be read.
+/// Returns the record of a definition; `None` if it cannot be read.
 fn record(server: &ServerId, tool: &str, kind: PinKind, what: &Inspection) -> Option<Pin> {
     let shown = what.shown.as_ref()?;
     Some(Pin {
@@ -362,7 +360,7 @@ fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {
     event.build()
 }
 
-/// The name of a tool, where it can be read at all.
+/// Returns the name of a tool, if it can be read.
 fn name_of(raw: &Payload, inspection: &Inspection) -> Option<Box<str>> {
     match &inspection.shown {
         Some(shown) => Some(shown.tool.name.as_str().into()),

@@ -1,19 +1,15 @@
 //! Definitions of tools: pinned when they are first seen, refused when they change (MGP §4).
 //!
 //! - [`Definitions`] is what is known of all tools: their definitions, what follows from them, and how they stand.
-//! - [`DefinitionLayer`] keeps it up to date with what servers list, and lets nothing through that does not stand well.
-//! - [`Inspection`] and [`NameFlaw`] say of a definition and of a name what is wrong with them alone.
-//!
-//! Applies to: both.
+//! - [`DefinitionLayer`](crate::DefinitionLayer) keeps it up to date with what servers list, and refuses other calls.
+//! - [`Inspection`] and [`NameFlaw`] report what is wrong with a definition or a name by itself.
 
-mod ask;
 mod decide;
 mod definitions;
 mod diff;
+mod fetch;
 mod inspection;
-mod layer;
 mod listing;
-mod memo;
 mod name;
 mod number;
 mod pin;
@@ -29,12 +25,14 @@ mod tests;
 
 pub use decide::Waiting;
 pub use definitions::Definitions;
-pub(crate) use definitions::Whose;
+pub(crate) use definitions::ServerTools;
 pub use diff::Difference;
 pub use inspection::Inspection;
-pub use layer::{Definition, DefinitionLayer};
 pub use name::NameFlaw;
 pub use refused::{DecisionRefused, DefinitionRefused};
+pub(crate) use reply::{page, watch};
 pub(crate) use review::shows;
 pub use review::{Finding, Severity};
+pub(crate) use seen::Whole;
 pub use standing::{Held, Standing};
+pub(crate) use table::{DefinitionRule, KnownTool, Tools};

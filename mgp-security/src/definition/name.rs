@@ -1,6 +1,4 @@
 //! Names of servers and tools: which can be used, and which look like another (MGP §4; UTS 39).
-//!
-//! Applies to: both.
 
 use std::collections::HashMap;
 
@@ -29,29 +27,29 @@ const RESERVED_SERVERS: [&str; 14] = [
     "dev.cloto",
 ];
 
-/// What names of the protocol itself begin with.
+/// The prefixes of names of the protocol itself.
 const RESERVED_PREFIXES: [&str; 6] = ["mgp/", "mgp.", "mgp_", "mgp-", "mgp:", "dev.cloto"];
 
-/// What looks like another letter; the skeletons of UTS 39 do not know it.
+/// Letters that look like others and are not in the skeletons of UTS 39.
 const LOOKS: [(&str, &str); 3] = [("vv", "w"), ("cl", "d"), ("5", "s")];
 
 /// Names shorter than this do not look alike by a doubled or a swapped letter.
 const NEAR_MIN: usize = 6;
 
-/// Why a name cannot be used.
+/// The reason why a name cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameFlaw {
     /// It is empty or too long.
     #[error("the name has {0} bytes; it must have 1 to {NAME_MAX}")]
     Length(usize),
-    /// It holds what no name may hold.
+    /// It has a character that a name may not have.
     #[error("the name holds {0}; use A-Z a-z 0-9 _ . / -, and `/` only between parts")]
     Characters(String),
     /// It belongs to the protocol.
     #[error("the name `{0}` belongs to the protocol; choose another")]
     Reserved(String),
-    /// It is another one's name.
+    /// It is the name of another.
     #[error("the name `{name}` is already that of `{of}`")]
     Taken {
         /// The name.
@@ -59,7 +57,7 @@ pub enum NameFlaw {
         /// Whose it is.
         of: String,
     },
-    /// It would be taken for another.
+    /// It looks like another name.
     #[error("the name `{name}` looks like `{like}`; choose another")]
     LooksLike {
         /// The name, with what does not show spelled out.
@@ -70,7 +68,7 @@ pub enum NameFlaw {
 }
 
 impl NameFlaw {
-    /// What is wrong with the name of a tool in itself.
+    /// Checks the name of a tool by itself.
     ///
     /// # Errors
     /// [`NameFlaw`] when it is too long, holds characters it must not hold, or belongs to the protocol.
@@ -84,7 +82,7 @@ impl NameFlaw {
             return Err(Self::Characters("a path".to_owned()));
         }
         let small = name.to_ascii_lowercase();
-        // Many honest tools are called `ping`; a method with parts, or the first of all, is nobody's by accident.
+        // Many honest tools are called `ping`; a method with parts is not used by accident.
         let is_method = (small.contains('/') || small == Initialize::METHOD)
             && method::lookup(&small).is_some();
         if is_method
@@ -96,7 +94,7 @@ impl NameFlaw {
         Ok(())
     }
 
-    /// What is wrong with the id of a server, in itself and beside those that are known.
+    /// Checks the id of a server, by itself and among those that are known.
     ///
     /// # Errors
     /// [`NameFlaw`] when it cannot be used, belongs to the protocol, or looks like a known one that is not the same.
@@ -126,7 +124,7 @@ impl NameFlaw {
         }
     }
 
-    /// Whether a tool of one server passes for a tool of another.
+    /// Returns whether a tool of one server looks like a tool of another.
     ///
     /// # Errors
     /// [`NameFlaw::Taken`] when another server has a tool of the very same name,
@@ -185,13 +183,13 @@ fn check_length(name: &str) -> Result<(), NameFlaw> {
     }
 }
 
-/// Whether two names could be taken for each other.
+/// Returns whether two names could be confused.
 fn look_alike(one: &str, other: &str) -> bool {
     let (ones, others) = (looks(one), looks(other));
     ones.iter().any(|one| others.contains(one)) || is_near(&ones[1], &others[1])
 }
 
-/// How a name looks: as it is, and in small letters; without marks between its parts.
+/// The appearance of a name: as written, and in small letters; without marks between its parts.
 fn looks(name: &str) -> [String; 2] {
     [plain(name), plain(&name.to_lowercase())]
 }
@@ -206,7 +204,7 @@ fn plain(name: &str) -> String {
     looks
 }
 
-/// Whether two names differ by a letter that is doubled or two that are swapped, which nobody reads.
+/// Returns whether two names differ by a letter that is doubled or two that are swapped, which readers miss.
 fn is_near(one: &str, other: &str) -> bool {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     if one.len().min(other.len()) < NEAR_MIN {

@@ -2,10 +2,8 @@
 //!
 //! Canonical JSON keeps numbers as they were written, which confirmations need.
 //! Here a server that writes its definitions with another library must not look like one that changed them.
-//!
-//! Applies to: both.
 
-/// How far an exponent may reach; numbers beyond stay as they are.
+/// The largest exponent; numbers beyond it stay as they are written.
 const EXPONENT_MAX: i64 = 1_000_000;
 
 /// Writes every number of a JSON text in its one exact spelling.
@@ -31,7 +29,7 @@ pub(super) fn exact(json: &str) -> String {
     out
 }
 
-/// Where a string ends that begins the text.
+/// Returns the end of the string that begins the text.
 fn string_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {

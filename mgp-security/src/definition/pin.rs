@@ -1,8 +1,6 @@
-//! What is kept of definitions: the one that is pinned, and the one that waits (DESIGN §6).
+//! The stored definitions: the one that is pinned, and the one that waits.
 //!
-//! They are records of their own, so that a server that changes a tool cannot undo what an operator approves meanwhile.
-//!
-//! Applies to: both.
+//! They are separate records, so that a server that changes a tool cannot undo an approval made meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,18 +21,18 @@ pub(super) struct Pin {
     pub(super) tool: String,
     pub(super) kind: PinKind,
     pub(super) fingerprint: String,
-    /// What a model sees of the tool.
+    /// The definition as a model reads it.
     pub(super) shown: Payload,
-    /// What the review found, where it waits for that.
+    /// The findings of the review, if it waits for that.
     #[serde(default)]
     pub(super) findings: Vec<Finding>,
-    /// Who approved or rejected it; none where nobody did.
+    /// The operator who approved or rejected it, if one did.
     #[serde(default)]
     pub(super) by: Option<String>,
     pub(super) at: Timestamp,
 }
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PinKind {
@@ -48,23 +46,23 @@ pub(super) enum PinKind {
 
 /// All records, for decisions.
 #[derive(Debug, Default)]
-pub(super) struct Book(HashMap<String, HashMap<String, Pair>>);
+pub(super) struct PinTable(HashMap<String, HashMap<String, PinPair>>);
 
-/// What is kept of one tool.
+/// The records of one tool.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pair {
+pub(super) struct PinPair {
     pub(super) pinned: Option<Arc<Pin>>,
-    /// What waits, or was rejected.
+    /// The definition that waits or was rejected.
     pub(super) held: Option<Arc<Pin>>,
 }
 
 impl Pin {
-    /// The fingerprint of what is kept.
+    /// Returns the fingerprint of the stored definition.
     pub(super) fn hash(&self) -> Hash {
         Hash::of(self.shown.as_str().as_bytes())
     }
 
-    /// What follows from the definition that is kept.
+    /// Returns what calls need by the stored definition.
     pub(super) fn assess(&self, policy: &ServerPolicy) -> Assessment {
         match self.shown.get() {
             Ok(tool) => Assessment::of(&tool, policy),
@@ -73,7 +71,7 @@ impl Pin {
         }
     }
 
-    /// The key of a record: what is held has one of its own.
+    /// Returns the key of a record: what is held has one of its own.
     pub(super) fn key(server: &str, tool: &str, kind: PinKind) -> String {
         let slot = if kind == PinKind::Pinned { "pinned" } else { "held" };
         // Text can always be written; as JSON no two pairs of names make the same key.
@@ -81,9 +79,9 @@ impl Pin {
     }
 }
 
-impl Book {
-    /// What is kept of a tool.
-    pub(super) fn get(&self, server: &ServerId, tool: &str) -> Option<&Pair> {
+impl PinTable {
+    /// Returns the records of a tool.
+    pub(super) fn get(&self, server: &ServerId, tool: &str) -> Option<&PinPair> {
         self.0.get(server.as_str())?.get(tool)
     }
 
@@ -93,7 +91,7 @@ impl Book {
     }
 
     /// The tools of a server of which something is kept.
-    pub(super) fn tools(&self, server: &ServerId) -> impl Iterator<Item = (&str, &Pair)> {
+    pub(super) fn tools(&self, server: &ServerId) -> impl Iterator<Item = (&str, &PinPair)> {
         let tools = self.0.get(server.as_str()).into_iter().flatten();
         tools.map(|(name, pair)| (name.as_str(), pair))
     }
@@ -105,12 +103,12 @@ impl Book {
     }
 }
 
-impl Snapshot for Book {
+impl Snapshot for PinTable {
     type Entry = Pin;
     const SPACE: &'static str = "pins";
 
     fn of(entries: &BTreeMap<String, Arc<Pin>>) -> Self {
-        let mut book: HashMap<String, HashMap<String, Pair>> = HashMap::new();
+        let mut book: HashMap<String, HashMap<String, PinPair>> = HashMap::new();
         for pin in entries.values() {
             let tools = book.entry(pin.server.clone()).or_default();
             let pair = tools.entry(pin.tool.clone()).or_default();

@@ -1,13 +1,14 @@
-//! Why a call of a tool is refused, or a decision about one.
-//!
-//! Applies to: both.
+//! Refusals of calls of tools for their definitions, and of decisions about definitions.
 
 use mgp_types::Object;
 use mgp_types::service::{Authority, Principal, Rule, ServerId};
 
 use super::Standing;
 use super::diff::{Difference, top};
-use super::review::Finding;
+use super::review::{Finding, Severity};
+
+/// The finding on a tool that changes while a call waits.
+const UNSETTLED: &str = "its definition is not settled; try again";
 
 /// A tool that may not be called: its definition changed, waits, or cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -16,25 +17,25 @@ pub struct DefinitionRefused {
     server: ServerId,
     tool: String,
     standing: Standing,
-    /// Whether who calls may read what the server wrote.
+    /// The parts of a definition that the caller may read.
     reads: Reads,
     #[source]
     rule: Rule,
 }
 
-/// How much of a definition a refusal tells.
+/// The parts of a definition that a refusal contains.
 ///
-/// A definition that is held back because of what it says to a model must not reach one in its refusal.
+/// A definition that is held back for its instructions to a model must not reach one in its refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reads {
-    /// Where something changed.
+    /// The places that changed.
     Places,
-    /// What changed, too.
+    /// The changes, too.
     Everything,
 }
 
 impl DefinitionRefused {
-    pub(super) fn new(server: &ServerId, tool: &str, standing: Standing, by: &Principal) -> Self {
+    pub(crate) fn new(server: &ServerId, tool: &str, standing: Standing, by: &Principal) -> Self {
         let reads = match by.authority() {
             Authority::Operator => Reads::Everything,
             _ => Reads::Places,
@@ -44,10 +45,16 @@ impl DefinitionRefused {
         Self { server: server.clone(), tool: tool.to_owned(), standing, reads, rule }
     }
 
-    /// The facts, for the caller.
+    /// Returns the refusal of a call whose definition is changing at this moment.
+    pub(crate) fn unsettled(server: &ServerId, tool: &str, by: &Principal) -> Self {
+        let finding = Finding::new(Severity::Refused, "", UNSETTLED, "");
+        Self::new(server, tool, Standing::Refused(vec![finding].into()), by)
+    }
+
+    /// Returns the facts for the caller.
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Texts and lists of them can always be written.
+        // Strings and lists of them can always be encoded.
         let _ = details.encode("server_id", self.server.as_str());
         let _ = details.encode("tool", &self.tool);
         let _ = details.encode("status", &format!("definition_{}", self.standing.as_str()));
@@ -108,7 +115,7 @@ fn remedy(standing: &Standing) -> &'static str {
     }
 }
 
-/// Why an operator's decision about a definition is not taken.
+/// The reason why an operator's decision about a definition is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecisionRefused {

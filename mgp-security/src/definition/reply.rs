@@ -1,6 +1,4 @@
-//! Lists of tools on their way to whoever asked: taken over, and without what must not be seen.
-//!
-//! Applies to: outbound.
+//! Lists of tools on their way to the caller: read, pinned, and without what must not be seen.
 
 use mgp_types::mcp::key;
 use mgp_types::method::ToolsList;
@@ -28,16 +26,16 @@ pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
     reply.get()
 }
 
-/// Whether a request asks for the first page.
-pub(super) fn page(call: &Call) -> Whole {
+/// Returns whether a request asks for the first page.
+pub(crate) fn page(call: &Call) -> Whole {
     match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
         Ok(params) if params.cursor.is_none() => Whole::Yes,
         _ => Whole::No,
     }
 }
 
-/// Takes over what is listed and leaves out what must not be seen.
-pub(super) async fn watch(
+/// Reads and pins a list, and leaves out what must not be seen.
+pub(crate) async fn watch(
     definitions: &Definitions,
     server: &ServerId,
     cx: &Context,
@@ -64,7 +62,7 @@ pub(super) async fn watch(
     Ok(reply)
 }
 
-/// A tool as whoever asked may see it; none where it is left out.
+/// Returns a tool as the caller may see it; `None` if it is left out.
 pub(super) fn show(
     definitions: &Definitions,
     server: &ServerId,
@@ -76,14 +74,14 @@ pub(super) fn show(
     let name: String = tool.get("name")?.get().ok()?;
     let standing = definitions.standing(Some(server), &name);
     if standing == Standing::Pinned {
-        // Another list may have been taken over since: what stands is that definition, not this one.
+        // A later list may have been read since, with another definition.
         if hash.is_some() && definitions.listed(server, &name) != hash.copied() {
             return None;
         }
         let risk = definitions.assessment(Some(server), &name).effective_risk.clone();
         return Some(annotated(cx, raw, tool, &risk));
     }
-    // An operator sees that it is there, and nothing of what it says.
+    // An operator sees that it exists, and nothing of its text.
     if cx.principal.authority() != Authority::Operator || standing == Standing::Unseen {
         return None;
     }
@@ -100,9 +98,9 @@ pub(super) fn show(
     Payload::of(&stub).ok()
 }
 
-/// A tool with the risk that was worked out here, where whoever asked knows that member.
+/// Returns a tool with its effective risk, if the caller knows that member.
 ///
-/// What a server writes there itself is taken away.
+/// A value that the server itself writes there is removed.
 fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {
     const MEMBER: &str = "effective_risk_level";
     let told = cx.caller.has(Extension::ToolSecurity) || cx.caller.has(Extension::Security);

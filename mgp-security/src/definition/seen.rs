@@ -1,10 +1,7 @@
-//! What one server listed last, and how each of its tools stands.
-//!
-//! Applies to: both.
+//! The last list of one server, and the state of each of its tools.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use mgp_types::mcp;
 use mgp_types::mgp::RiskLevel;
@@ -16,50 +13,47 @@ use super::Standing;
 use super::diff::differences;
 use super::inspection::Inspection;
 use super::name::NameFlaw;
-use super::pin::{Book, Pair, Pin, PinKind};
+use super::pin::{Pin, PinKind, PinPair, PinTable};
 use super::review::{Finding, Severity};
 use super::standing::Held;
-use super::table::{Known, Tools};
+use super::table::{KnownTool, Tools};
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 
-/// How many tools of one server are kept, those it no longer lists included; names beyond are refused.
+/// The number of tools of one server that are kept, those it no longer lists included; names beyond are refused.
 pub(super) const TOOLS_MAX: usize = 10_000;
 
-/// How many bytes of definitions of one server are kept; tools beyond are refused.
+/// The bytes of definitions of one server that are kept; tools beyond are refused.
 pub(super) const BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How long a list counts as complete: a name that is not in an older one makes the server list again.
-const FRESH_FOR: Duration = Duration::from_secs(30);
-
-/// What one server listed last.
+/// The last list of one server.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) listed: HashMap<Box<str>, Arc<Listed>>,
+pub(super) struct ServerListing {
+    pub(super) listed: HashMap<Box<str>, Arc<ListedTool>>,
     bytes: usize,
-    /// Whether tools were left out for want of room.
+    /// `true` if tools were left out for lack of room.
     full: bool,
-    /// Whether the tools are our own: trusted, and not pinned.
+    /// `true` if the tools are our own: trusted, and not pinned.
     own: bool,
     stale: bool,
-    /// When the whole list was last seen.
+    /// The time at which the whole list was last seen.
     complete: Option<Instant>,
-    /// What is wrong with the id of the server.
+    /// The flaw of the id of the server.
     pub(super) flaw: Option<NameFlaw>,
-    /// Whether an event tells of that.
-    pub(super) told: Told,
+    /// The record of that flaw.
+    pub(super) told: FlawRecord,
 }
 
 /// One tool as it was listed.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(super) struct ListedTool {
     /// The hash of the text, so that what did not change is not read again.
     pub(super) raw: Hash,
     pub(super) inspection: Inspection,
     bytes: usize,
 }
 
-impl Listed {
+impl ListedTool {
     pub(super) fn new(
         raw: &Payload,
         hash: Hash,
@@ -73,7 +67,7 @@ impl Listed {
         Self { raw: hash, inspection, bytes: raw.as_str().len() }
     }
 
-    /// A name that stands twice in one list, with two definitions.
+    /// Creates the entry of a name that is listed twice, with two definitions.
     pub(super) fn twice(hash: Hash) -> Self {
         let what = "the server lists the tool twice, with two definitions";
         let inspection = Inspection::refused(Finding::new(Severity::Refused, "/name", what, ""));
@@ -81,7 +75,7 @@ impl Listed {
     }
 }
 
-impl Seen {
+impl ServerListing {
     /// A server that has listed nothing yet, with what is wrong with its id.
     pub(super) fn of(flaw: Option<NameFlaw>) -> Self {
         Self { flaw, ..Self::default() }
@@ -91,18 +85,18 @@ impl Seen {
     pub(super) fn own(tools: &[mcp::Tool]) -> Self {
         let listed = tools.iter().map(|tool| {
             let inspection = Inspection::trusted(tool);
-            let listed = Listed { raw: Hash::of(b""), inspection, bytes: 0 };
+            let listed = ListedTool { raw: Hash::of(b""), inspection, bytes: 0 };
             (tool.name.as_str().into(), Arc::new(listed))
         });
         Self { listed: listed.collect(), own: true, ..Self::default() }
     }
 
-    /// Whether it was not let in because its id looks like that of another.
+    /// Returns whether it was refused because its id looks like that of another.
     pub(super) fn looks_like(&self, server: &ServerId) -> bool {
         matches!(&self.flaw, Some(NameFlaw::LooksLike { like, .. }) if like == server.as_str())
     }
 
-    /// Whether the tools are our own.
+    /// Returns whether the tools are our own.
     pub(super) fn is_own(&self) -> bool {
         self.own
     }
@@ -116,15 +110,10 @@ impl Seen {
         self.complete = Some(Instant::now());
     }
 
-    /// Whether the list is so old that a name may have joined it.
-    pub(super) fn is_old(&self) -> bool {
-        !self.own && self.complete.is_none_or(|at| at.elapsed() > FRESH_FOR)
-    }
-
-    /// Takes over what was listed; what stands in a complete list is all there is.
-    pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<Listed>)>, whole: Whole) {
+    /// Takes over a list; a complete one replaces all tools.
+    pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, whole: Whole) {
         if whole == Whole::Yes {
-            // What waits stays refused: hiding it from a list does not make it callable as an unknown tool.
+            // A definition that waits stays: hiding a tool from a list does not make it callable as an unknown one.
             self.listed.retain(|_, listed| listed.inspection.severity().is_some());
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
             (self.full, self.stale, self.complete) = (false, false, Some(Instant::now()));
@@ -150,23 +139,28 @@ impl Seen {
         self.full = true;
     }
 
-    /// What lookups read of it.
+    /// Returns what lookups read of it.
     pub(super) fn tools(
         &self,
         server: Option<&ServerId>,
-        book: &Book,
+        book: &PinTable,
         policy: &Arc<ServerPolicy>,
         before: Option<&Arc<Tools>>,
     ) -> Tools {
-        let mut tools =
-            Tools { stale: self.stale, policy: Some(Arc::clone(policy)), ..Tools::default() };
-        // What was worked out with the same policy is not worked out again.
+        let mut tools = Tools {
+            stale: self.stale,
+            own: self.own,
+            complete: self.complete,
+            policy: Some(Arc::clone(policy)),
+            ..Tools::default()
+        };
+        // An assessment by the same policy is not repeated.
         let same = |tools: &&Arc<Tools>| {
             tools.policy.as_ref().is_some_and(|known| Arc::ptr_eq(known, policy))
         };
         let worked_out = before.filter(same);
         let same = |name: &str| worked_out.and_then(|tools| tools.named.get(name));
-        let mut named: BTreeMap<Box<str>, Known> = BTreeMap::new();
+        let mut named: BTreeMap<Box<str>, KnownTool> = BTreeMap::new();
         if let Some(flaw) = &self.flaw {
             tools.others = refused(flaw.to_string());
         } else if self.full {
@@ -175,17 +169,17 @@ impl Seen {
             ));
         }
         if let Some(server) = server.filter(|_| !self.own) {
-            // An operator's word on a tool that is not listed is told as on any other.
+            // An override for a tool that is not listed is recorded like any other.
             for name in policy.risk.keys() {
                 let assessment = Assessment::unlisted(name, policy).into();
-                let known = Known::new(None, assessment, tools.others.clone());
+                let known = KnownTool::new(None, assessment, tools.others.clone());
                 named.insert(name.as_str().into(), known);
             }
-            // What was pinned or waits is known from its record: hiding it from a list changes nothing.
+            // A tool with a pin is known from its record: hiding it from a list changes nothing.
             for (name, pair) in book.tools(server) {
                 let standing =
                     pair.held.as_ref().map_or(tools.others.clone(), |held| held_as(held, pair));
-                let is_pin = |known: &&Arc<Known>| match (&known.pin, &pair.pinned) {
+                let is_pin = |known: &&Arc<KnownTool>| match (&known.pin, &pair.pinned) {
                     (Some(known), Some(pin)) => Arc::ptr_eq(known, pin),
                     _ => false,
                 };
@@ -194,7 +188,7 @@ impl Seen {
                     (None, Some(pin)) => pin.assess(policy).into(),
                     (None, None) => Assessment::unlisted(name, policy).into(),
                 };
-                let mut known = Known::new(None, assessment, standing);
+                let mut known = KnownTool::new(None, assessment, standing);
                 known.pin.clone_from(&pair.pinned);
                 named.insert(name.into(), known);
             }
@@ -207,7 +201,7 @@ impl Seen {
                 None => standing(&listed.inspection, pair),
             };
             let tool = listed.inspection.shown.as_ref().map(|shown| Arc::clone(&shown.tool));
-            let is_tool = |known: &&Arc<Known>| match (&known.tool, &tool) {
+            let is_tool = |known: &&Arc<KnownTool>| match (&known.tool, &tool) {
                 (Some(known), Some(tool)) => Arc::ptr_eq(known, tool),
                 _ => false,
             };
@@ -216,11 +210,11 @@ impl Seen {
                 (None, Some(tool)) => Assessment::of(tool, policy).into(),
                 (None, None) => Assessment::unlisted(name, policy).into(),
             };
-            let mut known = Known::new(tool, assessment, standing);
+            let mut known = KnownTool::new(tool, assessment, standing);
             known.raw = (!self.own).then_some(listed.raw);
             named.insert(name.clone(), known);
         }
-        let told = |(name, mut known): (Box<str>, Known)| {
+        let told = |(name, mut known): (Box<str>, KnownTool)| {
             if let Some(before) = before.and_then(|before| before.named.get(&name)) {
                 known.keep_told(before);
             }
@@ -231,43 +225,43 @@ impl Seen {
     }
 }
 
-/// Whether an event tells of something.
+/// Whether an event records the flaw of an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum FlawRecord {
     #[default]
     No,
     Yes,
 }
 
-/// Whether a list is all there is.
+/// The extent of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whole {
-    /// It is.
+pub(crate) enum Whole {
+    /// All tools.
     Yes,
-    /// There are more pages, or there may be.
+    /// One page of several, or perhaps.
     No,
 }
 
-impl Known {
+impl KnownTool {
     fn new(tool: Option<Arc<mcp::Tool>>, assessment: Arc<Assessment>, standing: Standing) -> Self {
         let overridden = |before: &RiskLevel| assessment.effective_risk != *before;
-        let untold = Arc::new(assessment.overrides.as_ref().is_some_and(overridden).into());
-        Self { tool, raw: None, pin: None, assessment, standing, untold }
+        let unrecorded = Arc::new(assessment.overrides.as_ref().is_some_and(overridden).into());
+        Self { tool, raw: None, pin: None, assessment, standing, unrecorded }
     }
 
-    /// Tells the same thing only once: the mark is shared, for somebody may be telling it now.
+    /// Shares the mark of an earlier table, so that an override is recorded once, even if a call records it now.
     fn keep_told(&mut self, before: &Self) {
         let same = self.tool == before.tool
             && self.assessment.overrides == before.assessment.overrides
             && self.assessment.effective_risk == before.assessment.effective_risk;
         if same {
-            self.untold = Arc::clone(&before.untold);
+            self.unrecorded = Arc::clone(&before.unrecorded);
         }
     }
 }
 
-/// How a listed definition stands beside what is kept of it.
-pub(super) fn standing(inspection: &Inspection, pair: Option<&Pair>) -> Standing {
+/// Returns the state of a listed definition, compared with its records.
+pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Standing {
     let (Some(shown), Some(Severity::Flagged) | None) = (&inspection.shown, inspection.severity())
     else {
         return Standing::Refused(inspection.findings().into());
@@ -290,15 +284,15 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&Pair>) -> Standing
     match pinned {
         Some(_) => Standing::Changed(held.into()),
         None if held.findings.is_empty() && held.rejected_by.is_none() => {
-            // Whoever lists it has not pinned it yet, or could not.
+            // It is not pinned yet, or could not be.
             Standing::Unseen
         }
         None => Standing::Flagged(held.into()),
     }
 }
 
-/// How a definition stands that is known from its record only.
-fn held_as(held: &Arc<Pin>, pair: &Pair) -> Standing {
+/// Returns the state of a definition that is known from its record only.
+fn held_as(held: &Arc<Pin>, pair: &PinPair) -> Standing {
     let shown = |pin: &Pin| pin.shown.clone();
     let told = Held {
         fingerprint: held.hash(),

@@ -1,12 +1,10 @@
-//! What a model sees of a tool, and the fingerprint of that (MGP §4).
+//! The part of a definition that a model reads, and its fingerprint (MGP §4).
 //!
-//! Everything counts that is not named here, so that a member nobody thought of cannot change unseen:
+//! Everything counts that is not named here, so that an unknown member cannot change unseen:
 //! - `_meta` is for programs; of it only the mirror of `security` counts, where `security` is absent.
 //! - `icons` are for people, and their addresses change with every release of a site.
-//! - `execution` says whether a call may become a task, which no gate reads.
+//! - `execution` declares whether a call may become a task, which no gate reads.
 //! - `security.effective_risk_level` is worked out here; what a server writes there is replaced.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 
@@ -25,19 +23,19 @@ const UNSEEN: [&str; 3] = ["_meta", "icons", "execution"];
 pub(super) struct Shown {
     /// The tool.
     pub(super) tool: Arc<mcp::Tool>,
-    /// What a model sees of it, in canonical form.
+    /// The part that a model reads, in canonical form.
     pub(super) text: Payload,
     /// The hash of that.
     pub(super) fingerprint: Hash,
 }
 
-/// Why a definition cannot be read.
+/// The reason why a definition cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
     /// It is too large.
     #[error("the definition has {0} bytes, at most {SIZE_MAX} are looked at")]
     Large(usize),
-    /// It is no tool, or two readers could take it for two different ones.
+    /// It is not a tool, or two readers could read two different ones.
     #[error("the definition cannot be read: {0}")]
     Malformed(String),
 }
@@ -73,7 +71,7 @@ impl Shown {
     }
 }
 
-/// What a server itself says of security: without the member that is worked out here.
+/// Returns the server's own security metadata, without the effective risk.
 fn own_words(security: &Payload) -> Payload {
     let Ok(mut members) = security.get::<Extras>() else { return security.clone() };
     match members.remove("effective_risk_level") {

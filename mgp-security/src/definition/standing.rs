@@ -1,6 +1,4 @@
-//! Whether a definition may be used, and why not.
-//!
-//! Applies to: both.
+//! The state of a definition: whether it may be used, and why not.
 
 use std::sync::Arc;
 
@@ -9,20 +7,20 @@ use mgp_types::Hash;
 use super::diff::Difference;
 use super::review::Finding;
 
-/// How a definition stands.
+/// The state of a definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Standing {
-    /// Nobody has listed it yet, or its server no longer does.
+    /// It was not listed yet, or its server no longer lists it.
     #[default]
     Unseen,
-    /// It is as it was when it was first seen, or as an operator approved it.
+    /// It is the definition that was first seen, or that an operator approved.
     Pinned,
-    /// It is not as it was, and waits for an operator.
+    /// It has changed, and waits for an operator.
     Changed(Arc<Held>),
-    /// It was never approved, and says something that an operator must look at first.
+    /// It was never approved, and an operator must review its text first.
     Flagged(Arc<Held>),
-    /// Nobody can approve it.
+    /// It cannot be approved.
     Refused(Arc<[Finding]>),
 }
 
@@ -30,26 +28,26 @@ pub enum Standing {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Held {
-    /// The fingerprint of what waits: an approval must name it.
+    /// The fingerprint of the definition that waits: an approval must name it.
     pub fingerprint: Hash,
-    /// The fingerprint of what is pinned; none where nothing is.
+    /// The fingerprint of the pinned definition, if there is one.
     pub pinned: Option<Hash>,
-    /// What changed.
+    /// The changes.
     pub differences: Vec<Difference>,
-    /// What the review found.
+    /// The findings of the review.
     pub findings: Vec<Finding>,
-    /// Who rejected it, where somebody did.
+    /// The operator who rejected it, if one did.
     pub rejected_by: Option<String>,
 }
 
 impl Standing {
-    /// Whether calls of the tool may go on.
+    /// Returns whether the tool may be called.
     #[must_use]
     pub fn is_callable(&self) -> bool {
         matches!(self, Self::Unseen | Self::Pinned)
     }
 
-    /// The word for it.
+    /// Returns the word for it.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {

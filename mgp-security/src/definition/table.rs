@@ -1,20 +1,26 @@
-//! What lookups read: the tools of each server, by name.
-//!
-//! Applies to: both.
+//! The table that lookups read: the tools of each server, by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use mgp_types::service::ServerId;
 use mgp_types::{Hash, mcp};
+use tokio::time::Instant;
 
 use super::Standing;
 use super::pin::Pin;
 use crate::policy::ServerPolicy;
 use crate::tool::Assessment;
 
-/// Everything that is known of tools.
+/// The age from which on a list no longer counts as complete: a name that is not in it makes the server list again.
+const FRESH_LIST_TTL: Duration = Duration::from_secs(30);
+
+/// The number of names up to which they are compared one by one.
+const FEW: usize = 4;
+
+/// All known tools.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     /// The tools of the party itself.
@@ -25,40 +31,53 @@ pub(super) struct Table {
 
 /// The tools of one server.
 #[derive(Debug, Default)]
-pub(super) struct Tools {
-    pub(super) named: Sorted<Box<str>, Arc<Known>>,
-    /// What holds for all names that are not there.
+pub(crate) struct Tools {
+    pub(super) named: Sorted<Box<str>, Arc<KnownTool>>,
+    /// The state of all other names.
     pub(super) others: Standing,
-    /// Whether the server says that its list has changed since.
+    /// `true` if the server has reported changed tools since.
     pub(super) stale: bool,
-    /// The operator's word that the assessments were made with.
+    /// `true` if the tools are our own: trusted, and not pinned.
+    pub(super) own: bool,
+    /// The time at which the whole list was last seen.
+    pub(super) complete: Option<Instant>,
+    /// The operator's policy that the assessments were made with.
     pub(super) policy: Option<Arc<ServerPolicy>>,
 }
 
-/// What is known of one tool.
+/// A known tool.
 #[derive(Debug)]
-pub(super) struct Known {
-    /// The definition as last listed; none where it could not be read, or is not listed.
+pub(crate) struct KnownTool {
+    /// The definition as last listed; `None` if it could not be read, or is not listed.
     pub(super) tool: Option<Arc<mcp::Tool>>,
-    /// The hash of its text as listed; none where it is our own, or known from its pin only.
+    /// The hash of its text as listed; `None` if it is our own, or known from its pin only.
     pub(super) raw: Option<Hash>,
-    /// The pin it is known from where it is not listed.
+    /// The pin it is known from if it is not listed.
     pub(super) pin: Option<Arc<Pin>>,
-    /// What follows from it.
+    /// The assessment of its calls.
     pub(super) assessment: Arc<Assessment>,
-    /// Whether it may be used.
+    /// The state of its definition.
     pub(super) standing: Standing,
-    /// Set where the operator replaced its risk and no event tells of it yet.
-    pub(super) untold: Arc<AtomicBool>,
+    /// `true` if the operator replaced its risk and no event records that yet.
+    pub(super) unrecorded: Arc<AtomicBool>,
 }
 
-/// Values by name; to find one costs fewer instructions than hashing the name, and no choice of names makes it slow.
+/// Values sorted by the length of their name, then by the name.
+///
+/// Most comparisons are of two lengths, so a lookup costs fewer instructions than hashing the name, and no choice of
+/// names makes it slow.
 #[derive(Clone, Debug)]
 pub(super) struct Sorted<K, V>(Vec<(K, V)>);
 
 impl<K: Name, V> Sorted<K, V> {
+    #[inline]
     pub(super) fn get(&self, name: &str) -> Option<&V> {
-        let at = self.0.binary_search_by(|(known, _)| known.name().cmp(name)).ok()?;
+        // Comparing a few names costs less than the search.
+        if self.0.len() <= FEW {
+            return self.0.iter().find(|(known, _)| known.name() == name).map(|(_, value)| value);
+        }
+        let order = |known: &str| known.len().cmp(&name.len()).then_with(|| known.cmp(name));
+        let at = self.0.binary_search_by(|(known, _)| order(known.name())).ok()?;
         Some(&self.0[at].1)
     }
 
@@ -78,9 +97,12 @@ impl<K, V> Default for Sorted<K, V> {
     }
 }
 
-impl<K: Ord, V> From<BTreeMap<K, V>> for Sorted<K, V> {
+impl<K: Ord + Name, V> From<BTreeMap<K, V>> for Sorted<K, V> {
     fn from(values: BTreeMap<K, V>) -> Self {
-        Self(values.into_iter().collect())
+        let mut values: Vec<_> = values.into_iter().collect();
+        // Stable: names of one length stay in their order.
+        values.sort_by_key(|(name, _)| name.name().len());
+        Self(values)
     }
 }
 
@@ -103,15 +125,82 @@ impl Name for ServerId {
 
 impl Table {
     /// The tools of a server.
-    pub(super) fn of(&self, server: Option<&ServerId>) -> Option<&Arc<Tools>> {
+    #[inline]
+    pub(super) fn of(&self, server: Option<&str>) -> Option<&Arc<Tools>> {
         match server {
-            Some(server) => self.servers.get(server.as_str()),
+            Some(server) => self.servers.get(server),
             None => Some(&self.own),
         }
     }
+}
 
-    /// One tool.
-    pub(super) fn get(&self, server: Option<&ServerId>, tool: &str) -> Option<&Arc<Known>> {
-        self.of(server)?.named.get(tool)
+/// The decision about the definition of a tool.
+#[derive(Debug)]
+pub(crate) enum DefinitionRule {
+    /// The tool may be called.
+    Allow,
+    /// The tool may be called once an event records that the operator replaced its risk.
+    Record,
+    /// The tool may not be called.
+    Refuse(Standing),
+    /// The tools of its server must be listed first.
+    List,
+}
+
+impl Tools {
+    /// Returns one tool.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<KnownTool>> {
+        self.named.get(name)
+    }
+
+    /// Returns the state of the definition of a tool.
+    pub(crate) fn state(&self, name: &str) -> &Standing {
+        self.get(name).map_or(&self.others, |known| &known.standing)
+    }
+
+    /// Decides about a tool of another server, as it is [known](Self::get) here.
+    pub(crate) fn rule(&self, known: Option<&KnownTool>) -> DefinitionRule {
+        let Some(known) = known else {
+            return match &self.others {
+                Standing::Unseen if self.stale || self.is_old() => DefinitionRule::List,
+                Standing::Unseen => DefinitionRule::Allow,
+                refused => DefinitionRule::Refuse(refused.clone()),
+            };
+        };
+        match &known.standing {
+            _ if self.stale => DefinitionRule::List,
+            // It is listed and not pinned yet, or it may be in the list by now.
+            Standing::Unseen if known.tool.is_some() || self.is_old() => DefinitionRule::List,
+            Standing::Pinned | Standing::Unseen if known.is_unrecorded() => DefinitionRule::Record,
+            Standing::Pinned | Standing::Unseen => DefinitionRule::Allow,
+            held => DefinitionRule::Refuse(held.clone()),
+        }
+    }
+
+    /// Returns whether the tools are our own.
+    pub(crate) fn are_own(&self) -> bool {
+        self.own
+    }
+
+    /// Returns whether a tool that is not in the list may be there by now.
+    fn is_old(&self) -> bool {
+        !self.own && self.complete.is_none_or(|at| at.elapsed() > FRESH_LIST_TTL)
+    }
+}
+
+impl KnownTool {
+    /// Returns whether the operator replaced its risk and no event records that yet.
+    pub(crate) fn is_unrecorded(&self) -> bool {
+        self.unrecorded.load(Ordering::Acquire)
+    }
+
+    /// Returns what calls of the tool need.
+    pub(crate) fn assessment(&self) -> &Arc<Assessment> {
+        &self.assessment
+    }
+
+    /// Returns whether its server lists the tool.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.tool.is_some()
     }
 }

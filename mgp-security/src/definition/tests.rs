@@ -1,6 +1,4 @@
 //! Pins, approvals and the layer, with a server that can be told to lie.
-//!
-//! Applies to: both.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +12,7 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use tower_layer::Layer;
 
 use super::*;
-use crate::{Policies, ServerPolicy};
+use crate::{DefinitionLayer, Policies, ServerPolicy};
 
 mod entering;
 mod telling;
@@ -465,17 +463,17 @@ async fn own_tools_are_trusted_and_pinned_nowhere() {
 
 #[test]
 fn what_is_beyond_the_bound_is_refused() {
-    use super::pin::Book;
-    use super::seen::{Listed, Seen, TOOLS_MAX, Whole};
+    use super::pin::PinTable;
+    use super::seen::{ListedTool, ServerListing, TOOLS_MAX, Whole};
     use mgp_types::Hash;
 
-    let mut seen = Seen::default();
+    let mut seen = ServerListing::default();
     let tools = (0..=TOOLS_MAX)
-        .map(|number| (format!("t{number}").into(), Arc::new(Listed::twice(Hash::of(b"")))));
+        .map(|number| (format!("t{number}").into(), Arc::new(ListedTool::twice(Hash::of(b"")))));
     seen.take(tools.collect(), Whole::Yes);
     let server = files();
     let policy = Arc::new(ServerPolicy::default());
-    let tools = seen.tools(Some(&server), &Book::default(), &policy, None);
+    let tools = seen.tools(Some(&server), &PinTable::default(), &policy, None);
     assert_eq!(tools.named.len(), TOOLS_MAX);
     assert!(matches!(tools.others, Standing::Refused(_)), "{:?}", tools.others);
 }

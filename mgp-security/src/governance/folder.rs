@@ -1,6 +1,4 @@
 //! Governance that outlives the process: state and audit log in one private folder (MGP §3–§6).
-//!
-//! Applies to: both.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +20,7 @@ pub(super) const LOG: &str = "audit";
 /// The key that digests of arguments are made with: not beside the log, so that one may be shown without the other.
 const KEY: &str = "digest.key";
 
-/// Why a folder cannot be used.
+/// The reason why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
@@ -44,24 +42,24 @@ pub enum FolderError {
     State {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The flaw.
         source: StoreError,
     },
     /// The audit log cannot be opened, or is not what was written.
     #[error("the audit log cannot be used: {0}")]
     Log(#[from] LogError),
-    /// There is no state in the folder.
+    /// The folder has no state.
     #[error("there is no `{0}`: name the folder that `in_folder` was given")]
     Empty(PathBuf),
 }
 
-/// What becomes of the log's configuration.
+/// The use of the log's configuration.
 pub(super) type Logging = Box<dyn FnOnce(LogConfig) -> LogConfig + Send>;
 
 impl GovernanceBuilder {
     /// Changes how the audit log of [`in_folder`](Self::in_folder) is kept: elsewhere, longer, or more surely.
     ///
-    /// A relative directory is meant from the folder on. The log begins anew in another one, and the folder remembers
+    /// A relative directory is relative to the folder. In another directory a new log begins, and the folder remembers
     /// which, for those that open it without a word on that.
     pub fn logging(mut self, change: impl FnOnce(LogConfig) -> LogConfig + Send + 'static) -> Self {
         self.logging = Some(Box::new(change));
@@ -78,12 +76,12 @@ impl GovernanceBuilder {
     /// [`FolderError`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the folder as it is; it may be in use for a moment still.
+    /// Dropping the future leaves the folder unchanged; it may still be in use for a moment.
     pub async fn in_folder(self, folder: impl AsRef<Path>) -> Result<Governance, FolderError> {
         Ok(self.in_folder_beside(folder, |_| std::future::ready(())).await?.0)
     }
 
-    /// The same, with the database of the state for whoever keeps more in it.
+    /// Opens the folder and returns its database, for programs that store more in it.
     ///
     /// # Errors
     /// [`FolderError`].
@@ -97,7 +95,7 @@ impl GovernanceBuilder {
         self.in_folder_beside(folder, std::future::ready).await
     }
 
-    /// The same, and opens what somebody else keeps in the database of the state, at the same time as the log.
+    /// Opens the folder, and what another part of the program stores in its database, at the same time as the log.
     ///
     /// # Errors
     /// [`FolderError`], however far the other one got.
@@ -131,7 +129,7 @@ impl GovernanceBuilder {
                 config = change(config);
                 LogPlace::of(folder, &config)
             }
-            // Whoever says nothing goes on where the log is.
+            // Without a configuration the log goes on where it is.
             None => before.clone(),
         };
         if place != before {
@@ -198,7 +196,7 @@ impl Governance {
         }
     }
 
-    /// The files of a folder's audit log, to be read whoever writes it.
+    /// Returns the files of a folder's audit log, which can be read while another process writes it.
     ///
     /// # Errors
     /// [`FolderError::Empty`]; else the state cannot be read.
@@ -223,7 +221,7 @@ async fn at_rest(folder: &Path) -> Result<(Db, LogPlace), FolderError> {
     Ok((db, place))
 }
 
-/// What stands in the state means the same in every working directory.
+/// Returns an absolute path: the state means the same in every working directory.
 fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
@@ -232,7 +230,7 @@ impl Governance {
     /// Verifies the audit log that is being written, as [`verify`](Self::verify) does a log at rest.
     ///
     /// # Errors
-    /// [`LogError`] names the first record that is not what was written; else it cannot be read, or there is no log.
+    /// [`LogError`] names the first record that was changed; else the log cannot be read, or there is none.
     ///
     /// # Cancel safety
     /// Nothing is changed.
@@ -354,7 +352,7 @@ mod tests {
         assert!(allows(&governance));
         assert!(Governance::verify(&folder.0).await.is_ok(), "while it is written");
         close(governance).await;
-        // Whoever does not know the configuration finds it.
+        // A process without the configuration finds it.
         let governance = Governance::in_folder(&folder.0).await.unwrap();
         assert_eq!(governance.log().unwrap().place().0, folder.0.join("logs"));
         let ann = Principal::new("local", "ann").operator();

@@ -1,6 +1,4 @@
-//! What goes with a server that is registered no longer (MGP §15.5).
-//!
-//! Applies to: both.
+//! The removal of a server that is no longer registered (MGP §15.5).
 
 use mgp_types::RpcError;
 use mgp_types::service::ServerId;
@@ -8,8 +6,8 @@ use mgp_types::service::ServerId;
 use super::Governance;
 
 impl Governance {
-    /// Forgets everything about a server that is registered no longer: its policy, who may use it, what it may do, what
-    /// its tools were, and what waits for an operator. Whoever removes it was asked who they are.
+    /// Removes everything about a server that is no longer registered: its policy, access, permissions, definitions
+    /// and open questions. The caller checks that it may be removed.
     ///
     /// ```
     /// use mgp_security::{Governance, PermissionChange};
@@ -37,10 +35,10 @@ impl Governance {
     /// ```
     ///
     /// # Errors
-    /// Something of it could not be forgotten; it may be called again.
+    /// A part could not be removed; it may be called again.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open how much is forgotten.
+    /// Dropping the future may leave a part of it.
     pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
         let books = &*self.0;
         books.access.deregistered(server).await?;

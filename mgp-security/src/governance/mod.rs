@@ -1,8 +1,7 @@
-//! All of governance in one piece: the books that belong together, and their layers in the order that works (MGP §3–§6).
+//! Governance: the state of all sections, and the layers that apply it (MGP §3–§6).
 //!
 //! Applies to: both.
 
-mod bypass;
 #[cfg(feature = "sqlite")]
 mod folder;
 mod leaving;
@@ -12,38 +11,40 @@ mod place;
 use std::fmt;
 use std::sync::Arc;
 
-use mgp_types::RpcError;
+use mgp_types::method::{Request, ToolsCall};
 use mgp_types::mgp::Validator;
 use mgp_types::service::{
-    AuditSink, Call, Context, MemoryAudit, MgpService, Principal, Router, ServerId,
+    AuditSink, Call, Context, Hidden, MemoryAudit, Method, MgpService, Params, Peer, Principal,
+    Router, Scope, ScopeKind, ServerId, Visibility,
 };
 use mgp_types::store::{MemoryStore, Store, StoreError};
+use mgp_types::{Payload, RpcError};
 use tokio::sync::watch;
 use tower::ServiceBuilder;
 use tower_layer::Layer;
 
 use crate::access::{
-    About, Access, AccessLayer, Asker, Gated, KernelTools, KernelToolsLayer, Need, named_server,
+    About, Access, AdminCheck, KernelTools, KernelToolsLayer, Moment, Need, named_server,
 };
 use crate::approval::{Approver, Elicit, First, Inbox, InboxConfig};
 use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
-use crate::definition::{Definition, DefinitionLayer, Definitions, Whose};
+use crate::decision::{
+    self, CallFacts, CallVerdict, Progress, ServerName, Snapshot, Sources, ToolOrigin,
+};
+use crate::definition::{Definitions, ServerTools};
 use crate::error::Refusal;
+use crate::gate::{self, DecisionService};
 use crate::hooks::Listening;
-use crate::permission::{PermissionGate, PermissionLayer, Permissions};
+use crate::permission::{Missing, MissingStatus, Permissions};
 use crate::policy::{Policies, ServerPolicy};
-use crate::still::{Still, StillGate};
-use crate::tool::{Confirm, ConfirmLayer, Confirmations, Validate, ValidateLayer, Validated};
-use bypass::BypassLayer;
-
-pub use bypass::Bypass;
+use crate::tool::{Confirmations, Validate, Validators};
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
 
-/// Who may use which tool, what each server may do, what was confirmed, and the record of it all; a cheap handle.
+/// Access, permissions, definitions, confirmations and their audit log; a cheap handle.
 ///
-/// One of it serves any number of servers and callers.
-/// Its [layer](Self::layer) stands before each server, or before the tools of one's own.
+/// One governance serves any number of servers and callers.
+/// Its [layer](Self::layer) goes before each server, or before [our own](Self::own) tools.
 ///
 /// ```
 /// use mgp_security::Governance;
@@ -60,11 +61,11 @@ pub use folder::FolderError;
 /// });
 /// let mut client = mock::client(Stack::new(governance.layer("disk").layer(tools)));
 ///
-/// // Nobody granted anything.
+/// // Nothing was granted.
 /// let refused = client.request("tools/call", r#"{"name":"wipe"}"#).await.unwrap_err();
 /// assert_eq!(refused.code(), ErrorCode::ACCESS_DENIED);
 ///
-/// // Access alone does not confirm a dangerous call, and nobody can be asked here.
+/// // Access alone does not confirm a dangerous call, and there is no approver to ask here.
 /// let ann = Principal::new("local", "ann").operator();
 /// governance.access().grant(&ann, AccessGrantParams::allow("local", "disk")).await.unwrap();
 /// let refused = client.request("tools/call", r#"{"name":"wipe"}"#).await.unwrap_err();
@@ -85,12 +86,12 @@ struct Books {
     permissions: Permissions,
     inbox: Option<Inbox>,
     confirmations: Confirmations,
-    validators: Vec<(Validator, Arc<dyn Validate>)>,
+    validators: Validators,
     changed: Arc<watch::Sender<u64>>,
 }
 
-/// Builds a [`Governance`]; without a word it keeps everything in memory and asks the callers that offer elicitation
-/// and whom somebody marked as interactive: nobody.
+/// Builds a [`Governance`]; by default it keeps everything in memory and asks only callers that offer elicitation
+/// and are marked as interactive: none.
 #[must_use = "nothing is governed until it is built"]
 pub struct GovernanceBuilder {
     store: Arc<dyn Store>,
@@ -100,7 +101,7 @@ pub struct GovernanceBuilder {
     policies: Policies,
     approver: Arc<dyn Approver>,
     inbox: Option<InboxConfig>,
-    validators: Vec<(Validator, Arc<dyn Validate>)>,
+    validators: Validators,
     #[cfg(feature = "sqlite")]
     logging: Option<folder::Logging>,
 }
@@ -138,26 +139,26 @@ impl GovernanceBuilder {
         self
     }
 
-    /// Asks this one where the rules leave it to somebody.
+    /// Sets the approver.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Arc::new(approver);
         self
     }
 
-    /// Keeps questions that the [approver](Self::approver) can ask nobody about until an operator answers them; see
+    /// Keeps questions that the [approver](Self::approver) cannot ask until an operator answers them; see
     /// [`Inbox`].
     pub fn inbox(mut self, config: InboxConfig) -> Self {
         self.inbox = Some(config);
         self
     }
 
-    /// Provides the check behind a validator's name, in place of one of that name.
+    /// Adds the check behind a validator's name, in place of one of that name.
     pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
-        self.validators.push((name, Arc::new(check)));
+        self.validators.insert(name, Arc::new(check));
         self
     }
 
-    /// Puts the books together; what the store holds is read by [`Governance::open`].
+    /// Builds the governance; [`Governance::open`] reads the store.
     #[must_use]
     pub fn build(self) -> Governance {
         let Self {
@@ -182,10 +183,8 @@ impl GovernanceBuilder {
         let definitions = Definitions::new(one, two, three);
         let (one, two, three) = kept();
         let permissions = Permissions::new(one, two, three, Some(Arc::clone(&approver)));
-        let confirmations = Confirmations::new(policies.clone(), approver)
-            .audit(Arc::clone(&audit))
-            .named(access.clone())
-            .named(permissions.clone());
+        let confirmations =
+            Confirmations::new(policies.clone(), approver).audit(Arc::clone(&audit));
         let books = Books {
             store,
             audit,
@@ -208,7 +207,7 @@ impl GovernanceBuilder {
 }
 
 impl Governance {
-    /// Begins to put one together.
+    /// Returns a builder.
     pub fn builder() -> GovernanceBuilder {
         GovernanceBuilder {
             store: Arc::new(MemoryStore::new()),
@@ -218,19 +217,19 @@ impl Governance {
             policies: Policies::default(),
             approver: Arc::new(Elicit::default()),
             inbox: None,
-            validators: Vec::new(),
+            validators: Validators::default(),
             #[cfg(feature = "sqlite")]
             logging: None,
         }
     }
 
-    /// Reads what the store holds and follows it from then on.
+    /// Reads the store and follows its changes from then on.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves some of it unread.
+    /// Dropping the future leaves some of it unread; it can be called again.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.access.open().await?;
         self.0.permissions.open().await?;
@@ -240,58 +239,58 @@ impl Governance {
         self.0.definitions.open().await
     }
 
-    /// Who may use which tool.
+    /// Returns the access entries.
     #[must_use]
     pub fn access(&self) -> &Access {
         &self.0.access
     }
 
-    /// What each server may do.
+    /// Returns the permissions of servers.
     #[must_use]
     pub fn permissions(&self) -> &Permissions {
         &self.0.permissions
     }
 
-    /// What each tool is.
+    /// Returns the definitions of tools.
     #[must_use]
     pub fn definitions(&self) -> &Definitions {
         &self.0.definitions
     }
 
-    /// Where questions wait for an operator; none unless it was [asked for](GovernanceBuilder::inbox).
+    /// Returns the inbox of questions for operators, if there [is one](GovernanceBuilder::inbox).
     #[must_use]
     pub fn inbox(&self) -> Option<&Inbox> {
         self.0.inbox.as_ref()
     }
 
-    /// What the operator configured; [`set_policy`](Self::set_policy) changes it on the record.
+    /// Returns the policies; [`set_policy`](Self::set_policy) changes them on the record.
     #[must_use]
     pub fn policies(&self) -> &Policies {
         &self.0.policies
     }
 
-    /// Where it is recorded.
+    /// Returns the audit sink.
     #[must_use]
     pub fn audit(&self) -> &Arc<dyn AuditSink> {
         &self.0.audit
     }
 
-    /// What keeps the state.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }
 
-    /// The audit log, to query, flush and forward it; none where another sink records.
+    /// Returns the audit log, to query, flush and forward it; `None` if another sink records.
     #[must_use]
     pub fn log(&self) -> Option<&AuditLog> {
         self.0.log.as_ref()
     }
 
-    /// Changes the policy of a server, in force from the next message on.
+    /// Sets the policy of a server, in force from the next message on.
     ///
     /// # Errors
-    /// 1000 unless an operator does it; otherwise the change cannot be recorded, and was not made.
+    /// 1000 unless `by` is an operator; otherwise the change cannot be recorded, and was not made.
     ///
     /// # Cancel safety
     /// Dropping the future may leave a record of a change that was not made.
@@ -312,7 +311,7 @@ impl Governance {
         Ok(())
     }
 
-    /// Takes away the policy of a server, which has the general one from the next message on.
+    /// Removes the policy of a server, which has the general one from the next message on.
     ///
     /// # Errors
     /// As [`set_policy`](Self::set_policy).
@@ -362,21 +361,23 @@ impl Governance {
         Ok(())
     }
 
-    /// Refuses those who may not change anything, and records that they tried.
+    /// Refuses and records attempts of callers that may not change anything.
     async fn admit(
         &self,
         by: &Principal,
         server: Option<&ServerId>,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let asker = Asker::alone(by);
-        match asker.may(Need::Write, method, About::All) {
+        let check = AdminCheck::without_call(by);
+        match check.check(Need::Write, method, About::All) {
             Ok(()) => Ok(()),
-            Err(refusal) => Err(asker.refused(&*self.0.audit, server, method, refusal).await),
+            Err(refusal) => {
+                Err(check.record_refusal(&*self.0.audit, server, method, refusal).await)
+            }
         }
     }
 
-    /// Refuses a call of a method that is for operators, before anything of it is looked at; that it was tried is
+    /// Refuses a call of a method for operators, before anything of it is read; the attempt is
     /// recorded, with the server its params name.
     ///
     /// # Errors
@@ -393,7 +394,8 @@ impl Governance {
         self.operators_only_at(call.cx(), named_server(call.params()), does, method).await
     }
 
-    /// The same where the params were taken apart: `server` is the one they name.
+    /// Refuses a call as [`operators_only`](Self::operators_only) does, once its params were read: `server` is the one
+    /// they name.
     ///
     /// # Errors
     /// As [`operators_only`](Self::operators_only).
@@ -407,47 +409,150 @@ impl Governance {
         does: Administration,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let asker = Asker::of(cx);
-        let Err(refusal) = asker.may(does.need(), method, About::All) else { return Ok(()) };
-        Err(asker.refused(&*self.0.audit, server.as_ref(), method, refusal).await)
+        let check = AdminCheck::of(cx);
+        let Err(refusal) = check.check(does.need(), method, About::All) else { return Ok(()) };
+        Err(check.record_refusal(&*self.0.audit, server.as_ref(), method, refusal).await)
     }
 
-    /// Whether an operator calls whose credentials permit this.
+    /// Returns whether the caller is an operator whose credentials permit this.
     #[must_use]
     pub fn is_operator(&self, cx: &Context, does: Administration) -> bool {
-        Asker::of(cx).may(does.need(), "", About::All).is_ok()
+        AdminCheck::of(cx).check(does.need(), "", About::All).is_ok()
     }
 
-    /// The methods by which operators and agents ask and change: `mgp/access/*` (MGP §5.4).
+    /// Returns the methods of access control, for operators and agents: `mgp/access/*` (MGP §5.4).
     #[must_use]
     pub fn router(&self) -> Router {
         self.0.access.router()
     }
 
-    /// All layers, before a server whose tools are somebody else's.
+    /// Returns the layer for another server.
     pub fn layer(&self, server: impl Into<ServerId>) -> GovernLayer {
-        GovernLayer { governance: self.clone(), server: server.into(), tools: Whose::Foreign }
+        GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Foreign }
     }
 
-    /// All layers, before tools of one's own, which are what they are: nothing is pinned.
+    /// Returns the layer for our own tools, whose definitions are not pinned.
     ///
-    /// What the tools need is known once they were [learned](Definitions::learn) under the same id.
+    /// The tools must be [learned](Definitions::learn) under the same id.
     pub fn own(&self, server: impl Into<ServerId>) -> GovernLayer {
-        GovernLayer { governance: self.clone(), server: server.into(), tools: Whose::Own }
+        GovernLayer { governance: self.clone(), server: server.into(), origin: ToolOrigin::Own }
     }
 
-    /// Moves after each change that may change what somebody sees or may call.
+    /// Decides about a call that is not made, and explains the decision; nothing is asked or recorded.
+    ///
+    /// The credentials of a real call may narrow it further.
+    ///
+    /// ```
+    /// use mgp_security::{CallOutcome, Governance, Requirement};
+    /// use mgp_types::mcp::Tool;
+    /// use mgp_types::mgp::AccessGrantParams;
+    /// use mgp_types::service::Principal;
+    /// use mgp_types::{Payload, RawObject};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let governance = Governance::builder().build();
+    /// let (ann, ada) = (Principal::new("acme", "ann").operator(), Principal::new("acme", "ada"));
+    /// let disk = "disk".into();
+    /// governance.definitions().learn(Some(&disk), &[Tool::new("wipe", RawObject::empty())]);
+    /// governance.access().grant(&ann, AccessGrantParams::allow("ada", "disk")).await.unwrap();
+    ///
+    /// let verdict = governance.explain(&ada, &disk, "wipe", &Payload::empty_object());
+    /// assert!(matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Confirmation)));
+    /// let steps: Vec<_> = verdict.steps().iter().map(|it| format!("{} {}: {}", it.stage, it.result, it.rule)).collect();
+    /// assert_eq!(steps, [
+    ///     "access passed: server_grant allow for ada on disk (by ann)",
+    ///     "definition passed: own",
+    ///     "confirmation asks: dangerous risk",
+    /// ]);
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn explain(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: &str,
+        arguments: &Payload,
+    ) -> CallVerdict {
+        let scope = Scope::new(ScopeKind::Request);
+        let cx = Context::new(Peer::none(), scope, principal.clone());
+        let call = Call::request(Method::of(ToolsCall::METHOD), Params::tool(tool, arguments), cx);
+        let sources = self.sources(server, self.origin_of(server));
+        let clock = || sources.now();
+        let (at, progress) = (Moment::of(&clock), Progress::default());
+        let arguments = call.tool().and_then(|tool| tool.arguments);
+        let (call, server) = (&call, Some(server));
+        let facts = CallFacts { call, server, tool, arguments, at: &at, progress: &progress };
+        decision::explain(&facts, &Snapshot::of(&sources, principal, server))
+    }
+
+    /// Returns whether a caller sees a tool, as [`Visibility`] decides it, by the name of its server.
+    #[must_use]
+    pub fn shows(&self, cx: &Context, server: &str, tool: &str) -> bool {
+        decision::see(&self.0.access, &self.0.definitions, cx, Some(server), tool).is_ok()
+    }
+
+    /// Returns the permissions that every call of a tool would lack now.
+    ///
+    /// Limits of approvals count only if no arguments could be within them.
+    #[must_use]
+    pub fn missing_permissions(
+        &self,
+        principal: &Principal,
+        server: &ServerId,
+        tool: &str,
+    ) -> Vec<Missing> {
+        let sources = self.sources(server, self.origin_of(server));
+        let mut missing = decision::missing(&sources, principal, server, tool);
+        // The arguments decide about these.
+        missing.retain(|missing| missing.status != MissingStatus::OutOfScope);
+        missing
+    }
+
+    /// Returns whether the tools of a server are our own.
+    fn origin_of(&self, server: &ServerId) -> ToolOrigin {
+        match self.0.definitions.tools(Some(server)) {
+            Some(tools) if tools.are_own() => ToolOrigin::Own,
+            _ => ToolOrigin::Foreign,
+        }
+    }
+
+    fn sources(&self, server: &ServerId, origin: ToolOrigin) -> Sources {
+        let books = &*self.0;
+        Sources {
+            server: ServerName::Always(server.clone()),
+            origin,
+            policies: books.policies.clone(),
+            access: Some(books.access.clone()),
+            definitions: Some(books.definitions.clone()),
+            server_tools: None,
+            tools: None,
+            permissions: Some(books.permissions.clone()),
+            validators: Some(books.validators.clone()),
+            confirmations: Some(books.confirmations.clone()),
+        }
+    }
+
+    /// Returns a receiver of a number that grows with each change of what a caller may see or call.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }
 
-    /// Runs after each change that may change what somebody sees or may call; it must not wait.
+    /// Runs a hook after each change of what a caller may see or call; it must not wait.
     pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         let hook = Arc::new(hook);
         let again = Arc::clone(&hook);
         self.0.access.on_change(move || again());
         self.0.definitions.on_change(move || hook());
+    }
+}
+
+/// A tool is seen if access allows it and its definition does not wait for an operator.
+impl Visibility for Governance {
+    fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden> {
+        let server = server.map(ServerId::as_str);
+        decision::see(&self.0.access, &self.0.definitions, cx, server, tool)
     }
 }
 
@@ -465,11 +570,11 @@ impl fmt::Debug for GovernanceBuilder {
     }
 }
 
-/// What a method for operators does.
+/// The effect of a method for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Administration {
-    /// It tells something.
+    /// It reads.
     Reads,
     /// It changes something.
     Changes,
@@ -490,103 +595,63 @@ impl Administration {
 pub struct GovernLayer {
     governance: Governance,
     server: ServerId,
-    tools: Whose,
+    origin: ToolOrigin,
 }
 
 /// A service behind all layers.
-pub type Governed<S> = Audit<KernelTools<Gated<Bypass<S, AllGates<S>>>>>;
-
-/// A service behind the gates that look at what a tool is.
-type AllGates<S> = Definition<PermissionGate<Validated<Confirm<StillGate<S>>>>>;
+pub type Governed<S> = Audit<KernelTools<DecisionService<S>>>;
 
 impl<S: MgpService> Layer<S> for GovernLayer {
     type Service = Governed<S>;
 
     fn layer(&self, inner: S) -> Governed<S> {
-        let books = &*self.governance.0;
-        let server = || self.server.clone();
-        let tools = || books.definitions.clone();
-        let gates = ServiceBuilder::new()
-            // The gates below need to know the tool, and it must see lists as the server wrote them.
-            .layer(self.pinning())
-            // The server is not contacted without the permissions the tool needs.
-            .layer(PermissionLayer::new(books.permissions.clone(), tools()).server(server()))
-            // Nobody is asked to confirm what is blocked anyway.
-            .layer(self.validating())
-            // A person is asked last.
-            .layer(ConfirmLayer::new(books.confirmations.clone(), tools()).server(server()))
-            // A gate above may have waited long; what it passed on before may have been taken back since.
-            .layer(self.still());
         ServiceBuilder::new()
-            // Whatever becomes of a call, a record is written; its risk is known before any gate has seen it.
+            // Every call is recorded, whatever its outcome; its risk is known before it is decided.
             .layer(self.recording())
-            // The methods of operators under the names of tools are answered here: nobody grants access to them.
+            // The methods of operators under the names of tools are answered here: access to them is never granted.
             .layer(KernelToolsLayer::new(self.kernel()))
-            // Who may not use a tool learns nothing of it.
-            .layer(AccessLayer::new(books.access.clone()).server(server()))
-            // Most tools need nothing: their calls need not go through each of the other gates.
-            .layer(BypassLayer { gates, definitions: tools(), server: server(), tools: self.tools })
-            .service(inner)
+            // Access, definitions, permissions, validators and confirmations, in one decision.
+            .service(DecisionService::new(inner, Arc::new(self.sources())))
     }
 }
 
 impl GovernLayer {
-    /// Decides anew about calls that [waited](mgp_types::service::Waited) below this layer: right before they run.
+    /// Returns a check that decides again about calls that [waited](mgp_types::service::Waited) further in than this
+    /// layer, for the moment right before they run.
     ///
-    /// The layer itself does so for calls that wait within it; whoever lets them wait further in asks this again.
+    /// The layer itself decides again after each of its own waits.
     ///
     /// # Errors
-    /// As the gates of the layer, once the call may not run any more.
+    /// As the layer, if the call may not run any more.
     pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
-        let still = self.still();
-        move |call| still.check(call)
+        let sources = self.sources();
+        move |call| gate::recheck(&sources, call)
     }
 
-    fn still(&self) -> Still {
-        let books = &*self.governance.0;
-        Still {
-            access: books.access.clone(),
-            definitions: books.definitions.clone(),
-            permissions: books.permissions.clone(),
-            checks: self.validating(),
-            server: self.server.clone(),
-            are_pinned: self.tools == Whose::Foreign,
-        }
+    fn sources(&self) -> Sources {
+        let sources = self.governance.sources(&self.server, self.origin);
+        Sources { server_tools: Some(self.server_tools()), ..sources }
+    }
+
+    fn server_tools(&self) -> Arc<ServerTools> {
+        self.governance.0.definitions.server(&self.server)
     }
 
     fn recording(&self) -> AuditLayer {
         let books = &*self.governance.0;
-        let (tools, own) = (books.definitions.clone(), self.server.clone());
+        let (definitions, server) = (books.definitions.clone(), self.server.clone());
+        let tools = self.server_tools();
         AuditLayer::new(Arc::clone(&books.audit))
             .config(&books.recording)
             .server(self.server.clone())
-            .risk(move |call| {
-                let tool = call.tool()?;
-                Some(tools.assessment(Some(&own), tool.name).effective_risk.clone())
-            })
+            .risk(move |call| Some(definitions.risk(&tools, &server, call.tool()?.name)))
     }
 
-    /// The names of kernel tools belong to whoever serves the tools; another server has its own.
+    /// Returns the methods that are served as tools: only on our own stack, because another server has its own.
     fn kernel(&self) -> Router {
-        match self.tools {
-            Whose::Own => self.governance.router(),
-            Whose::Foreign => Router::new(),
+        match self.origin {
+            ToolOrigin::Own => self.governance.router(),
+            ToolOrigin::Foreign => Router::new(),
         }
-    }
-
-    fn pinning(&self) -> DefinitionLayer {
-        let definitions = self.governance.0.definitions.clone();
-        let layer = match self.tools {
-            Whose::Own => DefinitionLayer::own(definitions),
-            Whose::Foreign => DefinitionLayer::new(definitions),
-        };
-        layer.server(self.server.clone())
-    }
-
-    fn validating(&self) -> ValidateLayer {
-        let books = &*self.governance.0;
-        let layer = ValidateLayer::new(books.definitions.clone()).server(self.server.clone());
-        let checks = books.validators.iter().cloned();
-        checks.fold(layer, |layer, (name, check)| layer.validator(name, check))
     }
 }

@@ -1,8 +1,6 @@
-//! Where the audit log of a folder is kept: as whoever opened it last was told (MGP §6).
+//! The place of the audit log of a folder, as it was configured last (MGP §6).
 //!
-//! Each place has a chain of its own, so that a log that is kept elsewhere from now on is none that was changed.
-//!
-//! Applies to: both.
+//! Each place has its own chain, so that a log that moves is not taken for one that was changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::folder::LOG;
 use crate::audit::{AuditLog, LogConfig};
 
-/// The space of the store that says it.
+/// The space of the store that has it.
 const SPACE: &str = "audit_place";
 
 /// A directory, and the name of a log there.
@@ -29,7 +27,7 @@ impl LogPlace {
         Self { dir: folder.join(LOG), name: LOG.to_owned() }
     }
 
-    /// The place that a configuration names; what is relative is meant from the folder on.
+    /// Returns the place that a configuration names; relative directories are relative to the folder.
     pub(super) fn of(folder: &Path, config: &LogConfig) -> Self {
         let (dir, mut name) = (folder.join(&config.dir), config.name.clone());
         if name == LOG && dir != folder.join(LOG) {
@@ -39,7 +37,7 @@ impl LogPlace {
         Self { dir, name }
     }
 
-    /// The place that was kept last.
+    /// Returns the place that was stored last.
     pub(super) async fn kept(store: &dyn Store, folder: &Path) -> Result<Self, StoreError> {
         let loaded = store.load(SPACE).await?;
         let record = loaded.records.into_iter().find(|record| record.key == LOG);
@@ -55,7 +53,7 @@ impl LogPlace {
         store.commit(change).await.map(drop)
     }
 
-    /// Has events that still wait for this log written there, before another one takes its place.
+    /// Writes the events that still wait for this log, before another one takes its place.
     pub(super) async fn finish(&self, store: &Arc<dyn Store>) -> Result<(), StoreError> {
         if store.pending(&self.name, 1).await?.is_empty() {
             return Ok(());

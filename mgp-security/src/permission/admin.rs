@@ -1,6 +1,4 @@
-//! What operators do with permissions: approve, deny, revoke, look (MGP §3.6).
-//!
-//! Applies to: both.
+//! The administration of permissions by operators: approve, deny, revoke, list (MGP §3.6).
 
 use std::time::SystemTime;
 
@@ -9,15 +7,15 @@ use mgp_types::service::{Authority, Principal, ServerId};
 use mgp_types::{RpcError, Timestamp};
 
 use super::entry::{Approval, ApprovalDecision, ApprovalSource};
-use super::permissions::{Inner, Permissions, standard};
+use super::permissions::{PermissionCore, Permissions, standard};
 use super::refused::PermissionRefused;
-use super::rule::{Stand, nameable};
-use super::writing::Told;
+use super::rule::{PermissionState, nameable};
+use super::writing::ChangeCause;
 use crate::Refusal;
 use crate::audit::Event;
 use crate::policy::ConfirmRule;
 
-/// How many permissions, and how many tools, one change names.
+/// The number of permissions, and of tools, that one change may name.
 const NAMES_MAX: usize = 64;
 
 /// The longest name of a tool, in bytes.
@@ -40,7 +38,7 @@ pub struct PermissionChange {
 }
 
 impl PermissionChange {
-    /// A change of permissions of a server, without limits; none is the party itself.
+    /// Creates a change of permissions of a server, without limits; `None` for our own tools.
     pub fn new(
         server: Option<ServerId>,
         permissions: impl IntoIterator<Item = Permission>,
@@ -56,7 +54,7 @@ impl PermissionChange {
         }
     }
 
-    /// The same of a server by its id: the usual case.
+    /// Creates a change of permissions of a server by its id: the usual case.
     ///
     /// ```
     /// use mgp_security::PermissionChange;
@@ -72,38 +70,38 @@ impl PermissionChange {
         Self::new(Some(server.into()), permissions)
     }
 
-    /// Names the only tools it is for.
+    /// Sets the only tools it is for.
     pub fn tools<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.tools = tools.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Limits it.
+    /// Sets the limits.
     pub fn scope(mut self, scope: PermissionScope) -> Self {
         self.scope = Some(scope);
         self
     }
 
-    /// Says whether calls of the tools it names are confirmed.
+    /// Sets the rule about confirmations of calls of the tools it names.
     pub fn confirm(mut self, word: ConfirmRule) -> Self {
         self.confirm = Some(word);
         self
     }
 
-    /// Says until when it holds.
+    /// Sets the end.
     pub fn until(mut self, end: impl Into<Timestamp>) -> Self {
         self.expires_at = Some(end.into());
         self
     }
 
-    /// Says why.
+    /// Sets the justification.
     pub fn because(mut self, justification: impl Into<String>) -> Self {
         self.justification = Some(justification.into());
         self
     }
 
-    /// Refuses what makes no sense.
-    fn check(&self) -> Result<(), PermissionRefused> {
+    /// Refuses a change that has no meaning.
+    fn check(&self, now: SystemTime) -> Result<(), PermissionRefused> {
         let unfit = |why: String| Err(PermissionRefused::unfit(why));
         if self.permissions.is_empty() || self.permissions.len() > NAMES_MAX {
             return unfit(format!("name 1 to {NAMES_MAX} permissions"));
@@ -131,14 +129,12 @@ impl PermissionChange {
         }
         match self.expires_at.as_ref().map(Timestamp::to_system_time) {
             Some(None) => unfit("`expires_at` is no RFC 3339 time".to_owned()),
-            Some(Some(end)) if end <= SystemTime::now() => {
-                unfit("`expires_at` has passed".to_owned())
-            }
+            Some(Some(end)) if end <= now => unfit("`expires_at` has passed".to_owned()),
             _ => Ok(()),
         }
     }
 
-    /// Refuses limits where they mean nothing.
+    /// Refuses limits of a change that is not an approval.
     fn check_unlimited(&self) -> Result<(), PermissionRefused> {
         if self.scope.is_some() || !self.tools.is_empty() {
             return Err(PermissionRefused::unfit("only an approval has limits"));
@@ -148,15 +144,15 @@ impl PermissionChange {
 }
 
 impl Permissions {
-    /// Grants permissions, in force once it has answered; it replaces what was decided before.
+    /// Grants permissions, in force once this returns; earlier decisions are replaced.
     ///
-    /// Under the policy `config_only` it is kept and does not count.
+    /// Under the policy `config_only` the approval is stored and does not count.
     ///
     /// # Errors
-    /// 1000 unless an operator does it; −32602 where the change makes no sense; else it could not be kept or recorded.
+    /// 1000 unless `by` is an operator; −32602 if the change has no meaning; else it could not be stored or recorded.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the change was made.
+    /// After dropping the future the change may have been made or not.
     pub async fn approve(
         &self,
         by: &Principal,
@@ -165,7 +161,7 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Approved).await
     }
 
-    /// Declines permissions: nobody is asked about them again, and no policy grants them but `config_only`.
+    /// Denies permissions: approvers are not asked about them again, and no policy but `config_only` grants them.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -180,10 +176,10 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Denied).await
     }
 
-    /// Takes back what stands: an approval, a refusal, and what the configuration or a policy granted.
+    /// Revokes decisions: an approval, a denial, and what the configuration or a policy granted.
     ///
-    /// From then on the permission is not granted until somebody decides anew; who may be asked is asked again.
-    /// It answers with what was taken back; where nothing stood nothing is.
+    /// From then on the permission is not granted until it is decided again; approvers are asked again.
+    /// Returns the decisions that were revoked; none if there was nothing to revoke.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -198,16 +194,16 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Revoked).await
     }
 
-    /// Forgets what was decided about a server that is registered no longer; whoever removes it was asked who they are.
+    /// Removes the decisions about a server that is no longer registered; the caller checks that it may be removed.
     ///
     /// # Errors
-    /// It could not be kept or recorded; some of it may be forgotten.
+    /// The change could not be stored or recorded; some of the decisions may be removed.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
     pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
         let inner = &self.inner;
-        let _turn = inner.turn.lock().await;
+        let _changing = inner.entries.begin_change().await;
         let is_meant = |approval: &Approval| approval.server.as_deref() == Some(server.as_str());
         let told = |approval: &Approval| {
             let event =
@@ -217,14 +213,14 @@ impl Permissions {
                     .cause("deregistered");
             (approval.decision == ApprovalDecision::Approved).then(|| event.build())
         };
-        let gone = inner.state.take_out(is_meant, told).await;
+        let gone = inner.entries.state().take_out(is_meant, told).await;
         gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))).into())
     }
 
-    /// What was decided in the operator's tenant, of one server or of all.
+    /// Returns the decisions in the operator's tenant, about one server or all.
     ///
     /// # Errors
-    /// 1000 unless an operator asks; else it cannot be read.
+    /// 1000 unless `by` is an operator; else the approvals cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -235,7 +231,8 @@ impl Permissions {
     ) -> Result<Vec<Approval>, RpcError> {
         self.operators_only(by, server, "list").await?;
         let inner = &self.inner;
-        let book = inner.state.now().map_err(|error| PermissionRefused::unreadable(&error));
+        let book =
+            inner.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error));
         let book = book.map_err(|refused| Refusal::from(Box::new(refused)))?;
         let all = book.of_tenant(by.tenant()).map(|held| &*held.approval);
         let wanted = all.filter(|approval| {
@@ -260,7 +257,7 @@ impl Permissions {
         made.map_err(|refused| Refusal::from(Box::new(refused)).into())
     }
 
-    /// Refuses everybody else, and says so in the log.
+    /// Refuses and records attempts of callers that are not operators.
     async fn operators_only(
         &self,
         by: &Principal,
@@ -273,21 +270,21 @@ impl Permissions {
         let refused = PermissionRefused::not_operator(operation);
         let error = RpcError::from(Refusal::from(Box::new(refused)));
         let event = Event::administration_refused(by, server, operation, &error).build();
-        if let Err(unaudited) = self.inner.state.audit().record(event).await {
+        if let Err(unaudited) = self.inner.entries.state().audit().record(event).await {
             tracing::error!(error = %unaudited, "a refusal could not be recorded");
         }
         Err(error)
     }
 }
 
-impl Inner {
+impl PermissionCore {
     async fn make(
         &self,
         by: &Principal,
         change: PermissionChange,
         decision: ApprovalDecision,
     ) -> Result<Vec<Approval>, PermissionRefused> {
-        change.check()?;
+        change.check(self.entries.now())?;
         if decision != ApprovalDecision::Approved {
             change.check_unlimited()?;
         }
@@ -308,10 +305,10 @@ impl Inner {
         let policy = self.policies.of(change.server.as_ref());
         let stood = |permission: &Permission| {
             let stand =
-                self.stand(&policy, change.server.as_ref(), &[], permission, SystemTime::now());
-            matches!(stand, Stand::Granted(_) | Stand::ByPolicy)
+                self.stand(&policy, change.server.as_ref(), &[], permission, self.entries.now());
+            matches!(stand, PermissionState::Granted(_) | PermissionState::ByPolicy)
         };
-        // Only what stands is taken back.
+        // Only what is in force can be revoked.
         self.write(
             &place,
             approvals,
@@ -321,7 +318,7 @@ impl Inner {
                 _ => true,
             },
             &Actor::of(by),
-            &Told::default(),
+            &ChangeCause::default(),
         )
         .await
     }

@@ -1,61 +1,61 @@
-//! Asking about permissions: calls that need the same share one question, and nobody waits for ever (MGP §3.4).
-//!
-//! Applies to: both.
+//! Questions about permissions: calls that need the same share one question, and each waits for a limited time
+//! (MGP §3.4).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission};
 use mgp_types::service::{AgentId, Context, Principal, ServerId};
+use mgp_types::sync::Mutex;
 use mgp_types::{Hash, Object, RpcError};
 use tokio::sync::watch;
 
 use super::entry::{Approval, ApprovalDecision, ApprovalSource};
-use super::permissions::{Inner, Note, Notes, Permissions, standard};
+use super::permissions::{AskOutcome, AskOutcomes, PermissionCore, Permissions, standard};
 use super::refused::PermissionRefused;
-use super::rule::{MissingStatus, Stand};
-use super::writing::Told;
+use super::rule::{Missing, MissingStatus, PermissionState};
+use super::writing::ChangeCause;
 use crate::approval::{About, Decision, Question};
 
 /// The questions that wait for an answer; each belongs to a call that runs, whose number is bounded elsewhere.
 #[derive(Debug, Default)]
-pub(super) struct Board(Mutex<Vec<Waiting>>);
+pub(super) struct OpenQuestions(Mutex<Vec<OpenQuestion>>);
 
 #[derive(Debug)]
-struct Waiting {
+struct OpenQuestion {
     principal: Principal,
     server: Option<ServerId>,
     permissions: Vec<Permission>,
     done: watch::Sender<Option<Arc<Answered>>>,
 }
 
-/// What came of a question.
+/// The outcome of a question.
 #[derive(Debug)]
 struct Answered {
-    notes: Vec<(Permission, Note)>,
+    notes: Vec<(Permission, AskOutcome)>,
     details: Object,
 }
 
-/// Whoever asks; once it is gone, somebody else may.
-struct Lead<'a> {
-    board: &'a Board,
+/// The part of the call that asks; once it is dropped, another call may ask.
+struct QuestionOwner<'a> {
+    board: &'a OpenQuestions,
     done: watch::Sender<Option<Arc<Answered>>>,
 }
 
-/// One's part in a question.
-enum Part<'a> {
-    Leads(Lead<'a>),
-    /// Somebody asks the same, or a part of it.
+/// The part of a call in a question.
+enum QuestionRole<'a> {
+    Leads(QuestionOwner<'a>),
+    /// Another call asks about the same permissions, or some of them.
     Waits(watch::Receiver<Option<Arc<Answered>>>),
 }
 
-impl Board {
+impl OpenQuestions {
     fn join(
         &self,
         principal: &Principal,
         server: Option<&ServerId>,
         open: &[Permission],
-    ) -> Part<'_> {
+    ) -> QuestionRole<'_> {
         let mut waiting = self.waiting();
         let same = waiting.iter().find(|waiting| {
             waiting.principal == *principal
@@ -63,65 +63,46 @@ impl Board {
                 && waiting.permissions.iter().any(|permission| open.contains(permission))
         });
         if let Some(same) = same {
-            return Part::Waits(same.done.subscribe());
+            return QuestionRole::Waits(same.done.subscribe());
         }
         let done = watch::Sender::new(None);
-        waiting.push(Waiting {
+        waiting.push(OpenQuestion {
             principal: principal.clone(),
             server: server.cloned(),
             permissions: open.to_vec(),
             done: done.clone(),
         });
-        Part::Leads(Lead { board: self, done })
+        QuestionRole::Leads(QuestionOwner { board: self, done })
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> MutexGuard<'_, Vec<OpenQuestion>> {
+        self.0.lock()
     }
 }
 
-impl Drop for Lead<'_> {
+impl Drop for QuestionOwner<'_> {
     fn drop(&mut self) {
-        // With it goes the last sender, which wakes those that wait.
+        // This drops the last sender, which wakes the calls that wait.
         self.board.waiting().retain(|waiting| !waiting.done.same_channel(&self.done));
     }
 }
 
 impl Permissions {
-    /// Asks and writes down what a call needs, then decides about it.
+    /// Asks about and records the permissions that a call needs.
     ///
     /// # Errors
-    /// [`PermissionRefused`] with what it still lacks.
-    pub(super) async fn settle(
+    /// [`PermissionRefused`] if what was decided cannot be read or written.
+    pub(crate) async fn ask_for_call(
         &self,
         cx: &Context,
         server: Option<&ServerId>,
         tool: &str,
         needed: &[Permission],
-        arguments: Option<&str>,
-    ) -> Result<(), PermissionRefused> {
-        let notes = self.obtain(cx, server, Some(tool), needed, self.call_wait).await?;
-        let mut missing =
-            self.missing(&cx.principal, server, tool, needed, arguments, SystemTime::now());
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let undecided =
-            |status| matches!(status, MissingStatus::Undecided | MissingStatus::Expired);
-        for lack in missing.iter_mut().filter(|lack| undecided(lack.status)) {
-            match notes.of(&lack.permission) {
-                Some(Note::Deferred(why)) => {
-                    lack.status = MissingStatus::Deferred;
-                    lack.why.clone_from(why);
-                }
-                Some(Note::Failed(why)) => lack.why.clone_from(why),
-                Some(Note::Decided) | None => {}
-            }
-        }
-        Err(PermissionRefused::call(server, tool, &missing, &notes.details))
+    ) -> Result<AskOutcomes, PermissionRefused> {
+        self.obtain(cx, server, Some(tool), needed, self.call_wait).await
     }
 
-    /// Gets decisions about permissions, as far as the policy says so and somebody gives them in time.
+    /// Gets decisions about permissions, as far as the policy allows it and an approver decides in time.
     pub(super) async fn obtain(
         &self,
         cx: &Context,
@@ -129,15 +110,15 @@ impl Permissions {
         tool: Option<&str>,
         needed: &[Permission],
         wait: Duration,
-    ) -> Result<Notes, PermissionRefused> {
+    ) -> Result<AskOutcomes, PermissionRefused> {
         let needed = standard(needed);
-        let mut notes = Notes::default();
+        let mut notes = AskOutcomes::default();
         self.inner.obtain(cx, server, tool, &needed, wait, &mut notes).await?;
         Ok(notes)
     }
 }
 
-impl Inner {
+impl PermissionCore {
     async fn obtain(
         &self,
         cx: &Context,
@@ -145,12 +126,12 @@ impl Inner {
         tool: Option<&str>,
         needed: &[Permission],
         wait: Duration,
-        notes: &mut Notes,
+        notes: &mut AskOutcomes,
     ) -> Result<(), PermissionRefused> {
-        let told = Told { trace: cx.trace.as_deref(), tool };
+        let told = ChangeCause { trace: cx.trace.as_deref(), tool };
         self.by_policy(cx, server, needed, &told).await?;
         let Some(approver) = &self.approver else { return Ok(()) };
-        // Somebody is waited for so long, all questions of a call together; what is written takes the time it takes.
+        // The limit is for waiting for approvers, all questions of a call together; writing may take longer.
         let late = tokio::time::sleep(wait);
         let mut late = std::pin::pin!(late);
         loop {
@@ -159,12 +140,12 @@ impl Inner {
                 return Ok(());
             }
             let lead = match self.board.join(&cx.principal, server, &open) {
-                Part::Leads(lead) => lead,
-                Part::Waits(mut news) => {
+                QuestionRole::Leads(lead) => lead,
+                QuestionRole::Waits(mut news) => {
                     tokio::select! {
                         biased;
                         () = &mut late => notes.late(&open, wait),
-                        // An error says that whoever asked is gone.
+                        // An error means that the call that asked is gone.
                         answered = news.wait_for(Option::is_some) => {
                             if let Ok(answered) = answered && let Some(answered) = &*answered {
                                 notes.take(answered);
@@ -182,7 +163,7 @@ impl Inner {
             );
             let answer = tokio::select! {
                 biased;
-                // What is known at once needs no time.
+                // An answer that is there at once is taken even if the time is up.
                 answer = approver.decide(cx, question) => answer,
                 () = &mut late => {
                     notes.late(&open, wait);
@@ -195,40 +176,45 @@ impl Inner {
         }
     }
 
-    /// The permissions that somebody may be asked about, and was not asked about for this call.
+    /// Returns the permissions that an approver may be asked about and was not asked about for this call.
     fn open_ones(
         &self,
         cx: &Context,
         server: Option<&ServerId>,
         needed: &[Permission],
-        notes: &Notes,
+        notes: &AskOutcomes,
     ) -> Result<Vec<Permission>, PermissionRefused> {
-        let book = self.state.now().map_err(|error| PermissionRefused::unreadable(&error))?;
+        let book =
+            self.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error))?;
         let policy = self.policies.of(server);
         let held = book.held(cx.principal.tenant(), server);
-        let at = SystemTime::now();
+        let at = self.entries.now();
         let open = needed.iter().filter(|permission| {
             notes.of(permission).is_none()
-                && matches!(self.stand(&policy, server, held, permission, at), Stand::Open(..))
+                && matches!(
+                    self.stand(&policy, server, held, permission, at),
+                    PermissionState::Open(..)
+                )
         });
         Ok(open.cloned().collect())
     }
 
-    /// Writes down what the policy `auto_approve` grants.
+    /// Records what the policy `auto_approve` grants.
     async fn by_policy(
         &self,
         cx: &Context,
         server: Option<&ServerId>,
         needed: &[Permission],
-        told: &Told<'_>,
+        told: &ChangeCause<'_>,
     ) -> Result<(), PermissionRefused> {
-        let book = self.state.now().map_err(|error| PermissionRefused::unreadable(&error))?;
+        let book =
+            self.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error))?;
         let policy = self.policies.of(server);
         let place = Self::place(&cx.principal, server);
         let held = book.held(&place.tenant, server);
-        let at = SystemTime::now();
+        let at = self.entries.now();
         let granted = needed.iter().filter(|permission| {
-            matches!(self.stand(&policy, server, held, permission, at), Stand::ByPolicy)
+            matches!(self.stand(&policy, server, held, permission, at), PermissionState::ByPolicy)
         });
         let granted = granted.map(|permission| {
             let by = policy.permission_policy.as_str();
@@ -242,20 +228,22 @@ impl Inner {
         self.write_answers(&place, granted, &Actor::kernel(), told).await
     }
 
-    /// Writes down an answer, and says what came of it.
+    /// Records an answer, and returns its outcome.
     async fn remember(
         &self,
         cx: &Context,
         server: Option<&ServerId>,
         open: &[Permission],
         answer: Result<Decision, RpcError>,
-        told: &Told<'_>,
+        told: &ChangeCause<'_>,
     ) -> Answered {
-        let all = |note: &Note| open.iter().map(|name| (name.clone(), note.clone())).collect();
+        let all =
+            |note: &AskOutcome| open.iter().map(|name| (name.clone(), note.clone())).collect();
         let decision = match answer {
             Ok(decision) => decision,
             Err(error) => {
-                let note = Note::Failed(format!("nobody could be asked: {}", error.message()));
+                let note =
+                    AskOutcome::Failed(format!("nobody could be asked: {}", error.message()));
                 return Answered { notes: all(&note), details: Object::new() };
             }
         };
@@ -263,14 +251,14 @@ impl Inner {
         let mut decided = Vec::new();
         let mut notes = Vec::new();
         for permission in open {
-            // Of what was not asked about nothing is taken.
+            // Answers about other permissions are ignored.
             let single = decision.single.get(permission);
             let word = match single.map_or(decision.answer, Grant::decision) {
                 GrantDecision::Approved => ApprovalDecision::Approved,
                 GrantDecision::Denied => ApprovalDecision::Denied,
-                // A word that is not known here decides nothing.
+                // An unknown word decides nothing.
                 _ => {
-                    let note = Note::Deferred(format!("{} has not decided", decision.by));
+                    let note = AskOutcome::Deferred(format!("{} has not decided", decision.by));
                     notes.push((permission.clone(), note));
                     continue;
                 }
@@ -281,25 +269,47 @@ impl Inner {
             approval.scope = single.and_then(Grant::scope).cloned();
             approval.expires_at.clone_from(&decision.expires_at);
             decided.push(approval);
-            notes.push((permission.clone(), Note::Decided));
+            notes.push((permission.clone(), AskOutcome::Decided));
         }
         let actor = decision.actor();
         if !decided.is_empty()
             && let Err(refused) = self.write_answers(&place, decided, &actor, told).await
         {
-            let note = Note::Failed(format!("the answer could not be kept: {refused}"));
+            let note = AskOutcome::Failed(format!("the answer could not be kept: {refused}"));
             return Answered { notes: all(&note), details: Object::new() };
         }
         Answered { notes, details: decision.details }
     }
 }
 
-impl Notes {
-    /// Nobody has decided in time.
+impl AskOutcomes {
+    /// Returns the refusal of a call for what it still lacks after its questions.
+    pub(crate) fn refuse(
+        &self,
+        server: Option<&ServerId>,
+        tool: &str,
+        mut missing: Vec<Missing>,
+    ) -> PermissionRefused {
+        let undecided =
+            |status| matches!(status, MissingStatus::Undecided | MissingStatus::Expired);
+        for lack in missing.iter_mut().filter(|lack| undecided(lack.status)) {
+            match self.of(&lack.permission) {
+                Some(AskOutcome::Deferred(why)) => {
+                    lack.status = MissingStatus::Deferred;
+                    lack.why.clone_from(why);
+                }
+                Some(AskOutcome::Failed(why)) => lack.why.clone_from(why),
+                Some(AskOutcome::Decided) | None => {}
+            }
+        }
+        PermissionRefused::call(server, tool, &missing, &self.details)
+    }
+
+    /// Notes that no decision was made in time.
     fn late(&mut self, open: &[Permission], wait: Duration) {
         let why = format!("nobody has decided within {} s", wait.as_secs_f32());
         for permission in open {
-            self.add(permission, Note::Deferred(why.clone()));
+            self.add(permission, AskOutcome::Deferred(why.clone()));
         }
     }
 
@@ -313,7 +323,7 @@ impl Notes {
     }
 }
 
-/// What an answer is bound to: it counts for nobody else and nothing else.
+/// Returns the binding of an answer: it counts for no other caller, server or permission.
 fn binding(principal: &Principal, server: Option<&ServerId>, permissions: &[Permission]) -> Hash {
     let names: Vec<&str> = permissions.iter().map(Permission::as_str).collect();
     let bound = (
@@ -323,6 +333,6 @@ fn binding(principal: &Principal, server: Option<&ServerId>, permissions: &[Perm
         server.map(ServerId::as_str),
         names,
     );
-    // Texts can always be written.
+    // Strings can always be encoded.
     Hash::of(serde_json::to_string(&bound).unwrap_or_default().as_bytes())
 }

@@ -1,54 +1,54 @@
-//! All approvals as decisions read them.
-//!
-//! Applies to: both.
+//! The snapshot of approvals that decisions read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mgp_types::mgp::Permission;
+use mgp_types::Payload;
+use mgp_types::mgp::{Actor, AuditEvent, Permission};
 use mgp_types::service::{ServerId, TenantId};
+use mgp_types::store::Change;
 use rustc_hash::FxHashMap;
 
-use super::entry::Approval;
-use super::expiry::is_untold;
-use crate::state::Snapshot;
+use super::entry::{Approval, ApprovalDecision};
+use crate::audit::Event;
+use crate::entries::Expiring;
+use crate::state::{ChangeError, Found, Snapshot};
 
 /// Approvals by tenant and server.
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    tenants: FxHashMap<TenantId, Shelf>,
+pub(crate) struct Book {
+    tenants: FxHashMap<TenantId, TenantApprovals>,
     ends: Vec<SystemTime>,
 }
 
 /// The approvals of one tenant.
 #[derive(Debug, Default)]
-struct Shelf {
-    own: Vec<Held>,
-    servers: FxHashMap<ServerId, Vec<Held>>,
+struct TenantApprovals {
+    own: Vec<StoredApproval>,
+    servers: FxHashMap<ServerId, Vec<StoredApproval>>,
 }
 
-/// An approval, with its end as a number.
+/// An approval, with its end as a time.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct StoredApproval {
     pub(super) approval: Arc<Approval>,
     until: Option<SystemTime>,
 }
 
-impl Held {
+impl StoredApproval {
     pub(super) fn of(approval: &Arc<Approval>) -> Self {
         Self { approval: Arc::clone(approval), until: approval.until() }
     }
 
-    /// Whether it has ended.
     pub(super) fn is_over(&self, at: SystemTime) -> bool {
         self.until.is_some_and(|until| until <= at)
     }
 }
 
 impl Book {
-    /// The approvals for a server; there are few.
-    pub(super) fn held(&self, tenant: &TenantId, server: Option<&ServerId>) -> &[Held] {
+    /// Returns the approvals for a server; there are few.
+    pub(super) fn held(&self, tenant: &TenantId, server: Option<&ServerId>) -> &[StoredApproval] {
         let Some(shelf) = self.tenants.get(tenant) else { return &[] };
         match server {
             Some(server) => shelf.servers.get(server).map_or(&[], Vec::as_slice),
@@ -56,21 +56,16 @@ impl Book {
         }
     }
 
-    /// The approval of one permission.
-    pub(super) fn find<'a>(held: &'a [Held], permission: &Permission) -> Option<&'a Held> {
+    pub(super) fn find<'a>(
+        held: &'a [StoredApproval],
+        permission: &Permission,
+    ) -> Option<&'a StoredApproval> {
         held.iter().find(|held| held.approval.permission == *permission)
     }
 
-    /// All approvals of a tenant.
-    pub(super) fn of_tenant(&self, tenant: &TenantId) -> impl Iterator<Item = &Held> {
+    pub(super) fn of_tenant(&self, tenant: &TenantId) -> impl Iterator<Item = &StoredApproval> {
         let shelf = self.tenants.get(tenant);
         shelf.into_iter().flat_map(|shelf| shelf.own.iter().chain(shelf.servers.values().flatten()))
-    }
-
-    /// Whether an approval has ended, and that was not told yet.
-    pub(super) fn any_ended(&self, at: SystemTime) -> bool {
-        let mut all = self.tenants.keys().flat_map(|tenant| self.of_tenant(tenant));
-        all.any(|held| is_untold(&held.approval, at))
     }
 }
 
@@ -81,12 +76,12 @@ impl Snapshot for Book {
     fn of(entries: &BTreeMap<String, Arc<Approval>>) -> Self {
         let mut book = Self::default();
         for (key, approval) in entries {
-            // What stands under another name than its own was not written by us.
+            // An approval under another key than its own was not written by us.
             if *key != approval.key() {
-                tracing::error!(key, "an approval is not where it belongs; it is not used");
+                tracing::error!(key, "ignoring an approval under a wrong key");
                 continue;
             }
-            let held = Held::of(approval);
+            let held = StoredApproval::of(approval);
             book.ends.extend(held.until);
             let place = approval.place();
             let shelf = book.tenants.entry(place.tenant).or_default();
@@ -102,4 +97,45 @@ impl Snapshot for Book {
     fn next_expiry(&self, after: SystemTime) -> Option<SystemTime> {
         self.ends.get(self.ends.partition_point(|end| *end <= after)).copied()
     }
+}
+
+impl Expiring for Book {
+    fn any_ended(&self, at: SystemTime) -> bool {
+        let mut all = self.tenants.keys().flat_map(|tenant| self.of_tenant(tenant));
+        all.any(|held| Self::has_ended(&held.approval, at))
+    }
+
+    fn has_ended(approval: &Approval, at: SystemTime) -> bool {
+        approval.decision == ApprovalDecision::Approved
+            && !approval.end_told
+            && approval.until().is_some_and(|until| until <= at)
+    }
+
+    fn end(change: Change, found: &Found<Approval>) -> Result<(Change, AuditEvent), ChangeError> {
+        let mut approval = Approval::clone(&found.entry);
+        approval.end_told = true;
+        Ok((put(change, &approval, Some(found.revision))?, end_event(&approval)))
+    }
+}
+
+/// Adds an approval to a change, which fails if the approval has changed since `revision`.
+pub(super) fn put(
+    change: Change,
+    approval: &Approval,
+    revision: Option<u64>,
+) -> Result<Change, ChangeError> {
+    let key = approval.key();
+    let value = Payload::of(approval).map_err(ChangeError::Encode)?;
+    Ok(change.expect(Book::SPACE, key.as_str(), revision).put(Book::SPACE, key, value))
+}
+
+/// Returns the event of an approval that ended by itself.
+fn end_event(approval: &Approval) -> AuditEvent {
+    let server = approval.server.as_deref().map(Into::into);
+    Event::permission_revoked(Actor::kernel(), server.as_ref(), &approval.permission)
+        .scope(approval.scope.as_ref())
+        .expires_at(approval.expires_at.as_ref())
+        .before(approval.decision.as_str())
+        .cause("expired")
+        .build()
 }

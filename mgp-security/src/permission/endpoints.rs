@@ -1,6 +1,4 @@
-//! The server's side of the permission flow: it is told what was decided, and works with that (MGP §3.5, §3.6).
-//!
-//! Applies to: inbound.
+//! The server's side of the permission flow: notifications of decisions (MGP §3.5, §3.6).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +16,7 @@ use mgp_types::{Extras, Payload, RpcError};
 use super::grants::{Grants, NOTED_MAX};
 
 impl Grants {
-    /// Answers a client that tells of decisions, in both spellings; they are noted for its connection.
+    /// Answers a client that sends decisions, in both spellings; they are noted for its connection.
     ///
     /// ```
     /// use mgp_security::Grants;
@@ -42,14 +40,14 @@ impl Grants {
         ))))
     }
 
-    /// What a modern request says of permissions in its `_meta`; none where it says nothing.
+    /// Returns the decisions that a modern request carries in its `_meta`.
     ///
-    /// It holds for this one call: whoever finds some [applies](Self::apply) it to grants in the call's extensions.
-    /// What cannot be read grants nothing.
+    /// They hold for this one call: [apply](Self::apply) them to grants in the call's extensions.
+    /// Decisions that cannot be read grant nothing.
     #[must_use]
     pub fn told_in(params: &Params) -> Option<PermissionDecision> {
         let text = params.meta_str()?;
-        // Most have none; the look is cheaper than the parse.
+        // Most have none; this check is cheaper than the parse.
         if !text.contains("grants") {
             return None;
         }
@@ -58,14 +56,14 @@ impl Grants {
         let carried = meta.get(key::MGP).and_then(inside);
         let carried = carried.or_else(|| meta.get(key::MGP_GRANTS).cloned())?;
         let told = read(&carried).unwrap_or_else(|error| {
-            tracing::warn!(%error, "grants in `_meta` are not understood: none hold");
+            tracing::warn!(%error, "ignoring unreadable grants in `_meta`");
             PermissionDecision::new("", BTreeMap::new())
         });
         Some(told)
     }
 }
 
-/// Reads a decision, or only the part of it that says what was decided.
+/// Reads a decision, or only its map of grants.
 fn read(carried: &Payload) -> Result<PermissionDecision, RpcError> {
     let members: Extras = carried.get()?;
     let whole = members.get("grants").is_some_and(|inner| inner.as_str().starts_with('{'));
@@ -81,7 +79,7 @@ fn read(carried: &Payload) -> Result<PermissionDecision, RpcError> {
     Ok(decision)
 }
 
-/// Adds an endpoint that hears that permissions are being decided.
+/// Adds an endpoint for the notification that permissions are being decided.
 fn awaits<R>(router: Router) -> Router
 where
     R: Request<Params = PermissionRequestParams, Result = PermissionRequestResult>,
@@ -101,7 +99,7 @@ where
     })
 }
 
-/// Adds an endpoint that hears what was decided.
+/// Adds an endpoint for decisions.
 fn takes<R>(router: Router) -> Router
 where
     R: Request<Params = PermissionDecision, Result = PermissionAck>,

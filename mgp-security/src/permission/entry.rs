@@ -1,6 +1,4 @@
-//! One approval as it is kept: what was decided about a permission of a server, by whom, within which limits (MGP §3.6).
-//!
-//! Applies to: both.
+//! One approval: the decision about a permission of a server, its author and its limits (MGP §3.6).
 
 use std::time::SystemTime;
 
@@ -11,63 +9,63 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::ConfirmRule;
 
-/// What was decided about one permission of a server.
+/// The decision about one permission of a server.
 ///
-/// A member that this version does not know makes it unreadable: it might be a limit.
+/// A member that this version does not know makes the approval unreadable: it might be a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Approval {
-    /// For whose calls it holds.
+    /// The tenant for whose calls it holds.
     pub tenant: String,
-    /// The server; none is the party itself.
+    /// The server; `None` for our own tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The permission, by its standard name.
     pub permission: Permission,
-    /// What was decided.
+    /// The decision.
     pub decision: ApprovalDecision,
-    /// Where the decision comes from.
+    /// The source of the decision.
     pub source: ApprovalSource,
-    /// The limits, where there are any.
+    /// The limits, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<PermissionScope>,
-    /// The only tools it is for; none named are all.
+    /// The only tools it is for; empty for all tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// Whether calls of these tools are confirmed.
+    /// The rule about confirmations of calls of these tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
-    /// Who decided.
+    /// The author of the decision.
     pub approved_by: String,
-    /// When.
+    /// The time of the decision.
     pub approved_at: Timestamp,
-    /// Until when it holds.
+    /// The end of the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// Why, in the words of whoever decided.
+    /// The justification, in the words of its author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
-    /// Whether it was told that it has ended.
+    /// `true` if an event records that it has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) end_told: bool,
 }
 
-/// What was decided.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ApprovalDecision {
-    /// It is granted.
+    /// The permission is granted.
     Approved,
-    /// It is not, and nobody is asked again.
+    /// The permission is denied, and approvers are not asked again.
     Denied,
-    /// What stood before was taken back; only a new decision grants it.
+    /// An earlier decision was revoked; only a new decision grants the permission.
     Revoked,
 }
 
 impl ApprovalDecision {
-    /// The word for it.
+    /// Returns the word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,23 +76,23 @@ impl ApprovalDecision {
     }
 }
 
-/// Where a decision comes from.
+/// The source of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ApprovalSource {
-    /// An operator, who administered it.
+    /// An operator, by administration.
     Operator,
-    /// Somebody who was asked.
+    /// The answer of an approver.
     Answer,
-    /// The policy `auto_approve`; it holds as long as that is the policy.
+    /// The policy `auto_approve`; the approval holds as long as that is the policy.
     Policy,
 }
 
 impl Approval {
-    /// A decision of now, without limits.
+    /// Creates a decision made now, without limits.
     pub(super) fn new(
-        place: &Place,
+        place: &ApprovalOwner,
         permission: Permission,
         decision: ApprovalDecision,
         source: ApprovalSource,
@@ -117,39 +115,37 @@ impl Approval {
         }
     }
 
-    /// Where it belongs.
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn place(&self) -> ApprovalOwner {
+        ApprovalOwner {
             tenant: self.tenant.as_str().into(),
             server: self.server.as_deref().map(Into::into),
         }
     }
 
-    /// Its name in the store.
     pub(super) fn key(&self) -> String {
         self.place().key(&self.permission)
     }
 
-    /// When it ends; a time that cannot be read is past.
+    /// Returns the end; a time that cannot be read has passed.
     pub(super) fn until(&self) -> Option<SystemTime> {
         let read = |time: &Timestamp| time.to_system_time().unwrap_or(SystemTime::UNIX_EPOCH);
         self.expires_at.as_ref().map(read)
     }
 }
 
-/// Whose approvals: those for one server, in one tenant.
+/// The owner of approvals: one server in one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ApprovalOwner {
     pub(super) tenant: TenantId,
     pub(super) server: Option<ServerId>,
 }
 
-impl Place {
-    /// The name of an approval in the store: no two have the same, whatever their parts contain.
+impl ApprovalOwner {
+    /// Returns the key of an approval in the store; it is unique, whatever the parts contain.
     pub(super) fn key(&self, permission: &Permission) -> String {
         let server = self.server.as_ref().map(ServerId::as_str);
         let parts = (self.tenant.as_str(), server, permission.as_str());
-        // Three texts can always be written.
+        // Strings can always be encoded.
         serde_json::to_string(&parts).unwrap_or_default()
     }
 }

@@ -1,6 +1,4 @@
-//! What servers are told of their permissions (MGP §3.4 to §3.6).
-//!
-//! Applies to: outbound.
+//! The notifications of servers about their permissions (MGP §3.4 to §3.6).
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -11,7 +9,7 @@ use mgp_types::service::{BoxFuture, Context, Grantor, ServerId};
 use tokio::sync::watch;
 
 use super::permissions::{Permissions, standard};
-use super::rule::{Stand, is_listed};
+use super::rule::{PermissionState, is_listed};
 
 impl Grantor for Permissions {
     fn decide(
@@ -24,7 +22,7 @@ impl Grantor for Permissions {
         Box::pin(async move {
             let wait = this.connect_wait;
             if let Err(refused) = this.obtain(&cx, Some(&server), None, &permissions, wait).await {
-                tracing::warn!(%server, error = %refused, "permissions could not be decided");
+                tracing::warn!(%server, error = %refused, "deciding about permissions failed");
             }
             this.told(&cx, &server, &standard(&permissions))
         })
@@ -37,7 +35,7 @@ impl Grantor for Permissions {
             is_listed(&policy, permission) || self.inner.is_configured(Some(server), permission)
         });
         known.extend(standard(&policy.permissions).iter().cloned());
-        if let Ok(book) = self.inner.state.now() {
+        if let Ok(book) = self.inner.entries.state().now() {
             let held = book.held(cx.principal.tenant(), Some(server));
             known.extend(held.iter().map(|held| held.approval.permission.clone()));
         }
@@ -51,16 +49,16 @@ impl Grantor for Permissions {
 }
 
 impl Permissions {
-    /// What stands of some permissions, as a message; what cannot be read is not decided.
+    /// Returns the decisions about some permissions, as a message; what cannot be read is deferred.
     fn told(
         &self,
         cx: &Context,
         server: &ServerId,
         permissions: &[Permission],
     ) -> PermissionDecision {
-        let at = SystemTime::now();
+        let at = self.inner.entries.now();
         let policy = self.inner.policies.of(Some(server));
-        let book = self.inner.state.now();
+        let book = self.inner.entries.state().now();
         let held =
             book.as_ref().map_or(&[][..], |book| book.held(cx.principal.tenant(), Some(server)));
         let mut grants = BTreeMap::new();
@@ -72,19 +70,21 @@ impl Permissions {
                 continue;
             }
             let grant = match self.inner.stand(&policy, Some(server), held, permission, at) {
-                Stand::Granted(None) => {
+                PermissionState::Granted(None) => {
                     by.push("configuration");
                     GrantDecision::Approved.into()
                 }
-                Stand::Granted(Some(held)) => {
+                PermissionState::Granted(Some(held)) => {
                     let approval = &held.approval;
                     by.push(&approval.approved_by);
                     ends.extend(approval.until().zip(approval.expires_at.as_ref()));
                     approved(approval.scope.as_ref())
                 }
-                // The policy grants it, but it could not be written down.
-                Stand::ByPolicy | Stand::Open(..) => GrantDecision::Deferred.into(),
-                Stand::Closed(..) => GrantDecision::Denied.into(),
+                // The policy grants it, but it could not be recorded.
+                PermissionState::ByPolicy | PermissionState::Open(..) => {
+                    GrantDecision::Deferred.into()
+                }
+                PermissionState::Closed(..) => GrantDecision::Denied.into(),
             };
             grants.insert(permission.clone(), grant);
         }

@@ -1,16 +1,15 @@
-//! What the client decided about permissions, as far as the server was told (MGP §3.6, §8.2).
-//!
-//! Applies to: inbound.
+//! The client's decisions about permissions, as far as the server was notified of them (MGP §3.6, §8.2).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::SystemTime;
 
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
 use mgp_types::service::Context;
+use mgp_types::sync::Mutex;
 
-/// How many permissions are noted; further ones are not, and so stay deferred. A peer chooses their names.
+/// The number of permissions that are noted; further ones stay deferred. A peer chooses their names.
 pub(super) const NOTED_MAX: usize = 256;
 
 /// The longest name of a permission that is noted.
@@ -18,10 +17,10 @@ const NAME_MAX: usize = 128;
 
 /// The decisions about permissions that one connection, or one call, works with.
 ///
-/// Whoever learns of decisions (the handshake, the permission flow) notes them here:
+/// The handshake and the permission flow note decisions here:
 /// in the state of the connection's scope, or in the extensions of a call, which come first.
-/// A server that was told nothing runs its tools, because enforcement is the client's (§8.2);
-/// one that was told something refuses a tool whose permission was not granted, with 1000.
+/// A server that was not notified of any runs its tools, because the client enforces permissions (§8.2);
+/// one that was notified refuses a tool whose permission was not granted, with 1000.
 ///
 /// ```
 /// use mgp_security::{Grants, GrantStanding};
@@ -34,13 +33,13 @@ const NAME_MAX: usize = 128;
 /// assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Deferred);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Grants(Arc<Mutex<Board>>);
+pub struct Grants(Arc<Mutex<OpenQuestions>>);
 
-/// Where a permission stands.
+/// The state of a permission, as the server knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrantStanding {
-    /// Nobody told the server anything about permissions.
+    /// The server was not notified of any decision.
     Unknown,
     /// It is granted.
     Granted,
@@ -48,7 +47,7 @@ pub enum GrantStanding {
     Denied,
     /// It is not decided yet.
     Deferred,
-    /// It was granted, and the grant has ended.
+    /// The grant has ended.
     Expired,
 }
 
@@ -67,8 +66,8 @@ impl GrantStanding {
 }
 
 #[derive(Debug, Default)]
-struct Board {
-    /// Whether the server was told anything.
+struct OpenQuestions {
+    /// `true` if the server was notified of any decision.
     told: bool,
     decisions: BTreeMap<Permission, (GrantDecision, Option<SystemTime>)>,
 }
@@ -83,7 +82,7 @@ impl Grants {
         }
     }
 
-    /// Notes a decision about a permission, or about each a short name stands for.
+    /// Notes a decision about a permission, or about each one that a short name means.
     ///
     /// A time that cannot be read counts as past.
     /// Of further names than 256, and of names longer than 128 bytes, nothing is noted: they stay deferred.
@@ -101,7 +100,7 @@ impl Grants {
         }
     }
 
-    /// Notes that permissions are being decided; what was decided before stands until then.
+    /// Notes that permissions are being decided; earlier decisions hold until then.
     pub fn await_decision(&self, permissions: &[Permission]) {
         let mut board = self.board();
         board.told = true;
@@ -120,13 +119,13 @@ impl Grants {
         }
     }
 
-    /// Whether the server was told anything about permissions.
+    /// Returns whether the server was notified of any decision.
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.board().told
     }
 
-    /// Where a permission stands; of those a short name stands for, the worst.
+    /// Returns the state of a permission; for a short name the worst of those it means.
     #[must_use]
     pub fn standing(&self, permission: &Permission) -> GrantStanding {
         let board = self.board();
@@ -141,7 +140,7 @@ impl Grants {
             .unwrap_or(GrantStanding::Granted)
     }
 
-    /// Whether a permission is granted; `false` also when nothing is known.
+    /// Returns whether a permission is granted; `false` also if nothing is known.
     #[must_use]
     pub fn is_granted(&self, permission: &Permission) -> bool {
         self.standing(permission) == GrantStanding::Granted
@@ -159,12 +158,12 @@ impl Grants {
         granted.cloned().collect()
     }
 
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn board(&self) -> MutexGuard<'_, OpenQuestions> {
+        self.0.lock()
     }
 }
 
-impl Board {
+impl OpenQuestions {
     fn note(&mut self, name: Permission, decision: GrantDecision, until: Option<SystemTime>) {
         let is_new = !self.decisions.contains_key(&name);
         if is_new && (self.decisions.len() >= NOTED_MAX || name.as_str().len() > NAME_MAX) {

@@ -1,20 +1,16 @@
-//! Permissions: what a server may do, and who said so (MGP §3).
+//! Permissions: what a server may do, and who decided that (MGP §3).
 //!
-//! Three parts: `rule.rs` says what stands at one moment, from the policy of a server and what was decided before;
-//! `asking.rs`, `admin.rs` and `writing.rs` decide anew; `layer.rs` lets calls through or not.
-//! `scope/` checks the limits of approvals, and `grants.rs` is the other side: what a server was told.
-//!
-//! Applies to: both.
+//! `rule.rs` decides about one permission at one moment, from the policy of a server and earlier decisions;
+//! `asking.rs`, `admin.rs` and `writing.rs` make new decisions.
+//! `scope/` checks the limits of approvals, and `grants.rs` is the other side: the decisions a server was notified of.
 
 mod admin;
 mod asking;
 mod book;
 mod endpoints;
 mod entry;
-mod expiry;
 mod grantor;
 mod grants;
-mod layer;
 mod naming;
 mod permissions;
 mod refused;
@@ -28,8 +24,8 @@ mod tests;
 pub use admin::PermissionChange;
 pub use entry::{Approval, ApprovalDecision, ApprovalSource};
 pub use grants::{GrantStanding, Grants};
-pub use layer::{PermissionGate, PermissionLayer};
 pub use permissions::Permissions;
+pub(crate) use permissions::{AskOutcomes, PermissionNeed, PermissionView};
 pub use refused::PermissionRefused;
 pub(crate) use refused::RefusalKind;
 pub use rule::{Missing, MissingStatus};

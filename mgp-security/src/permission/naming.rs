@@ -1,23 +1,27 @@
-//! Which tools an operator's approvals name: their calls need no confirmation (MGP §4.4).
-//!
-//! Applies to: both.
-
-use std::time::SystemTime;
+//! Approvals that name a tool: its calls need no confirmation (MGP §4.4).
 
 use mgp_types::service::{Context, ServerId};
 
+use super::entry::Approval;
 use super::permissions::Permissions;
 use crate::policy::ConfirmRule;
 use crate::tool::{Named, Naming};
 
 impl Named for Permissions {
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
-        let approval = self.names_tool(&cx.principal, server, tool, SystemTime::now())?;
-        let words = format!("permission `{}` by {}", approval.permission, approval.approved_by);
-        let naming = Naming::by(words);
-        Some(match approval.confirm {
+        let approval = self.names_tool(&cx.principal, server, tool, self.inner.entries.now())?;
+        Some(approval.naming())
+    }
+}
+
+impl Approval {
+    /// Returns what the approval decides about confirmations of the tools it names.
+    pub(crate) fn naming(&self) -> Naming {
+        let naming =
+            Naming::by(format!("permission `{}` by {}", self.permission, self.approved_by));
+        match self.confirm {
             Some(ConfirmRule::Never) => naming.never_confirm(),
             None => naming,
-        })
+        }
     }
 }

@@ -1,11 +1,7 @@
-//! The handle: what is decided about permissions of servers, by policy, configuration and operators.
-//!
-//! Applies to: both.
+//! The decisions about permissions of servers, by policy, configuration and operators.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use mgp_types::Object;
@@ -14,22 +10,21 @@ use mgp_types::service::{AuditSink, MemoryAudit, Principal, ServerId};
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use tokio::sync::watch;
 
-use super::asking::Board;
-use super::book::{Book, Held};
-use super::entry::{Approval, ApprovalDecision, ApprovalSource, Place};
-use super::refused::PermissionRefused;
-use super::rule::{Missing, MissingStatus, Stand};
+use super::asking::OpenQuestions;
+use super::book::{Book, StoredApproval};
+use super::entry::{Approval, ApprovalDecision, ApprovalOwner, ApprovalSource};
+use super::rule::{Missing, MissingStatus, PermissionState};
 use crate::approval::Approver;
+use crate::entries::Entries;
 use crate::hooks::Listening;
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
-use crate::state::State;
 
-/// How long a decision is waited for that the beginning of a connection asked for.
+/// The time limit for a decision that was asked for when a connection began.
 ///
-/// A connection goes on without it much sooner, and its server is told of a decision that comes later.
+/// A connection goes on without it much sooner, and its server is notified of a later decision.
 const CONNECT_WAIT: Duration = Duration::from_mins(10);
 
-/// What servers may do: approvals in a store, applied by the policy of each server; a cheap handle.
+/// The permissions of servers: approvals in a store, applied by the policy of each server; a cheap handle.
 ///
 /// ```
 /// use mgp_security::{Permissions, PermissionChange, Policies};
@@ -53,68 +48,55 @@ const CONNECT_WAIT: Duration = Duration::from_mins(10);
 /// ```
 #[derive(Clone)]
 pub struct Permissions {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<PermissionCore>,
     pub(super) call_wait: Duration,
     pub(super) connect_wait: Duration,
 }
 
-pub(super) struct Inner {
-    pub(super) state: State<Book>,
+pub(crate) struct PermissionCore {
+    pub(super) entries: Entries<Book>,
     pub(super) policies: Policies,
     pub(super) approver: Option<Arc<dyn Approver>>,
-    /// The questions that wait for an answer now.
-    pub(super) board: Board,
-    /// Held while somebody reads the newest entries and writes.
-    pub(super) turn: tokio::sync::Mutex<()>,
-    pub(super) sweeping: AtomicBool,
+    /// The questions that are open.
+    pub(super) board: OpenQuestions,
     moved: Arc<watch::Sender<u64>>,
 }
 
-/// What becomes of a call.
-pub(super) enum Verdict {
-    /// It has all it needs.
-    Pass,
-    /// Something must be asked or written down first.
-    Settle,
-    /// It lacks something, and nobody is asked.
-    Refuse(PermissionRefused),
-}
-
-/// What came of asking about a permission.
+/// The outcome of a question about one permission.
 #[derive(Clone, Debug)]
-pub(super) enum Note {
-    /// Somebody decided.
+pub(crate) enum AskOutcome {
+    /// It was decided.
     Decided,
-    /// Whoever was asked has not decided.
+    /// The approver has not decided.
     Deferred(String),
-    /// Nobody could be asked, or the answer could not be kept.
+    /// No approver could be asked, or the answer could not be stored.
     Failed(String),
 }
 
-/// What came of asking for one call; about nothing it asks twice.
+/// The outcomes of the questions of one call, which asks about each permission once.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
-    asked: Vec<(Permission, Note)>,
-    /// What whoever waits should know.
+pub(crate) struct AskOutcomes {
+    asked: Vec<(Permission, AskOutcome)>,
+    /// Details for the caller: the id of a request, the next step.
     pub(super) details: Object,
 }
 
-impl Notes {
-    pub(super) fn add(&mut self, permission: &Permission, note: Note) {
+impl AskOutcomes {
+    pub(super) fn add(&mut self, permission: &Permission, note: AskOutcome) {
         if self.of(permission).is_none() {
             self.asked.push((permission.clone(), note));
         }
     }
 
-    pub(super) fn of(&self, permission: &Permission) -> Option<&Note> {
+    pub(super) fn of(&self, permission: &Permission) -> Option<&AskOutcome> {
         self.asked.iter().find(|(asked, _)| asked == permission).map(|(_, note)| note)
     }
 }
 
 impl Permissions {
-    /// Permissions that are kept in a store; until it was [opened](Self::open) only the policies are known.
+    /// Creates permissions over a store; until it was [opened](Self::open) only the policies are known.
     ///
-    /// Without an approver nobody can be asked, and what is undecided is refused.
+    /// Without an approver, calls that need an undecided permission are refused.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
@@ -124,51 +106,52 @@ impl Permissions {
     ) -> Self {
         let moved = Arc::new(watch::Sender::new(0));
         let call_wait = approver.as_ref().map_or(Duration::ZERO, Approver::patience);
-        let inner = Arc::new(Inner {
-            state: State::new(store, audit),
+        let inner = Arc::new(PermissionCore {
+            entries: Entries::new(store, audit),
             policies,
             approver,
-            board: Board::default(),
-            turn: tokio::sync::Mutex::default(),
-            sweeping: AtomicBool::new(false),
+            board: OpenQuestions::default(),
             moved: Arc::clone(&moved),
         });
         let permissions = Self { inner, call_wait, connect_wait: CONNECT_WAIT };
-        let weak = Arc::downgrade(&permissions.inner);
-        permissions.on_change(move || {
-            moved.send_modify(|count| *count += 1);
-            weak.upgrade().map(|inner| super::expiry::sweep_soon(&inner))
-        });
+        permissions.on_change(move || moved.send_modify(|count| *count += 1));
         permissions
     }
 
-    /// Permissions that are kept as long as the process runs; nobody is asked.
+    /// Creates permissions that live as long as the process, without an approver.
     #[must_use]
     pub fn in_memory(policies: Policies) -> Self {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies, None)
     }
 
-    /// Sets how long a call waits for somebody to decide, and how long the question of a connection stays open.
+    /// Sets the time limits for decisions that a call waits for, and for those a connection asked for.
     ///
-    /// After that the decision is deferred. They are the approver's patience, and 10 minutes:
-    /// longer than a connection waits before it goes on, so that a late decision can still come.
+    /// After that the decision is deferred. The defaults are the approver's patience, and 10 minutes:
+    /// longer than a connection waits before it goes on, so that a late decision still counts.
     #[must_use]
     pub fn waits(self, call: Duration, connect: Duration) -> Self {
         Self { call_wait: call, connect_wait: connect, ..self }
     }
 
-    /// Reads what was decided and follows it from then on.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be read.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves it unread.
-    pub async fn open(&self) -> Result<(), StoreError> {
-        self.inner.state.open().await
+    /// Replaces the clock of the system, as [`Access::clock`](crate::Access::clock) does.
+    #[must_use]
+    pub fn clock(self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        self.inner.entries.set_clock(now);
+        self
     }
 
-    /// The permissions that a call lacks now; none where it may run, or would once its policy is written down.
+    /// Reads the approvals and follows their changes from then on.
+    ///
+    /// # Errors
+    /// [`StoreError`] if they cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future reads nothing.
+    pub async fn open(&self) -> Result<(), StoreError> {
+        self.inner.entries.state().open().await
+    }
+
+    /// Returns the permissions that a call lacks at a time; none if it may run, or may once its policy is recorded.
     #[must_use]
     pub fn missing(
         &self,
@@ -179,30 +162,23 @@ impl Permissions {
         arguments: Option<&str>,
         at: SystemTime,
     ) -> Vec<Missing> {
-        let inner = &*self.inner;
-        let needed = standard(needed);
-        let book = match inner.state.now() {
-            Ok(book) => book,
-            Err(error) => {
-                let missing = |permission: &Permission| Missing {
-                    permission: permission.clone(),
-                    status: MissingStatus::Undecided,
-                    why: error.to_string(),
-                };
-                return needed.iter().map(missing).collect();
-            }
-        };
-        let policy = inner.policies.of(server);
-        let held = book.held(principal.tenant(), server);
-        let stands = needed.iter().map(|permission| {
-            inner.stand(&policy, server, held, permission, at).missing(permission, tool, arguments)
-        });
-        stands.flatten().collect()
+        let policy = self.inner.policies.of(server);
+        let need = PermissionNeed { principal, server, tool, needed, arguments, at };
+        self.view().missing(&need, &policy)
     }
 
-    /// An operator's approval in force that names a tool, with what it says about confirming (§4.4).
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.inner.policies
+    }
+
+    /// Reads what decides about permissions.
+    pub(crate) fn view(&self) -> PermissionView<'_> {
+        PermissionView { book: self.inner.entries.state().now(), inner: &self.inner }
+    }
+
+    /// Returns an operator's approval in force that names a tool, with its rule about confirmations (§4.4).
     ///
-    /// Of several the one that says `never` comes first.
+    /// One with the rule `never` comes first.
     /// Under `config_only` none counts.
     #[must_use]
     pub fn names_tool(
@@ -213,14 +189,112 @@ impl Permissions {
         at: SystemTime,
     ) -> Option<Arc<Approval>> {
         let policy = self.inner.policies.of(server);
+        self.view().names_tool(principal, server, tool, &policy, at)
+    }
+
+    /// Runs a hook after each change of an approval or a policy, and when an approval ends; it must not wait.
+    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
+        let hook = Arc::new(hook);
+        let same = Arc::clone(&hook);
+        self.inner.entries.state().on_change(move || same());
+        self.inner.policies.on_change(move || hook());
+    }
+
+    /// Returns a receiver of a number that grows with each change, as [`on_change`](Self::on_change) reports it.
+    #[must_use]
+    pub fn moves(&self) -> watch::Receiver<u64> {
+        self.inner.moved.subscribe()
+    }
+}
+
+/// The permissions that one call needs.
+pub(crate) struct PermissionNeed<'a> {
+    pub(crate) principal: &'a Principal,
+    pub(crate) server: Option<&'a ServerId>,
+    pub(crate) tool: &'a str,
+    pub(crate) needed: &'a [Permission],
+    pub(crate) arguments: Option<&'a str>,
+    pub(crate) at: SystemTime,
+}
+
+/// The decision about the permissions of one call.
+#[derive(Debug, Default)]
+pub(crate) struct PermissionJudgement {
+    /// The permissions the call lacks.
+    pub(crate) missing: Vec<Missing>,
+    /// `true` if an approver may be asked about all that is missing: no question is asked in vain.
+    pub(crate) may_ask: bool,
+    /// `true` if the policy grants a permission and that is still to be recorded.
+    pub(crate) to_record: bool,
+}
+
+/// What decides about permissions, read once.
+pub(crate) struct PermissionView<'a> {
+    book: Result<Arc<Book>, StoreError>,
+    inner: &'a PermissionCore,
+}
+
+impl PermissionView<'_> {
+    /// Decides about the permissions of a call.
+    ///
+    /// # Errors
+    /// [`StoreError`] while the approvals cannot be read.
+    pub(crate) fn judge(
+        &self,
+        need: &PermissionNeed<'_>,
+        policy: &ServerPolicy,
+    ) -> Result<PermissionJudgement, StoreError> {
+        let book = self.book.as_ref().map_err(Clone::clone)?;
+        let PermissionNeed { principal, server, tool, needed, arguments, at } = *need;
+        let held = book.held(principal.tenant(), server);
+        let (mut any_open, mut any_closed) = (false, false);
+        let mut judgement = PermissionJudgement::default();
+        for permission in standard(needed).iter() {
+            let stand = self.inner.stand(policy, server, held, permission, at);
+            let is_open = matches!(stand, PermissionState::Open(..));
+            judgement.to_record |= matches!(stand, PermissionState::ByPolicy);
+            if let Some(missing) = stand.missing(permission, tool, arguments) {
+                any_open |= is_open;
+                any_closed |= !is_open;
+                judgement.missing.push(missing);
+            }
+        }
+        judgement.may_ask = any_open && !any_closed && self.inner.approver.is_some();
+        Ok(judgement)
+    }
+
+    /// Returns the permissions that a call lacks; all of them while the approvals cannot be read.
+    pub(crate) fn missing(&self, need: &PermissionNeed<'_>, policy: &ServerPolicy) -> Vec<Missing> {
+        match self.judge(need, policy) {
+            Ok(judgement) => judgement.missing,
+            Err(error) => {
+                let missing = |permission: &Permission| Missing {
+                    permission: permission.clone(),
+                    status: MissingStatus::Undecided,
+                    why: error.to_string(),
+                };
+                standard(need.needed).iter().map(missing).collect()
+            }
+        }
+    }
+
+    /// Returns an operator's approval in force that names a tool; one that is never confirmed comes first.
+    pub(crate) fn names_tool(
+        &self,
+        principal: &Principal,
+        server: Option<&ServerId>,
+        tool: &str,
+        policy: &ServerPolicy,
+        at: SystemTime,
+    ) -> Option<Arc<Approval>> {
         if !matches!(
             policy.permission_policy,
             ApprovalPolicy::Interactive | ApprovalPolicy::AutoApprove | ApprovalPolicy::DenyAll
         ) {
             return None;
         }
-        let book = self.inner.state.now().ok()?;
-        let naming = book.held(principal.tenant(), server).iter().filter(|held| {
+        let held = self.book.as_ref().ok()?.held(principal.tenant(), server).iter();
+        let naming = held.filter(|held| {
             let approval = &held.approval;
             approval.decision == ApprovalDecision::Approved
                 && approval.source == ApprovalSource::Operator
@@ -230,89 +304,32 @@ impl Permissions {
         let first = naming.max_by_key(|held| held.approval.confirm == Some(ConfirmRule::Never));
         first.map(|held| Arc::clone(&held.approval))
     }
-
-    /// Runs after each change of what is decided or configured, and when something ends; it must not wait.
-    pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
-        let hook = Arc::new(hook);
-        let same = Arc::clone(&hook);
-        self.inner.state.on_change(move || same());
-        self.inner.policies.on_change(move || hook());
-    }
-
-    /// Moves with each change, as [`on_change`](Self::on_change) tells it.
-    #[must_use]
-    pub fn moves(&self) -> watch::Receiver<u64> {
-        self.inner.moved.subscribe()
-    }
-
-    /// Decides about a call from what is known, without waiting.
-    pub(super) fn verdict(
-        &self,
-        principal: &Principal,
-        server: Option<&ServerId>,
-        tool: &str,
-        needed: &[Permission],
-        arguments: Option<&str>,
-    ) -> Verdict {
-        let inner = &*self.inner;
-        let book = match inner.state.now() {
-            Ok(book) => book,
-            Err(error) => return Verdict::Refuse(PermissionRefused::unreadable(&error)),
-        };
-        let policy = inner.policies.of(server);
-        let held = book.held(principal.tenant(), server);
-        let at = SystemTime::now();
-        let needed = standard(needed);
-        let (mut open, mut closed, mut by_policy) = (false, false, false);
-        let mut missing = Vec::new();
-        for permission in needed.iter() {
-            let stand = inner.stand(&policy, server, held, permission, at);
-            let is_open = matches!(stand, Stand::Open(..));
-            by_policy |= matches!(stand, Stand::ByPolicy);
-            if let Some(lack) = stand.missing(permission, tool, arguments) {
-                open |= is_open;
-                closed |= !is_open;
-                missing.push(lack);
-            }
-        }
-        // Nobody is asked for a call that would be refused whatever the answer is.
-        if closed || open && inner.approver.is_none() {
-            return Verdict::Refuse(PermissionRefused::call(
-                server,
-                tool,
-                &missing,
-                &Object::new(),
-            ));
-        }
-        if open || by_policy { Verdict::Settle } else { Verdict::Pass }
-    }
 }
 
-impl Inner {
-    /// How a permission stands, with what the approver has in its configuration.
+impl PermissionCore {
+    /// Decides about one permission, with the configuration of the approver.
     pub(super) fn stand<'a>(
         &self,
         policy: &ServerPolicy,
         server: Option<&ServerId>,
-        held: &'a [Held],
+        held: &'a [StoredApproval],
         permission: &Permission,
         at: SystemTime,
-    ) -> Stand<'a> {
-        Stand::of(policy, held, permission, at, || self.is_configured(server, permission))
+    ) -> PermissionState<'a> {
+        PermissionState::of(policy, held, permission, at, || self.is_configured(server, permission))
     }
 
-    /// Whether the approver grants a permission without asking anybody.
+    /// Returns whether the approver's configuration grants a permission.
     pub(super) fn is_configured(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
         self.approver.as_ref().is_some_and(|approver| approver.grants(server, permission))
     }
 
-    /// The place of approvals for a caller.
-    pub(super) fn place(principal: &Principal, server: Option<&ServerId>) -> Place {
-        Place { tenant: principal.tenant().clone(), server: server.cloned() }
+    pub(super) fn place(principal: &Principal, server: Option<&ServerId>) -> ApprovalOwner {
+        ApprovalOwner { tenant: principal.tenant().clone(), server: server.cloned() }
     }
 }
 
-/// Permissions by their standard names.
+/// Returns permissions by their standard names.
 pub(super) fn standard(permissions: &[Permission]) -> Cow<'_, [Permission]> {
     if permissions.iter().any(|permission| matches!(permission, Permission::Other(_))) {
         return Cow::Owned(Permission::canonical(permissions));
@@ -320,8 +337,4 @@ pub(super) fn standard(permissions: &[Permission]) -> Cow<'_, [Permission]> {
     Cow::Borrowed(permissions)
 }
 
-impl fmt::Debug for Permissions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.state.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(Permissions);

@@ -1,6 +1,4 @@
-//! Why a call, or a change of permissions, is refused.
-//!
-//! Applies to: both.
+//! Refusals of calls that lack a permission, and of changes of permissions.
 
 use mgp_types::Object;
 use mgp_types::mgp::Permission;
@@ -21,21 +19,21 @@ pub struct PermissionRefused {
     rule: Rule,
 }
 
-/// What a refusal is about.
+/// The kind of a refusal.
 #[derive(Clone, Debug)]
 pub(crate) enum RefusalKind {
-    /// Something is missing, or may not be done.
+    /// A permission is missing, or the caller may not make the change.
     Denied,
-    /// What was asked for makes no sense.
+    /// The requested change has no meaning.
     Unfit,
-    /// What was decided cannot be read.
+    /// The approvals cannot be read.
     Unreadable(StoreError),
-    /// What is decided cannot be written.
+    /// The approvals cannot be written.
     Unwritten(ChangeError),
 }
 
 impl PermissionRefused {
-    /// A call without all permissions it needs; there is at least one that is missing.
+    /// Creates the refusal of a call that lacks at least one permission.
     pub(crate) fn call(
         server: Option<&ServerId>,
         tool: &str,
@@ -47,7 +45,7 @@ impl PermissionRefused {
         let status = first.map_or("missing", |first| first.status.as_str());
         let why = first.map(|first| first.why.as_str()).unwrap_or_default();
         let mut details = Object::new();
-        // Words can always be written.
+        // Strings can always be encoded.
         let _ = details.encode("missing", missing);
         if let Some(server) = server {
             let _ = details.encode("server_id", server.as_str());
@@ -73,10 +71,9 @@ impl PermissionRefused {
         }
     }
 
-    /// A change by somebody who may not make it.
     pub(super) fn not_operator(operation: &'static str) -> Self {
         let mut details = Object::new();
-        // Words can always be written.
+        // Strings can always be encoded.
         let _ = details.encode("operation", operation);
         let _ = details.encode("remedy", "ask an operator");
         Self {
@@ -87,7 +84,6 @@ impl PermissionRefused {
         }
     }
 
-    /// A change that makes no sense.
     pub(super) fn unfit(why: impl Into<String>) -> Self {
         let why = why.into();
         Self {
@@ -98,7 +94,6 @@ impl PermissionRefused {
         }
     }
 
-    /// There is no room for another permission of a server.
     pub(super) fn full(most: usize) -> Self {
         Self {
             what: format!(
@@ -110,13 +105,12 @@ impl PermissionRefused {
         }
     }
 
-    /// What was decided cannot be read.
-    pub(super) fn unreadable(error: &StoreError) -> Self {
+    /// The approvals cannot be read.
+    pub(crate) fn unreadable(error: &StoreError) -> Self {
         let what = format!("permissions cannot be decided: {}", told(error));
         Self::failed(what, RefusalKind::Unreadable(error.clone()))
     }
 
-    /// What was decided cannot be written.
     pub(super) fn unwritten(error: ChangeError) -> Self {
         Self::failed(error.told(), RefusalKind::Unwritten(error))
     }
@@ -130,18 +124,17 @@ impl PermissionRefused {
         }
     }
 
-    /// What it is about.
     pub(crate) fn kind(&self) -> &RefusalKind {
         &self.kind
     }
 
-    /// The facts, for the caller.
+    /// Returns the facts for the caller.
     pub(crate) fn details(&self) -> Option<Object> {
         (!self.details.is_empty()).then(|| self.details.clone())
     }
 }
 
-/// What helps.
+/// Returns the action that would help.
 fn remedy(server: Option<&ServerId>, missing: &[Missing]) -> String {
     let of_server = server.map(|server| format!(" for `{server}`")).unwrap_or_default();
     let names = quoted(missing.iter().map(|missing| &missing.permission));
@@ -159,7 +152,7 @@ fn remedy(server: Option<&ServerId>, missing: &[Missing]) -> String {
     )
 }
 
-/// Names of permissions, for messages.
+/// Returns the names of permissions, for messages.
 pub(super) fn quoted<'a>(permissions: impl Iterator<Item = &'a Permission>) -> String {
     let names: Vec<&str> = permissions.map(Permission::as_str).collect();
     format!("`{}`", names.join("`, `"))

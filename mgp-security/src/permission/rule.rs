@@ -1,21 +1,19 @@
-//! The rule: what stands for one permission of a server, at one moment (MGP §3.3).
+//! The rule about one permission of a server, at one moment (MGP §3.3).
 //!
-//! What somebody decided comes before what the configuration lists, also once it has ended or was taken back:
-//! so neither time nor a revocation ever opens anything.
-//!
-//! Applies to: both.
+//! An approver's or operator's decision comes before the configuration, also once it has ended or was revoked:
+//! so neither time nor a revocation ever grants anything.
 
 use std::time::SystemTime;
 
 use mgp_types::mgp::{ApprovalPolicy, Permission};
 use serde::Serialize;
 
-use super::book::{Book, Held};
+use super::book::{Book, StoredApproval};
 use super::entry::{ApprovalDecision, ApprovalSource};
 use super::scope;
 use crate::policy::ServerPolicy;
 
-/// The longest name of a permission that can be granted.
+/// The longest name of a permission that can be granted, in bytes.
 pub(super) const NAME_MAX: usize = 128;
 
 /// A permission that a call needs and does not have.
@@ -24,31 +22,31 @@ pub(super) const NAME_MAX: usize = 128;
 pub struct Missing {
     /// The permission, by its standard name.
     pub permission: Permission,
-    /// How it stands.
+    /// The status.
     pub status: MissingStatus,
-    /// The rule behind that, in words.
+    /// The rule behind the status, in words.
     pub why: String,
 }
 
-/// How a permission stands that is missing.
+/// The status of a missing permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MissingStatus {
-    /// It was declined, or a policy grants nothing more.
+    /// It was denied, or the policy grants nothing more.
     Denied,
-    /// Somebody was asked and has not decided.
+    /// An approver was asked and has not decided.
     Deferred,
-    /// It was granted, and that has ended.
+    /// The approval has ended.
     Expired,
-    /// Nobody has decided.
+    /// It is not decided.
     Undecided,
-    /// It is granted, but not for this call.
+    /// It is granted, but this call is outside the limits.
     OutOfScope,
 }
 
 impl MissingStatus {
-    /// The word for it.
+    /// Returns the word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -61,26 +59,26 @@ impl MissingStatus {
     }
 }
 
-/// How one permission stands.
+/// The state of one permission.
 #[derive(Debug)]
-pub(super) enum Stand<'a> {
-    /// Somebody granted it, perhaps within limits; none where the configuration did.
-    Granted(Option<&'a Held>),
-    /// The policy grants it, and that is still to be written down.
+pub(super) enum PermissionState<'a> {
+    /// It is granted: by an approval, perhaps within limits, or by the configuration (`None`).
+    Granted(Option<&'a StoredApproval>),
+    /// The policy grants it, and that is still to be recorded.
     ByPolicy,
-    /// Somebody may be asked.
+    /// An approver may be asked.
     Open(MissingStatus, String),
-    /// It is not granted, and nobody is asked.
+    /// It is not granted, and approvers are not asked.
     Closed(MissingStatus, String),
 }
 
-impl<'a> Stand<'a> {
-    /// What stands, by a policy and what was decided for the server.
+impl<'a> PermissionState<'a> {
+    /// Decides by a policy and the approvals for the server.
     ///
-    /// Where the policy would let somebody be asked, and nobody has decided, an approver's configuration grants.
+    /// The configuration of an approver grants what is undecided, if the policy would ask that approver.
     pub(super) fn of(
         policy: &ServerPolicy,
-        held: &'a [Held],
+        held: &'a [StoredApproval],
         permission: &Permission,
         at: SystemTime,
         is_configured: impl FnOnce() -> bool,
@@ -130,7 +128,7 @@ impl<'a> Stand<'a> {
                 (ApprovalDecision::Denied, false) => {
                     return Self::Closed(Denied, format!("{by} declined it"));
                 }
-                // As if nothing had been decided.
+                // A denial that has ended counts as undecided.
                 (ApprovalDecision::Denied, true) => {}
             }
         }
@@ -153,7 +151,7 @@ impl<'a> Stand<'a> {
         }
     }
 
-    /// Why a call may not use it; none where it may.
+    /// Returns why a call may not use the permission; `None` if it may.
     pub(super) fn missing(
         self,
         permission: &Permission,
@@ -169,7 +167,7 @@ impl<'a> Stand<'a> {
         };
         let mut permission = permission.clone();
         if nameable(&permission).is_err() {
-            // A server chose the name, which may be of any length.
+            // A server chose the name, which may be long.
             let letters = permission.as_str().chars().filter(|letter| !letter.is_control());
             permission = letters.take(40).chain(['…']).collect::<String>().as_str().into();
         }
@@ -177,8 +175,8 @@ impl<'a> Stand<'a> {
     }
 }
 
-/// Why a call lies outside the limits of an approval.
-fn outside(held: &Held, tool: &str, arguments: Option<&str>) -> Option<String> {
+/// Returns why a call is outside the limits of an approval.
+fn outside(held: &StoredApproval, tool: &str, arguments: Option<&str>) -> Option<String> {
     let approval = &held.approval;
     if !approval.tools.is_empty() && !approval.tools.iter().any(|named| named == tool) {
         return Some(format!("it was approved for `{}` only", approval.tools.join("`, `")));
@@ -187,20 +185,20 @@ fn outside(held: &Held, tool: &str, arguments: Option<&str>) -> Option<String> {
     scope::check(scope, arguments).err()
 }
 
-/// What a policy granted holds only under that policy, and under `deny_all` nobody but an operator grants.
-fn counts(held: &Held, policy: &ApprovalPolicy) -> bool {
+/// Returns whether an approval counts: one of a policy only under that policy, and under `deny_all` only an operator's.
+fn counts(held: &StoredApproval, policy: &ApprovalPolicy) -> bool {
     let approval = &held.approval;
     match approval.source {
         ApprovalSource::Operator => true,
         ApprovalSource::Policy => *policy == ApprovalPolicy::AutoApprove,
-        // Whoever was asked may have been a user; that it was declined still counts.
+        // The approver may have been a user; a denial still counts.
         ApprovalSource::Answer => {
             *policy != ApprovalPolicy::DenyAll || approval.decision != ApprovalDecision::Approved
         }
     }
 }
 
-/// Whether the configuration grants a permission: by its name, a short one, or a wildcard.
+/// Returns whether the configuration grants a permission: by its name, a short one, or a wildcard.
 ///
 /// `*` and `filesystem.*` cover the permissions of the specification only; any other must be named.
 pub(super) fn is_listed(policy: &ServerPolicy, permission: &Permission) -> bool {
@@ -218,7 +216,7 @@ pub(super) fn is_listed(policy: &ServerPolicy, permission: &Permission) -> bool 
     })
 }
 
-/// Whether a name can stand for one permission.
+/// Checks that a name can be the name of one permission.
 pub(super) fn nameable(permission: &Permission) -> Result<(), &'static str> {
     let name = permission.as_str();
     if name.is_empty() || name.len() > NAME_MAX {

@@ -1,6 +1,4 @@
 //! Tests of permissions: the rule, the policies, asking, administration, the layer.
-//!
-//! Applies to: both.
 
 mod administration;
 mod asking;
@@ -8,8 +6,8 @@ mod policies;
 mod slow;
 mod worlds;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mgp_types::RpcError;
@@ -18,11 +16,12 @@ use mgp_types::service::{
     BoxFuture, Context, MemoryAudit, Principal, Reply, ServerId, Stack, mock,
 };
 use mgp_types::store::MemoryStore;
+use mgp_types::sync::Mutex;
 use tokio::sync::Semaphore;
 use tower_layer::Layer as _;
 
-use super::layer::Needs;
 use super::*;
+use crate::PermissionLayer;
 use crate::approval::{About, Approver, Decision, Question};
 use crate::policy::{ConfirmRule, Policies, ServerPolicy};
 use crate::tool::Assessment;
@@ -51,11 +50,11 @@ impl Clerk {
     }
 
     fn says(&self, answer: Result<Decision, RpcError>) {
-        *self.answer.lock().unwrap() = answer;
+        *self.answer.lock() = answer;
     }
 
     fn asked(&self) -> Vec<Question> {
-        self.questions.lock().unwrap().clone()
+        self.questions.lock().clone()
     }
 
     /// The permissions of each question.
@@ -81,10 +80,10 @@ impl Approver for Desk {
         question: Question,
     ) -> BoxFuture<'static, Result<Decision, RpcError>> {
         let clerk = Arc::clone(&self.0);
-        clerk.questions.lock().unwrap_or_else(PoisonError::into_inner).push(question);
+        clerk.questions.lock().push(question);
         Box::pin(async move {
             clerk.gate.acquire().await.unwrap().forget();
-            clerk.answer.lock().unwrap().clone()
+            clerk.answer.lock().clone()
         })
     }
 }
@@ -172,13 +171,13 @@ fn stack(permissions: &Permissions, ran: &Arc<AtomicUsize>) -> Stack {
         count.fetch_add(1, Ordering::Relaxed);
         async { Ok(Reply::empty()) }
     });
-    let needs = Needs::of(|_, tool| {
+    let needs = |_: Option<&ServerId>, tool: &str| {
         let mut assessment = Assessment::unknown();
         let names = tool.split('+').filter(|name| *name != "nothing");
         assessment.permissions = names.map(|name| standard_name(name).into()).collect();
         Arc::new(assessment)
-    });
-    Stack::new(PermissionLayer::with(permissions.clone(), needs).layer(tools))
+    };
+    Stack::new(PermissionLayer::new(permissions.clone(), needs).layer(tools))
 }
 
 fn standard_name(short: &str) -> &str {

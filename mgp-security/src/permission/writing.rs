@@ -1,73 +1,69 @@
-//! Writing approvals: the change and the events that tell of it are one commit (DESIGN §6).
-//!
-//! Applies to: both.
+//! Writing approvals: a change and the events that record it are one commit.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use mgp_types::mgp::{Actor, AuditEvent};
 use mgp_types::store::{Change, StoreError};
-use mgp_types::{Payload, RpcError};
 
-use super::book::{Book, Held};
-use super::entry::{Approval, ApprovalDecision, Place};
-use super::permissions::Inner;
+use super::book::{StoredApproval, put};
+use super::entry::{Approval, ApprovalDecision, ApprovalOwner};
+use super::permissions::PermissionCore;
 use super::refused::PermissionRefused;
-use super::rule::Stand;
+use super::rule::PermissionState;
 use crate::audit::Event;
-use crate::state::{ChangeError, Found, Snapshot as _};
+use crate::entries::MAX_ATTEMPTS;
+use crate::state::{ChangeError, Found};
 
-/// How many permissions of one server are remembered in a tenant: a server chooses their names.
+/// The number of permissions of one server that are stored in a tenant: a server chooses their names.
 ///
-/// At the bound nothing new is remembered, and what is not remembered is not granted.
+/// At the bound no new one is stored, and what is not stored is not granted.
 pub(super) const OF_SERVER_MAX: usize = 256;
 
-/// How often is tried again when another process changes the same approvals.
-const ATTEMPTS: usize = 8;
-
-/// What events say of the call that led to a change.
+/// The call that led to a change, for its events.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told<'a> {
+pub(super) struct ChangeCause<'a> {
     pub(super) trace: Option<&'a str>,
     pub(super) tool: Option<&'a str>,
 }
 
-impl Inner {
-    /// Writes what an approver or the policy decided, where nobody else has decided meanwhile.
+impl PermissionCore {
+    /// Writes the decisions of an approver or the policy, unless they were decided meanwhile.
     pub(super) async fn write_answers(
         &self,
-        place: &Place,
+        place: &ApprovalOwner,
         answers: Vec<Approval>,
         actor: &Actor,
-        told: &Told<'_>,
+        told: &ChangeCause<'_>,
     ) -> Result<(), PermissionRefused> {
         let still_open = |before: Option<&Found<Approval>>, answer: &Approval| {
             let policy = self.policies.of(place.server.as_ref());
-            let held: Vec<Held> = before.map(|found| Held::of(&found.entry)).into_iter().collect();
+            let held: Vec<StoredApproval> =
+                before.map(|found| StoredApproval::of(&found.entry)).into_iter().collect();
             let stand = self.stand(
                 &policy,
                 place.server.as_ref(),
                 &held,
                 &answer.permission,
-                SystemTime::now(),
+                self.entries.now(),
             );
-            matches!(stand, Stand::Open(..) | Stand::ByPolicy)
+            matches!(stand, PermissionState::Open(..) | PermissionState::ByPolicy)
         };
         self.write(place, answers, still_open, actor, told).await.map(drop)
     }
 
-    /// Writes approvals in place of others, those that are wanted; answers with what was written.
+    /// Writes the approvals that are wanted, in place of others, and returns them.
     pub(super) async fn write(
         &self,
-        place: &Place,
+        place: &ApprovalOwner,
         approvals: Vec<Approval>,
         is_wanted: impl Fn(Option<&Found<Approval>>, &Approval) -> bool,
         actor: &Actor,
-        told: &Told<'_>,
+        told: &ChangeCause<'_>,
     ) -> Result<Vec<Approval>, PermissionRefused> {
-        let _turn = self.turn.lock().await;
-        for _ in 0..ATTEMPTS {
-            let found = self.state.latest(|entry| entry.place() == *place).await;
+        let _changing = self.entries.begin_change().await;
+        for _ in 0..MAX_ATTEMPTS {
+            let found = self.entries.state().latest(|entry| entry.place() == *place).await;
             let found = found.map_err(|error| PermissionRefused::unreadable(&error))?;
             let before = |approval: &Approval| {
                 found.iter().find(|found| found.entry.permission == approval.permission)
@@ -84,14 +80,14 @@ impl Inner {
                 let before = before(approval);
                 change = put(change, approval, before.map(|found| found.revision))
                     .map_err(PermissionRefused::unwritten)?;
-                let word = before.map(|found| standing(&found.entry));
+                let word = before.map(|found| standing(&found.entry, self.entries.now()));
                 events.push(event(approval, word, actor, told));
             }
             if events.is_empty() {
                 return Ok(Vec::new());
             }
-            match self.state.commit(change, events).await {
-                // Somebody else was first.
+            match self.entries.state().commit(change, events).await {
+                // Another process was first.
                 Err(ChangeError::Store(StoreError::Conflict { .. })) => {}
                 done => {
                     done.map_err(PermissionRefused::unwritten)?;
@@ -104,25 +100,19 @@ impl Inner {
     }
 }
 
-/// Adds an approval to a change that depends on what stands in its place.
-pub(super) fn put(
-    change: Change,
-    approval: &Approval,
-    revision: Option<u64>,
-) -> Result<Change, ChangeError> {
-    let key = approval.key();
-    let value = Payload::of(approval).map_err(|error: RpcError| ChangeError::Encode(error))?;
-    Ok(change.expect(Book::SPACE, key.as_str(), revision).put(Book::SPACE, key, value))
-}
-
-/// What stood, in a word.
-fn standing(before: &Arc<Approval>) -> &'static str {
-    let is_over = Held::of(before).is_over(SystemTime::now());
+/// Returns the word for the state of an earlier approval.
+fn standing(before: &Arc<Approval>, now: SystemTime) -> &'static str {
+    let is_over = StoredApproval::of(before).is_over(now);
     if is_over { "expired" } else { before.decision.as_str() }
 }
 
-/// The event that tells of a decision.
-fn event(approval: &Approval, before: Option<&str>, actor: &Actor, told: &Told<'_>) -> AuditEvent {
+/// Returns the event that records a decision.
+fn event(
+    approval: &Approval,
+    before: Option<&str>,
+    actor: &Actor,
+    told: &ChangeCause<'_>,
+) -> AuditEvent {
     let server = approval.server.as_deref().map(Into::into);
     let of = match approval.decision {
         ApprovalDecision::Approved => Event::permission_granted,
@@ -145,15 +135,4 @@ fn event(approval: &Approval, before: Option<&str>, actor: &Actor, told: &Told<'
         Some(before) => event.before(before).build(),
         None => event.build(),
     }
-}
-
-/// The event that tells that an approval ended by itself.
-pub(super) fn end_event(approval: &Approval) -> AuditEvent {
-    let server = approval.server.as_deref().map(Into::into);
-    Event::permission_revoked(Actor::kernel(), server.as_ref(), &approval.permission)
-        .scope(approval.scope.as_ref())
-        .expires_at(approval.expires_at.as_ref())
-        .before(approval.decision.as_str())
-        .cause("expired")
-        .build()
 }

@@ -1,6 +1,4 @@
 //! What a list shows of an assessment: MCP's hints, and the metadata of §4.3 in both places (MGP §4.2).
-//!
-//! Applies to: both.
 
 use mgp_types::mcp::{self, Meta, ToolAnnotations, key};
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity};
@@ -62,7 +60,7 @@ pub fn derive_hints(definition: &mut mcp::Tool) {
     }
 }
 
-/// What a moderate tool does can be undone unless it says otherwise: `destructiveHint` stands for dangerous (§4.4).
+/// Derives hints from a risk: the effects of a moderate tool can be undone, so `destructiveHint` means dangerous (§4.4).
 fn derive(hints: &mut ToolAnnotations, risk: &RiskLevel, irreversible: bool) {
     let destructive = irreversible || *risk >= RiskLevel::Dangerous;
     let read_only = *risk == RiskLevel::Safe && !destructive;

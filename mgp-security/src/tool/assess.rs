@@ -1,23 +1,20 @@
-//! Where layers learn what a tool needs (MGP §4).
-//!
-//! Applies to: both.
+//! The source of the assessments of tools (MGP §4).
 
 use std::sync::Arc;
 
+use mgp_types::Hash;
 use mgp_types::service::ServerId;
-use mgp_types::{Hash, Payload, canonical_hash};
 
-use super::Assessment;
-use crate::Definitions;
+use super::assessment::Assessment;
 
-/// Knows the assessments of tools; a closure of server and tool is one.
+/// Assesses tools; a closure of server and tool implements it.
 ///
-/// It reads a snapshot and never waits.
+/// Implementations read a snapshot and never wait.
 pub trait Assess: Send + Sync {
-    /// The assessment of a tool; [`Assessment::unknown`] where its definition was never seen.
+    /// Returns the assessment of a tool; [`Assessment::unknown`] if its definition was never seen.
     fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment>;
 
-    /// The hash of the definition, where one is known: a confirmation holds for this definition only.
+    /// Returns the hash of the definition, if one is known: a confirmation holds for this definition only.
     fn definition(&self, _server: Option<&ServerId>, _tool: &str) -> Option<Hash> {
         None
     }
@@ -29,16 +26,5 @@ where
 {
     fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
         self(server, tool)
-    }
-}
-
-impl Assess for Definitions {
-    fn assessment(&self, server: Option<&ServerId>, tool: &str) -> Arc<Assessment> {
-        self.assessment(server, tool)
-    }
-
-    fn definition(&self, server: Option<&ServerId>, tool: &str) -> Option<Hash> {
-        let definition = Payload::of(&*self.definition(server, tool)?).ok()?;
-        canonical_hash(definition.as_str()).ok()
     }
 }

@@ -1,18 +1,16 @@
-//! What follows for a call from what a server declares of a tool and what the operator says (MGP §4).
+//! The needs of calls, from the declarations of the server and the operator's policy (MGP §4).
 //!
-//! What a server declares adds checks and removes none; there are two exceptions, both below the operator's word.
-//! A valid `security` says how dangerous a tool is and what it needs, and annotations that nothing contradicts lower
+//! Declarations of a server add checks and remove none; there are two exceptions, both below the operator's policy.
+//! A valid `security` declares the risk and the permissions of a tool, and annotations that nothing contradicts lower
 //! the risk of a tool without one, each only as far as the server is trusted.
-//!
-//! Applies to: both.
 
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity, TrustLevel, Validator};
 use mgp_types::{Lenient, RawObject, mcp};
 
-use super::clues::{Clues, runs};
+use super::risk_signals::{RiskSignals, runs};
 use crate::ServerPolicy;
 
-/// What a call of a tool needs before it runs.
+/// The needs of calls of a tool.
 ///
 /// ```
 /// use mgp_security::{Assessment, ServerPolicy};
@@ -30,27 +28,27 @@ use crate::ServerPolicy;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Assessment {
-    /// How dangerous it is, all things considered.
+    /// The risk after all rules.
     pub effective_risk: RiskLevel,
-    /// What would be its risk without the operator's entry, where there is one.
+    /// The risk it would have without the operator's entry, if there is one.
     pub overrides: Option<RiskLevel>,
-    /// The permissions a call needs, by their standard names.
+    /// The permissions that a call needs, by their standard names.
     pub permissions: Vec<Permission>,
-    /// The checks its arguments must pass; `none` is not among them.
+    /// The validators that its arguments must pass; `none` is not among them.
     pub validators: Vec<Validator>,
-    /// Whether its server wants every call confirmed.
+    /// `true` if its server wants every call confirmed.
     pub confirmation_required: bool,
 }
 
 impl Assessment {
-    /// What a definition and the operator's policy for its server lead to.
+    /// Assesses a definition by the operator's policy for its server.
     #[must_use]
     pub fn of(tool: &mcp::Tool, policy: &ServerPolicy) -> Self {
         let security = tool.find_security();
         let security = security.as_ref().and_then(Lenient::valid);
-        let clues = Clues::of(tool);
-        let permissions = permissions(tool, security, &clues, policy);
-        let found = risk(tool, security, &clues, &permissions, policy);
+        let signals = RiskSignals::of(tool);
+        let permissions = permissions(tool, security, &signals, policy);
+        let found = risk(tool, security, &signals, &permissions, policy);
         let entry = policy.risk.get(&tool.name);
         Self {
             effective_risk: known(entry.unwrap_or(&found).clone()),
@@ -62,9 +60,9 @@ impl Assessment {
         }
     }
 
-    /// A tool that its server does not list: what its name and the operator say of it, and the worst of all else.
+    /// Assesses a tool that its server does not list: by its name and the operator's policy, and the worst of all else.
     ///
-    /// A server gains nothing by hiding a tool: only the operator's entry for its risk spares a confirmation that the
+    /// A server gains nothing by hiding a tool: only the operator's entry for its risk spares the confirmation that the
     /// call of a listed one might do without.
     ///
     /// ```
@@ -80,7 +78,7 @@ impl Assessment {
     pub fn unlisted(name: &str, policy: &ServerPolicy) -> Self {
         let stub = mcp::Tool::new(name, RawObject::empty());
         let mut assessment = Self::of(&stub, policy);
-        // What it takes is not known; what runs something may run a command.
+        // Its arguments are not known; a tool that runs something may run a command.
         if runs(name) {
             let needed = assessment.permissions.iter().chain([&Permission::ShellExecute]);
             assessment.permissions = Permission::canonical(needed);
@@ -89,7 +87,7 @@ impl Assessment {
         assessment
     }
 
-    /// A tool nobody has seen a definition of: dangerous, and nothing is known of what it needs.
+    /// Returns the assessment of a tool without a known definition: dangerous, with no known needs.
     #[must_use]
     pub fn unknown() -> Self {
         Self {
@@ -100,23 +98,18 @@ impl Assessment {
             confirmation_required: false,
         }
     }
-
-    /// Whether a call needs no permission, no check and no confirmation, whoever calls and whatever is configured.
-    pub(crate) fn needs_nothing(&self) -> bool {
-        self.is_harmless() && self.permissions.is_empty() && self.validators.is_empty()
-    }
 }
 
-/// Whether what a server says of a tool counts in its favour.
+/// Returns whether declarations of the server count in its favour.
 fn is_believed(trust: &TrustLevel) -> bool {
     trust.rank() >= TrustLevel::Standard.rank()
 }
 
-/// The permissions that are declared, and those that are seen where a declaration is missing or not believed.
+/// Returns the declared permissions, and the apparent ones if the declaration is missing or not trusted.
 fn permissions(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,
-    clues: &Clues,
+    signals: &RiskSignals,
     policy: &ServerPolicy,
 ) -> Vec<Permission> {
     let declared = security.into_iter().flat_map(|security| security.permissions_required.iter());
@@ -126,20 +119,20 @@ fn permissions(
     let hints = tool.annotations.as_ref();
     let open = hints.is_some_and(|hints| hints.open_world_hint == Some(true));
     let open = open.then_some(&Permission::NetworkOutbound);
-    Permission::canonical(clues.permissions.iter().chain(open).chain(declared))
+    Permission::canonical(signals.permissions.iter().chain(open).chain(declared))
 }
 
-/// The highest of all risks there are.
+/// Returns the highest of all risks.
 fn risk(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,
-    clues: &Clues,
+    signals: &RiskSignals,
     permissions: &[Permission],
     policy: &ServerPolicy,
 ) -> RiskLevel {
     let declared = match security {
         Some(security) => declared_risk(security),
-        None if is_believed(&policy.trust) => hinted_risk(tool, clues),
+        None if is_believed(&policy.trust) => hinted_risk(tool, signals),
         None => RiskLevel::Dangerous,
     };
     let destructive =
@@ -151,36 +144,36 @@ fn risk(
     known(highest)
 }
 
-/// A word that is not known is no fourth level: it counts as the worst of the three.
+/// Returns the risk of the three known ones: an unknown word counts as the worst.
 fn known(risk: RiskLevel) -> RiskLevel {
     risk.min(RiskLevel::Dangerous)
 }
 
-/// The risk that valid metadata speak of.
+/// Returns the risk that valid metadata declare.
 fn declared_risk(security: &ToolSecurity) -> RiskLevel {
     let effects = security.side_effects.iter().map(|effect| match effect {
-        // What is sent out is the validator's business.
+        // A validator checks what is sent out.
         SideEffect::Network => RiskLevel::Safe,
         _ => RiskLevel::Moderate,
     });
-    // It cannot be undone, so MCP would call it destructive.
+    // MCP calls what cannot be undone destructive.
     let irreversible = (security.reversible == Some(false)).then_some(RiskLevel::Dangerous);
     effects.chain(irreversible).fold(security.risk_level.clone(), Ord::max)
 }
 
-/// The risk of a tool without metadata, from annotations that nothing contradicts.
-fn hinted_risk(tool: &mcp::Tool, clues: &Clues) -> RiskLevel {
+/// Returns the risk of a tool without metadata, from annotations that nothing contradicts.
+fn hinted_risk(tool: &mcp::Tool, signals: &RiskSignals) -> RiskLevel {
     let Some(hints) = &tool.annotations else { return RiskLevel::Dangerous };
     match (hints.read_only_hint, hints.destructive_hint) {
-        // One wrong hint makes the others doubtful.
-        (Some(true), _) if clues.changes => RiskLevel::Dangerous,
+        // One wrong hint makes the others untrustworthy.
+        (Some(true), _) if signals.changes => RiskLevel::Dangerous,
         (Some(true), _) => RiskLevel::Safe,
-        (_, Some(false)) if !clues.destroys => RiskLevel::Moderate,
+        (_, Some(false)) if !signals.destroys => RiskLevel::Moderate,
         _ => RiskLevel::Dangerous,
     }
 }
 
-/// The operator's validator, else the declared one and those that side effects add.
+/// Returns the operator's validator, else the declared one and those that side effects add.
 fn validators(
     tool: &mcp::Tool,
     security: Option<&ToolSecurity>,

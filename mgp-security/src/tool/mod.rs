@@ -1,22 +1,20 @@
-//! Tool security: what a tool may do, who confirms it, and which checks its arguments pass (MGP §4).
-//!
-//! Applies to: both.
+//! Tool security: the risk of tools, their confirmations, and the checks of their arguments (MGP §4).
 
 mod annotate;
 mod assess;
 mod assessment;
-mod clues;
 mod confirm;
+mod risk_signals;
 mod validate;
 mod words;
 
 pub use annotate::derive_hints;
 pub use assess::Assess;
 pub use assessment::Assessment;
-pub use confirm::{
-    Confirm, ConfirmConfig, ConfirmLayer, ConfirmRefused, Confirmations, Named, Naming, Unconfirmed,
-};
-pub use validate::{Validate, ValidateLayer, Validated, ValidationBlocked, Violation};
+pub use confirm::{ConfirmConfig, ConfirmRefused, Confirmations, Named, Naming, Unconfirmed};
+pub(crate) use confirm::{RiskyCall, note};
+pub(crate) use validate::Validators;
+pub use validate::{Validate, ValidationBlocked, Violation};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,4 @@
 //! Tests of tool security.
-//!
-//! Applies to: both.
 
 mod annotate;
 mod assessment;

@@ -1,8 +1,6 @@
 //! The words of tool and argument names, and what they say (MGP §4; for tools that declare nothing).
 //!
-//! The lists are short on purpose: a word stands here when it is a verb or a thing that servers really use.
-//!
-//! Applies to: both.
+//! The lists are short on purpose: they have the verbs and nouns that servers really use.
 
 /// Splits a name into lower-case words: `deleteFile`, `delete_file`, `delete-file` and `deletefile` are the same.
 pub(super) fn words(name: &str) -> Vec<String> {
@@ -45,7 +43,7 @@ fn finish(words: &mut Vec<String>, word: &mut String) {
     }
 }
 
-/// Whether one of the words is on one of the lists.
+/// Returns whether one of the words is on one of the lists.
 pub(super) fn any(words: &[String], list: &[&str]) -> bool {
     words.iter().any(|word| list.contains(&word.as_str()))
 }
@@ -257,7 +255,7 @@ pub(super) const FILES: &[&str] = &[
     "filesystem",
 ];
 
-/// What is written into a file.
+/// Words for content that is written into a file.
 pub(super) const CONTENT: &[&str] =
     &["content", "contents", "body", "patch", "diff", "edit", "edits"];
 
@@ -271,11 +269,11 @@ pub(super) const NETWORK: &[&str] = &[
     "browser", "crawl", "scrape", "webhook", "email", "smtp", "ftp", "ssh", "internet",
 ];
 
-/// What a shell is called.
+/// Names of shells.
 pub(super) const SHELL: &[&str] =
     &["shell", "bash", "powershell", "terminal", "subprocess", "sudo"];
 
-/// What a shell is given.
+/// Words for the input of a shell.
 pub(super) const COMMAND: &[&str] = &["command", "commands", "cmd", "argv"];
 
 /// Verbs of running.
@@ -285,17 +283,17 @@ pub(super) const RUNS: &[&str] = &["run", "exec", "execute", "invoke", "launch",
 pub(super) const CODE: &[&str] =
     &["python", "javascript", "js", "typescript", "repl", "interpreter", "eval", "script"];
 
-/// What is looked up again later.
+/// Words for data that is looked up again later.
 pub(super) const MEMORY: &[&str] =
     &["memory", "memories", "knowledge", "remember", "recall", "forget"];
 
-/// What puts into a memory.
+/// Verbs that store in a memory.
 pub(super) const MEMORISES: &[&str] = &["remember", "forget", "add", "learn"];
 
-/// What sees.
+/// Words for cameras.
 pub(super) const CAMERA: &[&str] = &["camera", "webcam", "screenshot", "screenshots"];
 
-/// What is shown to the user.
+/// Words for notifications of the user.
 pub(super) const NOTIFIES: &[&str] = &["notify", "notification", "notifications", "toast"];
 
 /// Facts of the system.

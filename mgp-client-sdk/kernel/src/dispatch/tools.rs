@@ -143,7 +143,7 @@ struct VisibleTools<'a> {
 
 impl Allowed for VisibleTools<'_> {
     fn allows(&self, server: &str, tool: &str) -> bool {
-        self.view.sees(self.cx, Some(&ServerId::from(server)), tool).is_ok()
+        self.view.shows(self.cx, server, tool)
     }
 }
 

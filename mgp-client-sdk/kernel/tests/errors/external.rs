@@ -32,7 +32,7 @@ async fn code_5000_upstream_error() {
         [(false, "the server failed (HTTP 502"), (true, "broke before the answer")]
     {
         let server = script::Server::modern(move |seen| {
-            let reply = || if hangs_up { script::Said::Nothing } else { script::status(502) };
+            let reply = || if hangs_up { script::Response::Nothing } else { script::status(502) };
             (seen.method() == "tools/call").then(reply)
         })
         .await;

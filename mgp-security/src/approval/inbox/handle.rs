@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::request::{ApprovalRequest, RequestState, Requests};
-use crate::access::{About as Whom, Asker, Need};
+use crate::access::{About as Whom, AdminCheck, Need};
 use crate::approval::{Approver, Decision, Question};
 use crate::audit::Event;
 use crate::error::Refusal;
@@ -132,7 +132,7 @@ impl Inbox {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn list(&self, by: &Principal) -> Result<Vec<ApprovalRequest>, RpcError> {
-        self.listed(Asker::alone(by)).await
+        self.listed(AdminCheck::without_call(by)).await
     }
 
     /// Approves a request; the approval can be used once, within [`InboxConfig::good_for`].
@@ -149,7 +149,7 @@ impl Inbox {
         id: &str,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        self.answer(Asker::alone(by), id, RequestState::Approved, justification).await
+        self.answer(AdminCheck::without_call(by), id, RequestState::Approved, justification).await
     }
 
     /// Denies a request.
@@ -165,7 +165,7 @@ impl Inbox {
         id: &str,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        self.answer(Asker::alone(by), id, RequestState::Denied, justification).await
+        self.answer(AdminCheck::without_call(by), id, RequestState::Denied, justification).await
     }
 
     /// Removes unused approvals of permissions that an operator is revoking, because they would grant them again.
@@ -234,7 +234,7 @@ impl Inbox {
         self.0.state.on_change(hook);
     }
 
-    async fn listed(&self, caller: Asker<'_>) -> Result<Vec<ApprovalRequest>, RpcError> {
+    async fn listed(&self, caller: AdminCheck<'_>) -> Result<Vec<ApprovalRequest>, RpcError> {
         self.admit(caller, Need::Read, "approvals").await?;
         let (requests, now) = (self.0.state.now()?, SystemTime::now());
         let known = requests.all().filter(|request| !request.is_over(now));
@@ -245,7 +245,7 @@ impl Inbox {
 
     async fn answer(
         &self,
-        caller: Asker<'_>,
+        caller: AdminCheck<'_>,
         id: &str,
         state: RequestState,
         justification: Option<&str>,
@@ -283,14 +283,14 @@ impl Inbox {
     /// Refuses principals that may not decide, and records the attempt.
     async fn admit(
         &self,
-        caller: Asker<'_>,
+        caller: AdminCheck<'_>,
         need: Need<'_>,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        match caller.may(need, method, Whom::All) {
+        match caller.check(need, method, Whom::All) {
             Ok(()) => Ok(()),
             Err(refusal) => {
-                Err(caller.refused(&**self.0.state.audit(), None, method, refusal).await)
+                Err(caller.record_refusal(&**self.0.state.audit(), None, method, refusal).await)
             }
         }
     }

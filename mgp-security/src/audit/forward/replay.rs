@@ -12,7 +12,7 @@ use mgp_types::{Payload, RpcError};
 
 use super::super::source::EventSource;
 use super::Forwarder;
-use crate::access::{About, Asker, Need};
+use crate::access::{About, AdminCheck, Need};
 
 /// The number of events in an answer if the caller sets no limit.
 const DEFAULT_LIMIT: u64 = 100;
@@ -148,10 +148,12 @@ impl Replay {
         params: &Params,
     ) -> Result<AuditReplayResult, RpcError> {
         if access == ReplayAccess::Operators {
-            let asker = Asker::of(cx);
-            if let Err(refusal) = asker.may(Need::Read, AUDIT_REPLAY, About::All) {
+            let check = AdminCheck::of(cx);
+            if let Err(refusal) = check.check(Need::Read, AUDIT_REPLAY, About::All) {
                 let server = cx.server.as_ref();
-                return Err(asker.refused(&*self.0.audit, server, AUDIT_REPLAY, refusal).await);
+                return Err(check
+                    .record_refusal(&*self.0.audit, server, AUDIT_REPLAY, refusal)
+                    .await);
             }
         }
         let params: AuditReplayParams = params.get()?;

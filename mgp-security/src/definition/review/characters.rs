@@ -1,26 +1,24 @@
-//! Characters that nobody sees, or that show a text otherwise than it is.
+//! Invisible characters, and characters that change the appearance of a text.
 //!
 //! Several of them have honest uses in some scripts and in pictures; there, and only there, they are let through.
-//!
-//! Applies to: both.
 
 use unicode_normalization::char::canonical_combining_class;
 
 use super::script::{any, same};
 
-/// How many blanks in a row push what follows out of view.
+/// The number of blanks in a row that push the rest out of view.
 const BLANKS_MAX: usize = 100;
 
-/// How many empty lines do.
+/// The number of empty lines that do.
 const LINES_MAX: usize = 20;
 
-/// How many marks one letter may carry; the most laden ones of living scripts carry half as many.
+/// The number of marks that one letter may carry; living scripts use half as many.
 const MARKS_MAX: usize = 8;
 
 /// Letters of the scripts whose letters join differently around U+200C and U+200D.
 const JOINING: &str = "اܐߊᠠकবਗગଓதతകಕසកမᨠꦏबꯀ";
 
-/// Letters of the scripts that are written without spaces, where U+200B says where a line may break.
+/// Letters of the scripts that are written without spaces, where U+200B marks possible line breaks.
 const UNSPACED: &str = "กລကខབ";
 
 /// The flags that are written with tag characters: England, Scotland, Wales.
@@ -55,17 +53,17 @@ pub(super) fn hidden(text: &str) -> Option<(&'static str, String)> {
     None
 }
 
-/// Whether a character shows itself, and nothing else differently: the one rule for all that a person reads here.
+/// Returns whether a character is visible and changes no other: the one rule for all that a person reads here.
 pub(crate) fn shows(c: char) -> bool {
     c == ' ' || !(c.is_whitespace() || is_suspect(c))
 }
 
-/// Whether a character may be hidden at all.
+/// Returns whether a character may be hidden at all.
 pub(in crate::definition) fn is_suspect(c: char) -> bool {
     kind(c).is_some()
 }
 
-/// What a character is that does not show; none for all others.
+/// Returns the kind of an invisible character; `None` for all others.
 fn kind(c: char) -> Option<&'static str> {
     Some(match u32::from(c) {
         0x09 | 0x0A => return None,
@@ -99,7 +97,7 @@ fn kind(c: char) -> Option<&'static str> {
     })
 }
 
-/// How many characters from here on are there for a good reason; none where there is none.
+/// Returns the number of characters from here on that have a good reason, if any.
 fn honest(chars: &[char], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).map(|at| chars[at]);
     let after = chars.get(at + 1).copied();
@@ -126,14 +124,14 @@ fn honest(chars: &[char], at: usize) -> Option<usize> {
     good.then_some(1)
 }
 
-/// Whether U+200D stands between two pictures, which it makes one.
+/// Returns whether U+200D joins two pictures.
 fn joins_pictures(chars: &[char], at: usize) -> bool {
     let mut before = chars[..at].iter().rev().copied();
     let picture = before.find(|c| !matches!(c, '\u{FE0F}' | '\u{1F3FB}'..='\u{1F3FF}'));
     picture.is_some_and(is_picture) && chars.get(at + 1).is_some_and(|c| is_picture(*c))
 }
 
-/// Whether U+200C or U+200D stands in a word of a script that needs it.
+/// Returns whether U+200C or U+200D is in a word of a script that needs it.
 fn joins_letters(before: Option<char>, after: Option<char>) -> bool {
     let Some(before) = before.filter(|c| any(*c, JOINING)) else { return false };
     after.is_none_or(|after| {
@@ -141,7 +139,7 @@ fn joins_letters(before: Option<char>, after: Option<char>) -> bool {
     })
 }
 
-/// Whether a direction mark stands near a letter that is written from right to left, and alone.
+/// Returns whether a direction mark is alone and near a letter that is written from right to left.
 fn stands_with_rtl(chars: &[char], at: usize) -> bool {
     let is_mark = |c: &char| matches!(c, '\u{200E}' | '\u{200F}' | '\u{061C}');
     let near = |mut side: Box<dyn Iterator<Item = &char> + '_>| {
@@ -154,7 +152,7 @@ fn stands_with_rtl(chars: &[char], at: usize) -> bool {
     alone && (near(Box::new(before)) || near(Box::new(after)))
 }
 
-/// How long a flag goes on that is written with tags.
+/// Returns the length of a flag that is written with tags.
 fn tagged_flag(chars: &[char], at: usize) -> Option<usize> {
     let flag = at.checked_sub(1).map(|at| chars[at]);
     let tag = |c: &char| char::from_u32(u32::from(*c).checked_sub(0xE0000)?).filter(char::is_ascii);
@@ -163,7 +161,7 @@ fn tagged_flag(chars: &[char], at: usize) -> Option<usize> {
     (flag == Some('\u{1F3F4}') && TAGGED_FLAGS.contains(&name.as_str()) && ends).then_some(6)
 }
 
-/// Whether a character is a picture, or may be shown as one.
+/// Returns whether a character is a picture, or may be shown as one.
 fn is_picture(c: char) -> bool {
     matches!(u32::from(c),
         0xA9 | 0xAE | 0x203C | 0x2049 | 0x20E3 | 0x2122 | 0x2139 | 0x2194..=0x21AA | 0x231A..=0x23FF | 0x24C2
@@ -175,7 +173,7 @@ fn is_braille(c: char) -> bool {
     ('\u{2801}'..='\u{28FF}').contains(&c)
 }
 
-/// The first run of blanks with text behind it that is so long that nobody sees that text.
+/// Returns the first run of blanks that is long enough to hide the text behind it.
 fn blank_run(text: &str) -> Option<String> {
     let (mut blanks, mut lines) = (0, 0);
     for c in text.chars() {

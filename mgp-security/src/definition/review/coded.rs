@@ -1,8 +1,6 @@
 //! Text that must be decoded before it can be read.
-//!
-//! Applies to: both.
 
-/// What the encoded parts of a text say.
+/// Returns the decoded texts of the encoded parts of a text.
 pub(super) fn decoded(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in text.split(|c: char| c.is_whitespace() || "\"'`<>()[]{},;".contains(c)) {

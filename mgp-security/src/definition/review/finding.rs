@@ -1,22 +1,20 @@
-//! What a review found.
-//!
-//! Applies to: both.
+//! The findings of a review.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How long the evidence in a finding may be, in characters; the rest is cut.
+/// The length of the evidence in a finding, in characters; the rest is cut.
 const EVIDENCE_MAX: usize = 160;
 
-/// What follows from a finding.
+/// The consequence of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Severity {
     /// An operator must look at it before it is used.
     Flagged,
-    /// Nobody can approve it.
+    /// It cannot be approved.
     Refused,
 }
 
@@ -24,11 +22,11 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What follows.
+    /// The consequence.
     pub severity: Severity,
-    /// Where it stands: a JSON pointer into the definition.
+    /// The place: a JSON pointer into the definition.
     pub at: String,
-    /// What it is.
+    /// The description.
     pub what: String,
     /// The text, with everything invisible spelled out.
     pub evidence: String,
@@ -58,7 +56,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Text as it is, with every character spelled out that a reader would not see, and cut where it is long.
+/// Returns a text with every invisible character spelled out, and cut if it is long.
 pub(in crate::definition) fn visible(text: &str) -> String {
     let mut out = String::new();
     for (count, c) in text.chars().enumerate() {

@@ -1,11 +1,9 @@
-//! Reads what a model would read, and says what does not belong there (MGP §4).
+//! The review of definitions: it reads what a model would read, and finds what does not belong there (MGP §4).
 //!
-//! - Characters that nobody sees, or that make text look like other text, are refused: no tool needs them.
+//! - Invisible characters, and those that make text look like other text, are refused: no tool needs them.
 //! - Schemas that cannot be checked or point elsewhere are refused too.
-//! - Text that speaks to the model instead of describing the tool is flagged: somebody must look at it first.
-//!   No rule tells advice from a trap every time, so the weights of several signs are added up.
-//!
-//! Applies to: both.
+//! - Text that addresses the model instead of describing the tool is flagged: an operator must review it first.
+//!   No rule separates advice from a trap every time, so the weights of several signs are added up.
 
 mod characters;
 mod coded;
@@ -29,7 +27,7 @@ pub(crate) use characters::shows;
 pub(super) use finding::visible;
 pub use finding::{Finding, Severity};
 
-/// How many findings of one definition are kept; the first ones are enough to decide.
+/// The number of findings of one definition that are kept; the first ones are enough to decide.
 const FINDINGS_MAX: usize = 16;
 
 /// Looks at what a model sees of a tool.
@@ -42,7 +40,7 @@ pub(super) fn review(shown: &Value) -> Vec<Finding> {
         }
     }
     parameter::review(shown, &mut findings);
-    // What is refused comes first, whatever else there is.
+    // Refused parts come first.
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings.truncate(FINDINGS_MAX);
     findings
@@ -75,7 +73,7 @@ fn walk(value: &Value, at: &mut String, findings: &mut Vec<Finding>) {
 }
 
 fn one(text: &str, at: &str, findings: &mut Vec<Finding>) {
-    // Whoever writes thousands of them has been found out already.
+    // Thousands of them are not needed for a decision.
     if findings.len() > 4 * FINDINGS_MAX {
         return;
     }

@@ -2,8 +2,6 @@
 //!
 //! A model fills in what a name asks for. The same name is honest where the tool is about it:
 //! a tool that calls a model has a `system_prompt`.
-//!
-//! Applies to: both.
 
 use serde_json::Value;
 
@@ -11,7 +9,7 @@ use super::finding::{Finding, Severity};
 use super::text;
 use super::token::Place;
 
-/// What models have been made to give away by a name alone.
+/// Names of parameters by which models were made to give away secrets.
 const ASKED: &[&[&str]] = &[
     &["system", "prompt"],
     &["conversation", "history"],

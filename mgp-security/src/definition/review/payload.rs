@@ -1,6 +1,4 @@
 //! Signs that are no words: markup that is hidden or speaks for the system, and text that must be decoded first.
-//!
-//! Applies to: both.
 
 use super::coded::{decoded, rot13, unescaped};
 use super::plain::plain_text;
@@ -156,7 +154,7 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(line) = sentences().find(|line| is_role(line)) {
         add(ROLES, 60, line);
     }
-    // What a chat is about may begin so; what describes a tool does not go on so.
+    // A topic may begin like this; a description does not go on like this.
     if let Some(line) = sentences().skip(1).find(|line| is_party(line)) {
         add(ROLES, ENOUGH, line);
     }
@@ -197,12 +195,12 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     signs
 }
 
-/// Whether a sentence is what one party of a chat says.
+/// Returns whether a sentence is a turn of a chat.
 fn is_party(line: &str) -> bool {
     ["assistant: ", "human: "].iter().any(|party| line.trim_start().starts_with(party))
 }
 
-/// Whether a line begins as a message of somebody in a chat.
+/// Returns whether a line begins like a message in a chat.
 fn is_role(line: &str) -> bool {
     let line = line.trim_start_matches([' ', '#', '*', '-', '>', '[']);
     [
@@ -227,7 +225,7 @@ fn has_tag(text: &str, tag: &str) -> bool {
         || text.contains(&format!("<{tag} "))
 }
 
-/// A comment of HTML that says something.
+/// Returns a comment of HTML with content.
 fn comment(text: &str) -> Option<&str> {
     let start = text.find("<!--")? + 4;
     let end = text[start..].find("-->").map_or(text.len(), |end| start + end);

@@ -1,6 +1,4 @@
-//! The phrases that speak to a model, and what each of them weighs: `phrases.txt` says how they are written.
-//!
-//! Applies to: both.
+//! The phrases that address a model, and their weights: `phrases.txt` explains how they are written.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -16,13 +14,13 @@ pub(super) struct Phrase {
 
 /// One word of a phrase.
 pub(super) struct Slot {
-    /// How many other words may stand before it.
+    /// The number of other words that may come before it.
     pub(super) gap: usize,
     orders: Orders,
     any: Vec<&'static str>,
 }
 
-/// Whether a word must be an order.
+/// `true` if a word must be an order.
 #[derive(Clone, Copy)]
 enum Orders {
     No,

@@ -1,12 +1,10 @@
 //! Text in one spelling: capitals, disguises and other ways to write the same letters are undone.
-//!
-//! Applies to: both.
 
 use unicode_normalization::UnicodeNormalization;
 
 use super::script;
 
-/// How long an entity may be, with both its marks.
+/// The length of an entity, with both its marks.
 const ENTITY_MAX: usize = 11;
 
 /// One spelling of each letter: compatibility forms, entities and disguises are undone, capitals made small.

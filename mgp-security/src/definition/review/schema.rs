@@ -1,18 +1,16 @@
 //! Schemas that cannot be checked, or that point somewhere else (MGP §4).
-//!
-//! Applies to: both.
 
 use serde_json::{Map, Value};
 
 use super::finding::{Finding, Severity};
 
-/// How deep a schema may be nested; models and checkers give up long before.
+/// The depth to which a schema may be nested; models and checkers give up long before.
 const DEPTH_MAX: usize = 48;
 
-/// How many values a schema may hold.
+/// The number of values that a schema may hold.
 const VALUES_MAX: usize = 20_000;
 
-/// How many references may lead to each other.
+/// The number of references that may lead to each other.
 const CHAIN_MAX: usize = 16;
 
 /// The types of JSON Schema.
@@ -153,9 +151,9 @@ fn is_local_file(id: &str) -> bool {
     id.starts_with("file:")
 }
 
-/// Whether a repeated group is all repetitions, so that one text can be cut up in very many ways: `(a+)+`.
+/// Returns whether a repeated group is all repetitions, so that a text can be split in very many ways: `(a+)+`.
 fn explodes(pattern: &str) -> bool {
-    /// What is known of an open group: whether it repeats something, and whether something in it must be there.
+    /// An open group: whether it repeats something, and whether something in it is required.
     #[derive(Default)]
     struct Group {
         repeats: bool,

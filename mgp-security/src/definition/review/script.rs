@@ -1,6 +1,4 @@
 //! Alphabets: which one a character is of, and words that mix them to look like other words (UTS 39).
-//!
-//! Applies to: both.
 
 use unicode_security::mixed_script::AugmentedScriptSet;
 use unicode_security::skeleton;
@@ -8,7 +6,7 @@ use unicode_security::skeleton;
 /// Words shorter than this mix alphabets for good reasons: `Δx`, `kΩ`, `µm`.
 const WORD_MIN: usize = 4;
 
-/// Whether a character is of the alphabet of another one; what belongs to all alphabets is of none.
+/// Returns whether two characters are of one alphabet; characters of all alphabets are of none.
 pub(super) fn same(c: char, example: char) -> bool {
     let mut set = AugmentedScriptSet::for_char(c);
     if set.is_all() {
@@ -18,7 +16,7 @@ pub(super) fn same(c: char, example: char) -> bool {
     !set.is_empty()
 }
 
-/// Whether a character is of one of some alphabets, each given by one of its letters.
+/// Returns whether a character is of one of some alphabets, each given by one of its letters.
 pub(super) fn any(c: char, examples: &str) -> bool {
     !c.is_ascii() && examples.chars().any(|example| same(c, example))
 }
@@ -33,7 +31,7 @@ pub(super) fn mixed(text: &str) -> Option<String> {
     words.find(|word| is_disguised(word)).map(str::to_owned)
 }
 
-/// Whether a word has Latin letters and others that look like Latin ones.
+/// Returns whether a word has Latin letters and others that look like Latin ones.
 pub(super) fn is_disguised(word: &str) -> bool {
     !word.is_ascii()
         && word.chars().count() >= WORD_MIN

@@ -1,6 +1,4 @@
 //! Characters, in the places where they are honest and where they are not.
-//!
-//! Applies to: both.
 
 use super::characters::hidden;
 

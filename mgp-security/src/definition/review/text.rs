@@ -1,16 +1,14 @@
 //! Text that speaks to the model: signs of it, and how much they weigh together.
-//!
-//! Applies to: both.
 
 use super::payload;
 use super::phrases::{PHRASES, Phrase, WORDS_ELSEWHERE};
 use super::plain::plain_text;
 use super::token::{Place, Token, tokens};
 
-/// What signs weigh together from which on somebody must look at the text.
+/// The sum of weights from which on an operator must review the text.
 pub(super) const ENOUGH: u32 = 100;
 
-/// How many characters of a text are read at most; a longer one is flagged for its length alone.
+/// The number of characters of a text that are read; a longer one is flagged for its length.
 const READ_MAX: usize = 20_000;
 
 /// One sign: what it is, what it weighs, and where it was seen.
@@ -21,7 +19,7 @@ pub(super) struct Sign {
     pub(super) evidence: String,
 }
 
-/// The signs that a text instructs the model; none where they do not weigh enough.
+/// Returns the signs that a text instructs the model; none if they do not weigh enough.
 pub(super) fn instructions(text: &str, place: Place) -> Vec<(&'static str, String)> {
     if text.len() > READ_MAX {
         let evidence = format!("{} bytes", text.len());
@@ -81,7 +79,7 @@ fn near(text: &str, one: &[&str], other: &[&str]) -> Option<String> {
 }
 
 impl Phrase {
-    /// Where the phrase ends that begins at a word.
+    /// Returns the end of the phrase that begins at a word.
     fn ends(&self, words: &[Token], start: usize) -> Option<usize> {
         let (first, rest) = self.slots.split_first()?;
         if !first.fits(&words[start]) {
@@ -93,7 +91,7 @@ impl Phrase {
             // A phrase does not go on in the next sentence.
             let found = (at..reach)
                 .take_while(|index| !words[*index].begins)
-                // What is denied on the way is not said.
+                // A negated phrase does not count.
                 .take_while(|index| slot.fits(&words[*index]) || !words[*index].is("not"))
                 .find(|index| slot.fits(&words[*index]))?;
             at = found + 1;

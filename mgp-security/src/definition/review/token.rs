@@ -1,6 +1,4 @@
 //! Text cut into words that can be compared: one spelling for all the ways to write a letter.
-//!
-//! Applies to: both.
 
 /// A word of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,16 +7,16 @@ pub(super) struct Token {
     pub(super) word: String,
     /// The same with digits read as the letters they look like, where it has both.
     plain: Option<String>,
-    /// Whether a sentence begins with it.
+    /// `true` if a sentence begins with it.
     pub(super) begins: bool,
-    /// Whether it may be an order: a sentence or clause begins here, or a word that orders comes before.
+    /// `true` if it may be an order: a sentence or clause begins here, or a word that orders comes before.
     pub(super) orders: bool,
-    /// Whether it stands in the first sentence of what describes a tool.
+    /// `true` if it is in the first sentence of the description of a tool.
     pub(super) first: bool,
 }
 
 impl Token {
-    /// Whether the word is one of some; `*` at the end stands for any ending.
+    /// Returns whether the word is one of some; `*` at the end means any ending.
     pub(super) fn is(&self, wanted: &str) -> bool {
         let fits = |word: &str| match wanted.strip_suffix('*') {
             Some(stem) => word.starts_with(stem),
@@ -32,13 +30,13 @@ impl Token {
         std::iter::once(self.word.as_str()).chain(self.plain.as_deref())
     }
 
-    /// Whether it names a tool, as far as a name can tell.
+    /// Returns whether it seems to name a tool.
     pub(super) fn is_tool(&self) -> bool {
         let parts = self.word.split('_').filter(|part| !part.is_empty()).count();
         parts >= 2 && self.word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'))
     }
 
-    /// Whether it is a place that things can be sent to.
+    /// Returns whether it is a place that data can be sent to.
     pub(super) fn is_address(&self) -> bool {
         let mail = self
             .word
@@ -49,21 +47,21 @@ impl Token {
             .any(|scheme| self.word.contains(scheme))
     }
 
-    /// Whether it is a file of the system or of its user.
+    /// Returns whether it is a file of the system or of its user.
     pub(super) fn is_path(&self) -> bool {
         ["~/", "/etc/", "/home/", "/root/", "/var/", "/proc/", "/users/", "$home", "c:/"]
             .iter()
             .any(|start| self.word.starts_with(start))
     }
 
-    /// Whether it is the name of an environment variable that holds a secret.
+    /// Returns whether it is the name of an environment variable that holds a secret.
     pub(super) fn is_secret_variable(&self) -> bool {
         ["_key", "_token", "_secret", "_password", "_credentials"]
             .iter()
             .any(|end| self.word.ends_with(end))
     }
 
-    /// Whether it is a file that holds secrets on most machines.
+    /// Returns whether it is a file that holds secrets on most machines.
     pub(super) fn is_secret_file(&self) -> bool {
         const SECRET: [&str; 24] = [
             ".ssh",
@@ -136,10 +134,10 @@ const ORDERING: &[&str] = &[
     "will",
 ];
 
-/// Where a text stands.
+/// The place of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It says what a tool does.
+    /// The description of a tool.
     Description,
     /// Anywhere else.
     Elsewhere,
@@ -207,7 +205,7 @@ struct Letters {
 }
 
 impl Letters {
-    /// How many letters in a row are no accident.
+    /// The number of letters in a row that are not an accident.
     const MIN: usize = 4;
 
     fn take(&mut self, part: &str, wide: bool, begins: bool) -> bool {

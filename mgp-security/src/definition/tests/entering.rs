@@ -1,6 +1,4 @@
 //! Which servers are let in, and how long a call waits for their lists.
-//!
-//! Applies to: both.
 
 use mgp_types::service::Deadline;
 

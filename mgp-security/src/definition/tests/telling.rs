@@ -1,6 +1,4 @@
 //! What is told of tools and of those who decide about them, and when.
-//!
-//! Applies to: both.
 
 use std::sync::atomic::AtomicBool;
 
@@ -12,8 +10,8 @@ use mgp_types::store::{Change, Loaded, PendingEvent, Store, StoreError};
 use tokio::sync::watch;
 
 use super::*;
-use crate::tool::{Assessment, Validate, ValidateLayer, Violation};
-use crate::{AuditLayer, Governance};
+use crate::tool::{Assessment, Validate, Violation};
+use crate::{AuditLayer, Governance, ValidateLayer};
 
 const SAFE: &str =
     r#"{"name":"read","description":"Adds.","inputSchema":{},"security":{"risk_level":"safe"}}"#;

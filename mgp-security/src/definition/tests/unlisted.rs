@@ -1,6 +1,4 @@
 //! Tools that a server hides from its list are no safer for that.
-//!
-//! Applies to: both.
 
 use mgp_types::mgp::{Permission, Validator};
 

@@ -1,17 +1,15 @@
 //! Limits of commands.
-//!
-//! Applies to: both.
 
 use super::finding::{About, Command, Findings};
 use super::{Doors, Outside, Sudo, shown};
 
-/// What a shell gives a meaning to, on any system; quotes are read, all others are refused.
+/// Characters with a meaning in shells of any system; quotes are read, all others are refused.
 const META: &str = "|&;<>()$`\\*?[]{}#~!%^";
 
-/// What runs others as somebody else.
+/// Commands that run others as another user.
 const SUDO: [&str; 6] = ["sudo", "sudoedit", "doas", "su", "pkexec", "runas"];
 
-/// Where a program is known by its name alone.
+/// Folders in which a program is known by its name alone.
 const BIN: [&str; 6] =
     ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin"];
 
@@ -100,7 +98,7 @@ fn split(line: &str) -> Result<Vec<String>, Outside> {
     Ok(words)
 }
 
-/// Refuses what a shell would not take as it is.
+/// Refuses text that a shell would change.
 fn plain(text: &str) -> Result<(), Outside> {
     match text.chars().find(|&letter| META.contains(letter) || letter.is_control()) {
         Some(letter) => {
@@ -125,7 +123,7 @@ fn folded(word: &str) -> String {
     bare.map_or_else(|| name.clone(), str::to_owned)
 }
 
-/// Whether the words begin as an entry does, with the very program.
+/// Returns whether the words begin like an entry, with the same program.
 fn is_open(entry: &str, words: &[String]) -> bool {
     let mut entry = entry.split_whitespace();
     let (Some(program), [first, rest @ ..]) = (entry.next(), words) else { return false };
@@ -137,7 +135,7 @@ fn is_open(entry: &str, words: &[String]) -> bool {
     same && entry.all(|word| rest.next().is_some_and(|own| own == word))
 }
 
-/// Whether the words of an entry stand anywhere among others, in this order.
+/// Returns whether the words of an entry occur anywhere among others, in this order.
 fn is_closed(entry: &str, all: &[String]) -> bool {
     let mut rest = all.iter();
     let mut entry = entry.split_whitespace().map(folded);

@@ -1,15 +1,13 @@
 //! Which arguments are paths, hosts, commands and so on: by their names and by their shape.
 //!
 //! When in doubt an argument is taken for something that has limits, so that it is checked.
-//!
-//! Applies to: both.
 
 use std::net::IpAddr;
 
 use super::tree::Node;
 use super::{Outside, shown};
 
-/// What an argument may be about.
+/// The subject of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum About {
@@ -208,10 +206,10 @@ struct Kinds {
     strict: bool,
 }
 
-/// What the shape of a text says.
+/// The evidence of the shape of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Text {
-    /// What it looks like.
+    /// The apparent subject.
     #[default]
     Shaped,
     /// The same, but a slash makes no path.
@@ -230,7 +228,7 @@ impl Kinds {
         self
     }
 
-    /// What a name says.
+    /// The evidence of a name.
     fn of(name: &str) -> Self {
         let words = words(name);
         let Some(last) = words.last().map(String::as_str) else { return Self::default() };
@@ -314,7 +312,7 @@ pub(super) struct Findings {
     pub(super) commands: Vec<Command>,
     /// All other texts, free ones excepted.
     pub(super) others: Vec<String>,
-    /// How long it may run, in milliseconds, with the name that says so; none where that cannot be read.
+    /// Returns the time limit of a call in milliseconds, with its name; `None` if it cannot be read.
     pub(super) times: Vec<(String, Option<u64>)>,
     pub(super) ports: Vec<Option<u16>>,
 }
@@ -341,7 +339,7 @@ impl Findings {
         texts.map_err(|name: &String| format!("`{}` should be a text, and is not", shown(name)))
     }
 
-    /// Whether an argument is about something.
+    /// Returns whether an argument is about a subject.
     pub(super) fn any(&self, about: About) -> bool {
         self.items.iter().any(|item| item.kinds.has(about))
     }
@@ -466,7 +464,7 @@ fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
     kinds
 }
 
-/// How many milliseconds one of a time's units has; where no unit is named, the longer one.
+/// Returns the milliseconds of one unit of a time; without a unit, of the longer one.
 fn unit(words: &[String]) -> Option<f64> {
     let [.., last] = words else { return None };
     let has = |name: &str| words.iter().any(|word| word == name);

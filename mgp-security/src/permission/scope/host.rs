@@ -1,6 +1,4 @@
 //! Limits of hosts and ports.
-//!
-//! Applies to: both.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -122,7 +120,7 @@ impl Host {
     }
 }
 
-/// Where a call goes.
+/// The destination of a call.
 #[derive(Debug)]
 struct Place {
     host: Host,
@@ -207,7 +205,7 @@ struct Entry {
 enum Hosts {
     All,
     One(Host),
-    /// What ends in this, which begins with a dot.
+    /// All hosts with this suffix, which begins with a dot.
     Below(String),
 }
 

@@ -1,9 +1,7 @@
 //! Limits of an approval, checked against the arguments of a call (MGP §3, later revisions; deny first).
 //!
-//! What a limit is about must be found among the arguments, and read; where it is not, the call is out of scope.
+//! The subject of a limit must be found among the arguments, and read; otherwise the call is out of scope.
 //! Arguments are found by their names and by their shape, because a schema is the server's own word.
-//!
-//! Applies to: both.
 
 mod command;
 mod finding;
@@ -18,7 +16,7 @@ use mgp_types::mgp::PermissionScope;
 
 use self::finding::{About, Findings};
 
-/// Why a call is out of scope, in words.
+/// The reason why a call is out of scope, in words.
 pub(super) type Outside = String;
 
 /// Decides whether a call is within the limits of an approval.
@@ -50,14 +48,14 @@ pub(super) fn check(scope: &PermissionScope, arguments: Option<&str>) -> Result<
     Ok(())
 }
 
-/// Whether commands may run as somebody else.
+/// `true` if commands may run as another user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sudo {
     Allowed,
     Refused,
 }
 
-/// What is open and what is closed.
+/// The allowed and the denied values.
 struct Doors<'a> {
     /// None where everything is open that is not closed.
     open: Option<&'a [String]>,

@@ -1,6 +1,4 @@
 //! Tests of limits: what passes, what does not, and in which words.
-//!
-//! Applies to: both.
 
 use proptest::prelude::*;
 

@@ -1,6 +1,4 @@
 //! Arguments as a tree, read strictly: what two readers could understand differently is refused.
-//!
-//! Applies to: both.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,10 +8,10 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 /// The longest arguments that are looked at, in bytes; longer ones are out of scope.
 const LENGTH_MAX: usize = 256 * 1024;
 
-/// How many values are looked at.
+/// The number of values that are read.
 const VALUES_MAX: usize = 2048;
 
-/// How deep they may be nested.
+/// The depth to which they may be nested.
 const DEPTH_MAX: usize = 32;
 
 /// One value.

@@ -1,6 +1,4 @@
 //! What operators do, what nobody else can, and what is recorded of it.
-//!
-//! Applies to: both.
 
 use super::*;
 

@@ -1,6 +1,4 @@
 //! Asking at the moment of a call, in both eras, and what servers are told.
-//!
-//! Applies to: both.
 
 use mgp_types::mcp::{Era, key};
 use mgp_types::mgp::{Grant, ScopedGrant};

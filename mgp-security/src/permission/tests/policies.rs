@@ -1,6 +1,4 @@
 //! The four policies, and what comes before them.
-//!
-//! Applies to: both.
 
 use super::*;
 

@@ -1,6 +1,4 @@
 //! A store that takes its time: what is written is not given up because nobody is asked.
-//!
-//! Applies to: both.
 
 use mgp_types::service::Grantor as _;
 use mgp_types::store::{Change, Loaded, PendingEvent, Store, StoreError};

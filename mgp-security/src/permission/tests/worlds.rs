@@ -1,6 +1,4 @@
 //! Laws that hold in any world of approvals, policies and times.
-//!
-//! Applies to: both.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -8,9 +6,9 @@ use std::time::SystemTime;
 use mgp_types::mgp::PermissionScope;
 use proptest::prelude::*;
 
-use super::super::book::{Book, Held};
-use super::super::entry::Place;
-use super::super::rule::Stand;
+use super::super::book::{Book, StoredApproval};
+use super::super::entry::ApprovalOwner;
+use super::super::rule::PermissionState;
 use super::*;
 use crate::state::Snapshot as _;
 
@@ -21,8 +19,8 @@ fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + second)
 }
 
-fn place() -> Place {
-    Place { tenant: "acme".into(), server: Some(server()) }
+fn place() -> ApprovalOwner {
+    ApprovalOwner { tenant: "acme".into(), server: Some(server()) }
 }
 
 fn policy() -> impl Strategy<Value = ServerPolicy> {
@@ -95,7 +93,7 @@ fn runs(
     let book = book(approvals);
     let permission = name.into();
     let held = book.held(&"acme".into(), Some(&server()));
-    Stand::of(policy, held, &permission, at(second), || false)
+    PermissionState::of(policy, held, &permission, at(second), || false)
         .missing(&permission, "t", Some(arguments))
         .is_none()
 }
@@ -208,14 +206,14 @@ proptest! {
         let text = serde_json::to_string(&approval).unwrap();
         let read: Approval = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(&read, &approval);
-        prop_assert_eq!(Held::of(&Arc::new(read)).is_over(at(50)), approval.until().is_some_and(|end| end <= at(50)));
+        prop_assert_eq!(StoredApproval::of(&Arc::new(read)).is_over(at(50)), approval.until().is_some_and(|end| end <= at(50)));
     }
 }
 
 #[test]
 fn no_two_places_have_one_name_in_the_store() {
     let named = |tenant: &str, server: Option<&str>, permission: &str| {
-        let place = Place { tenant: tenant.into(), server: server.map(Into::into) };
+        let place = ApprovalOwner { tenant: tenant.into(), server: server.map(Into::into) };
         place.key(&permission.into())
     };
     let keys = [

@@ -1,6 +1,4 @@
 //! Confirmations of calls: asked for, bound, used once (MGP §4.4).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,25 +11,28 @@ use mgp_types::service::{
 use mgp_types::{Hash, Object, Payload, Timestamp, canonical};
 use serde::{Deserialize, Serialize};
 
+use super::naming::{Named, Naming};
 use super::pending::{OpenQuestion, Pending};
-use super::refused::is_past;
+use super::refused::{ConfirmRefused, Unconfirmed, is_past};
 use super::used::{NotUsable, Used};
-use super::{ConfirmRefused, Named, Naming, Unconfirmed};
+use crate::approval::{About, Approver, Decision, Question};
+use crate::audit::Event;
 use crate::error::Refusal;
-use crate::tool::{Assess, Assessment};
-use crate::{About, Approver, Decision, Event, Policies, Question};
+use crate::policy::Policies;
+use crate::tool::assess::Assess;
+use crate::tool::assessment::Assessment;
 
 /// Bounds of [`Confirmations`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfirmConfig {
-    /// How long a confirmation is good for, from the question on. 5 minutes.
+    /// The time for which a confirmation is good, from the question on. 5 minutes.
     pub lives: Duration,
-    /// How many questions of one caller may be open; the next call is refused with 3001. 16.
+    /// The number of questions of one caller that may be open; the next call is refused with 3001. 16.
     pub open_each: usize,
-    /// How many questions of all callers may be open; the next call is refused with 3001. 1,024.
+    /// The number of questions of all callers that may be open; the next call is refused with 3001. 1,024.
     pub open_all: usize,
-    /// How many used confirmations are remembered until they expire; the next call is refused with 3001. 65,536.
+    /// The number of used confirmations that are remembered until they expire; the next call is refused with 3001. 65,536.
     pub used: usize,
 }
 
@@ -41,7 +42,7 @@ impl Default for ConfirmConfig {
     }
 }
 
-/// Decides which calls somebody must confirm, and sees to it that somebody did; a cheap handle.
+/// The confirmations of risky calls: asked for, bound to the call, used once; a cheap handle.
 #[derive(Clone)]
 #[must_use]
 pub struct Confirmations {
@@ -54,32 +55,32 @@ pub struct Confirmations {
     used: Arc<Used>,
 }
 
-/// A call that somebody must confirm.
-pub(super) struct Risky {
-    pub(super) cx: Context,
-    pub(super) server: Option<ServerId>,
-    pub(super) tool: String,
-    pub(super) arguments: Payload,
-    pub(super) assessment: Arc<Assessment>,
-    /// The hash of the definition, where one is known.
-    pub(super) definition: Option<Hash>,
+/// A call that must be confirmed.
+pub(crate) struct RiskyCall {
+    pub(crate) cx: Context,
+    pub(crate) server: Option<ServerId>,
+    pub(crate) tool: String,
+    pub(crate) arguments: Payload,
+    pub(crate) assessment: Arc<Assessment>,
+    /// The hash of the definition, if one is known.
+    pub(crate) definition: Option<Hash>,
 }
 
-/// What the rounds of a call keep of its confirmation; it travels sealed.
+/// The confirmation that the rounds of a call carry, sealed.
 #[derive(Serialize, Deserialize)]
-struct Kept {
-    /// When it was asked for, in milliseconds.
+struct CarriedConfirmation {
+    /// The time of the question, in milliseconds.
     asked_at: u64,
-    /// Who confirmed, once somebody did.
+    /// The approver, once the call is confirmed.
     by: Option<String>,
-    /// When the approver's word ends.
+    /// The end of the approval.
     until: Option<Timestamp>,
-    /// How often the call was handed on.
+    /// The number of runs.
     runs: u32,
 }
 
 impl Confirmations {
-    /// Confirmations by this approver, recorded nowhere and with no tool named.
+    /// Creates confirmations by this approver, which are not recorded, and spare no named tool.
     pub fn new(policies: Policies, approver: impl Approver + 'static) -> Self {
         let ConfirmConfig { lives, open_each, open_all, used } = ConfirmConfig::default();
         Self {
@@ -99,7 +100,7 @@ impl Confirmations {
         self
     }
 
-    /// Adds somebody who knows which tools the operator named.
+    /// Adds a source of the tools that the operator named.
     pub fn named(mut self, named: impl Named + 'static) -> Self {
         let one: Arc<dyn Named> = Arc::new(named);
         self.named = self.named.iter().cloned().chain([one]).collect();
@@ -114,36 +115,23 @@ impl Confirmations {
         self
     }
 
-    /// Whether a call must be confirmed; where an entry spares that, the ticket says which.
-    pub(super) fn are_needed(
+    /// Returns the strongest entry of all [sources](Self::named) that names a tool.
+    pub(crate) fn naming(
         &self,
         cx: &Context,
         server: Option<&ServerId>,
         tool: &str,
-        assessment: &Assessment,
-    ) -> bool {
-        if assessment.is_harmless() {
-            return false;
-        }
-        let policy = self.policies.of(server);
-        if !assessment.needs_confirmation(&policy, None) {
-            return false;
-        }
-        let naming = self
-            .named
-            .iter()
-            .filter_map(|named| named.named(cx, server, tool))
-            .reduce(Naming::stronger);
-        let Some(naming) = naming else { return true };
-        if assessment.needs_confirmation(&policy, Some(&naming)) {
-            return true;
-        }
-        note(cx, "confirmation_spared_by", naming.entry());
-        false
+    ) -> Option<Naming> {
+        let namings = self.named.iter().filter_map(|named| named.named(cx, server, tool));
+        namings.reduce(Naming::stronger)
+    }
+
+    pub(crate) fn policies(&self) -> &Policies {
+        &self.policies
     }
 
     /// Gets a confirmation for one run of a call.
-    pub(super) async fn confirm(&self, call: Risky, tools: &dyn Assess) -> Result<(), Refusal> {
+    pub(crate) async fn confirm(&self, call: RiskyCall, tools: &dyn Assess) -> Result<(), Refusal> {
         let refused = |why, more| {
             let (server, tool) = (call.server.as_ref(), &call.tool);
             Refusal::from(ConfirmRefused::new(server, tool, &call.assessment, why, more))
@@ -153,7 +141,7 @@ impl Confirmations {
         let arguments = arguments.map_err(|_| plain(Unconfirmed::Unreadable))?;
         let question = call.question(arguments);
 
-        let book = Book::of(&call.cx, question.binding);
+        let book = RoundStore::of(&call.cx, question.binding);
         let mut kept = book.open();
         if kept.by.is_none() {
             let _open = self.open(&call).ok_or_else(|| plain(Unconfirmed::TooMany))?;
@@ -192,7 +180,7 @@ impl Confirmations {
         } else {
             self.take(&call.cx, question.binding, &book, &mut kept).map_err(plain)?;
         }
-        // What was shown is what runs, also where the answer took its time.
+        // The tool must still be the one that was shown to the approver.
         let now = tools.assessment(call.server.as_ref(), &call.tool);
         if tools.definition(call.server.as_ref(), &call.tool) != call.definition
             || now.effective_risk != call.assessment.effective_risk
@@ -206,14 +194,14 @@ impl Confirmations {
         Ok(())
     }
 
-    /// Records what lets nothing run, so that a log that is full changes nothing.
+    /// Records that a call was not confirmed; a full log changes nothing about that.
     async fn tell(&self, event: AuditEvent) {
         if let Err(error) = self.audit.record(event).await {
-            tracing::error!(%error, "a confirmation that was not given was not recorded");
+            tracing::error!(%error, "a missing confirmation was not recorded");
         }
     }
 
-    fn open(&self, call: &Risky) -> Option<OpenQuestion> {
+    fn open(&self, call: &RiskyCall) -> Option<OpenQuestion> {
         self.pending.open(&call.cx.principal)
     }
 
@@ -222,27 +210,26 @@ impl Confirmations {
         match tokio::time::timeout(patience, self.approver.decide(cx, question)).await {
             Ok(Ok(decision)) => Ok(decision),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "nobody confirmed the call");
+                tracing::debug!(%error, "call was not confirmed");
                 Err(Unconfirmed::NobodyToAsk)
             }
             Err(_) => Err(Unconfirmed::Unanswered),
         }
     }
 
-    /// Uses the confirmation for one run.
     fn take(
         &self,
         cx: &Context,
         binding: Hash,
-        book: &Book<'_>,
-        kept: &mut Kept,
+        book: &RoundStore<'_>,
+        kept: &mut CarriedConfirmation,
     ) -> Result<(), Unconfirmed> {
         // A clock that was set back must not make a confirmation young again.
         let age = now().abs_diff(kept.asked_at);
         if age >= millis(self.lives) || is_past(kept.until.as_ref()) {
             return Err(Unconfirmed::Expired);
         }
-        // Where nothing is kept, no answer comes twice: each run was asked about.
+        // If nothing is carried, no answer can be repeated: each run was asked about.
         if let Some(logical) = cx.logical.as_ref().filter(|_| book.keeps()) {
             let claimed = self.used.claim(logical, binding, kept.runs, self.lives);
             kept.runs = claimed.map_err(|why| match why {
@@ -260,17 +247,16 @@ impl fmt::Debug for Confirmations {
     }
 }
 
-/// Makes an event of a confirmation.
-type Told = fn(Actor, Option<&ServerId>, &str, &RiskLevel, &Hash) -> Event;
+type EventOf = fn(Actor, Option<&ServerId>, &str, &RiskLevel, &Hash) -> Event;
 
-impl Risky {
-    fn event(&self, told: Told, by: Actor, question: &Question) -> Event {
+impl RiskyCall {
+    fn event(&self, told: EventOf, by: Actor, question: &Question) -> Event {
         let risk = &self.assessment.effective_risk;
         told(by, self.server.as_ref(), &self.tool, risk, &question.binding)
             .during(self.cx.trace.as_deref())
     }
 
-    /// The question, bound to all that the answer is about.
+    /// Returns the question, bound to all that the answer is about.
     fn question(&self, arguments: String) -> Question {
         let principal = &self.cx.principal;
         let definition = self.definition.map(|hash| hash.to_string());
@@ -294,13 +280,13 @@ impl Risky {
     }
 }
 
-/// Where the rounds of a call keep what became of a question.
-struct Book<'a> {
+/// The store of a confirmation between the rounds of a call.
+struct RoundStore<'a> {
     asker: Option<&'a dyn Asker>,
     key: String,
 }
 
-impl<'a> Book<'a> {
+impl<'a> RoundStore<'a> {
     fn of(cx: &'a Context, binding: Hash) -> Self {
         let asker = match &cx.asking {
             Asking::Via(asker) => Some(&**asker),
@@ -309,17 +295,17 @@ impl<'a> Book<'a> {
         Self { asker, key: format!("mgp.confirmed.{binding}") }
     }
 
-    /// What is kept; where there is nothing yet, that it is asked for now.
-    fn open(&self) -> Kept {
+    /// Returns what is stored; a question that is asked now if nothing is.
+    fn open(&self) -> CarriedConfirmation {
         let kept = self.asker.and_then(|asker| asker.kept(&self.key));
         kept.and_then(|kept| kept.get().ok()).unwrap_or_else(|| {
-            let kept = Kept { asked_at: now(), by: None, until: None, runs: 0 };
+            let kept = CarriedConfirmation { asked_at: now(), by: None, until: None, runs: 0 };
             self.keep(&kept);
             kept
         })
     }
 
-    fn keep(&self, kept: &Kept) {
+    fn keep(&self, kept: &CarriedConfirmation) {
         if let (Some(asker), Ok(kept)) = (self.asker, Payload::of(kept)) {
             asker.keep(&self.key, &kept);
         }
@@ -330,14 +316,14 @@ impl<'a> Book<'a> {
     }
 }
 
-/// Adds a word to the record of the call, where there is one.
-fn note(cx: &Context, name: &str, word: &str) {
+/// Adds a detail to the record of the call, if it has one.
+pub(crate) fn note(cx: &Context, name: &str, word: &str) {
     if let (Some(start), Ok(word)) = (cx.extensions.get::<Start>(), Payload::of(word)) {
         start.note(name, word);
     }
 }
 
-/// Now, in milliseconds: the rounds of a call may come to different processes.
+/// Returns the time in milliseconds: the rounds of a call may reach different processes.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }

@@ -1,4 +1,4 @@
-//! Whether a call needs a person's word, and getting it (MGP §4.4).
+//! Confirmations of calls: which calls need one, and how they get it (MGP §4.4).
 //!
 //! | | runs | asks |
 //! |---|---|---|
@@ -9,17 +9,14 @@
 //!
 //! A confirmation is bound to the caller, the server, the tool, its exact arguments and its definition.
 //! It is good for one run of one logical call, and for a few minutes.
-//!
-//! Applies to: both.
 
 mod confirmations;
-mod layer;
 mod naming;
 mod pending;
 mod refused;
 mod used;
 
 pub use confirmations::{ConfirmConfig, Confirmations};
-pub use layer::{Confirm, ConfirmLayer};
+pub(crate) use confirmations::{RiskyCall, note};
 pub use naming::{Named, Naming};
 pub use refused::{ConfirmRefused, Unconfirmed};

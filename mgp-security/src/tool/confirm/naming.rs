@@ -1,21 +1,17 @@
-//! What the operator decided about a tool by name, and what that spares (MGP §4.4).
-//!
-//! Applies to: both.
-
-use std::time::SystemTime;
+//! Operators' entries that name a tool, and the confirmations they spare (MGP §4.4).
 
 use bytestring::ByteString;
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Context, ServerId};
 
-use crate::tool::Assessment;
-use crate::{Access, ConfirmFrom, ConfirmRule, ServerPolicy};
+use crate::policy::{ConfirmFrom, ServerPolicy};
+use crate::tool::assessment::Assessment;
 
-/// Knows which tools the operator named for a caller: grants of tools, permissions for single tools.
+/// Finds the tools that the operator named for a caller: by grants of tools, by permissions for single tools.
 ///
-/// It reads a snapshot and never waits.
+/// Implementations read a snapshot and never wait.
 pub trait Named: Send + Sync {
-    /// What the operator decided in this caller's favour about this tool by its name, unexpired.
+    /// Returns the unexpired entry in this caller's favour that names this tool.
     ///
     /// An entry for the whole server names no tool.
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming>;
@@ -30,18 +26,6 @@ where
     }
 }
 
-impl Named for Access {
-    fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
-        let entry = self.named(&cx.principal, server, tool, SystemTime::now())?;
-        let naming = Naming::by(format!("tool_grant of `{}` for `{tool}`", entry.access.agent_id));
-        Some(if entry.confirm == Some(ConfirmRule::Never) {
-            naming.never_confirm()
-        } else {
-            naming
-        })
-    }
-}
-
 /// An operator's entry that names a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
@@ -50,33 +34,33 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// An entry, by the words the audit log has for it.
+    /// Creates an entry, with its description for the audit log.
     #[must_use]
     pub fn by(entry: impl Into<ByteString>) -> Self {
         Self { entry: entry.into(), never: false }
     }
 
-    /// The entry says `confirm = "never"`: not even where the server wants a confirmation.
+    /// Sets `confirm = "never"`: calls are not even confirmed if the server wants it.
     #[must_use]
     pub fn never_confirm(mut self) -> Self {
         self.never = true;
         self
     }
 
-    /// The words for the entry.
+    /// Returns the description of the entry.
     #[must_use]
     pub fn entry(&self) -> &str {
         &self.entry
     }
 
-    /// The entry that spares more.
-    pub(super) fn stronger(self, other: Self) -> Self {
+    /// Returns the entry that spares more.
+    pub(crate) fn stronger(self, other: Self) -> Self {
         if other.never && !self.never { other } else { self }
     }
 }
 
 impl Assessment {
-    /// Whether somebody must confirm a call before it runs (§4.4).
+    /// Returns whether a call must be confirmed before it runs (§4.4).
     #[must_use]
     pub fn needs_confirmation(&self, policy: &ServerPolicy, named: Option<&Naming>) -> bool {
         let risky = match self.effective_risk {
@@ -90,8 +74,8 @@ impl Assessment {
         }
     }
 
-    /// Whether nobody needs to confirm a call, whoever the caller and whatever the policy is.
-    pub(in crate::tool) fn is_harmless(&self) -> bool {
+    /// Returns whether calls need no confirmation under any policy.
+    pub(crate) fn is_harmless(&self) -> bool {
         self.effective_risk == RiskLevel::Safe && !self.confirmation_required
     }
 }

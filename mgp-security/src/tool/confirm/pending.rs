@@ -1,11 +1,10 @@
-//! How many questions are open, for one caller and for all (MGP §4.4).
-//!
-//! Applies to: both.
+//! The number of open questions, for one caller and for all (MGP §4.4).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use mgp_types::service::Principal;
+use mgp_types::sync::Mutex;
 
 /// Counts open questions; at a bound the next one is refused.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ impl Pending {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

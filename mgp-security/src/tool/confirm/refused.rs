@@ -1,12 +1,10 @@
-//! Why a call was not confirmed (MGP §4.4, §14.5).
-//!
-//! Applies to: both.
+//! Refusals of calls that were not confirmed (MGP §4.4, §14.5).
 
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Rule, ServerId};
 use mgp_types::{Object, Timestamp};
 
-use crate::tool::Assessment;
+use crate::tool::assessment::Assessment;
 
 /// A call that needs a confirmation and got none.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -17,14 +15,14 @@ pub struct ConfirmRefused {
     risk: RiskLevel,
     need: Need,
     why: Unconfirmed,
-    /// What would let it run.
+    /// The action that would let it run.
     remedy: String,
     more: Object,
     #[source]
     rule: Rule,
 }
 
-/// Why a confirmation is needed.
+/// The reason why a confirmation is needed.
 #[derive(Clone, Copy, Debug)]
 enum Need {
     Risk(&'static str),
@@ -40,23 +38,23 @@ impl Need {
     }
 }
 
-/// Why there is no confirmation.
+/// The reason why there is no confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unconfirmed {
-    /// Nobody can be asked.
+    /// There is no approver who can be asked.
     #[error("nobody can be asked")]
     NobodyToAsk,
-    /// Whoever was asked said no.
+    /// The approver denied it.
     #[error("the confirmation was denied")]
     Denied,
-    /// Whoever was asked has not decided.
+    /// The approver has not decided.
     #[error("the confirmation is still open")]
     Deferred,
-    /// Nobody answered in time.
+    /// The approver did not answer in time.
     #[error("nobody answered in time")]
     Unanswered,
-    /// It was confirmed too long ago.
+    /// The confirmation is too old.
     #[error("the confirmation has expired")]
     Expired,
     /// The tool is another one than the one that was confirmed.
@@ -65,19 +63,19 @@ pub enum Unconfirmed {
     /// The confirmation was for a call that has run.
     #[error("the confirmation was used")]
     Used,
-    /// The arguments cannot be shown to anybody as they are.
+    /// The arguments cannot be shown as they are.
     #[error("its arguments cannot be read")]
     Unreadable,
     /// Too many questions are open.
     #[error("too many questions are open")]
     TooMany,
-    /// There is no room to remember that a confirmation was used.
+    /// There is no room to remember the use of a confirmation.
     #[error("too many confirmations were used")]
     Full,
 }
 
 impl Unconfirmed {
-    /// The word for it in the details of a refusal.
+    /// Returns the word for it in the details of a refusal.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -94,7 +92,7 @@ impl Unconfirmed {
         }
     }
 
-    /// What would let the call run.
+    /// Returns the action that would let the call run.
     fn remedy(self) -> &'static str {
         match self {
             Self::NobodyToAsk | Self::Denied => {
@@ -113,7 +111,7 @@ impl Unconfirmed {
 }
 
 impl ConfirmRefused {
-    /// A refusal of a call, with what the one who was asked says beside it.
+    /// Creates a refusal, with further details from the approver.
     pub(super) fn new(
         server: Option<&ServerId>,
         tool: &str,
@@ -131,7 +129,7 @@ impl ConfirmRefused {
             Need::Server => format!("confirmation_required: {}", why.as_str()),
             Need::Risk(_) => format!("confirmation of {risk} calls: {}", why.as_str()),
         };
-        // Whoever was asked knows best what to do next.
+        // The approver knows the next step best.
         let remedy = more.decode("remedy").ok().flatten();
         Self {
             tool: tool.to_owned(),
@@ -145,16 +143,16 @@ impl ConfirmRefused {
         }
     }
 
-    /// Why there is no confirmation.
+    /// The reason why there is no confirmation.
     #[must_use]
     pub fn why(&self) -> Unconfirmed {
         self.why
     }
 
-    /// The facts of the refusal (§14.5).
+    /// Returns the facts of the refusal (§14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Words can always be written.
+        // Strings can always be encoded.
         let mut put = |name: &str, value: &str| drop(details.encode(name, value));
         put("tool", &self.tool);
         if let Some(server) = &self.server {
@@ -170,7 +168,7 @@ impl ConfirmRefused {
     }
 }
 
-/// Whether a moment has passed; one that cannot be read has.
+/// Returns whether a time has passed; a time that cannot be read has.
 pub(super) fn is_past(end: Option<&Timestamp>) -> bool {
     end.is_some_and(|end| end.is_before(std::time::SystemTime::now()).unwrap_or(true))
 }

@@ -1,13 +1,12 @@
-//! Which confirmed calls have run: a request that comes a second time with the same answers runs nothing (MGP §4.4).
-//!
-//! Applies to: both.
+//! The confirmed calls that have run: a request that is repeated with the same answers does not run again (MGP §4.4).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
 use std::time::Duration;
 
 use bytestring::ByteString;
 use mgp_types::Hash;
+use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
 /// The longest that a use is remembered.
@@ -28,12 +27,12 @@ struct Entry {
     until: Instant,
 }
 
-/// Why a confirmation is not good for another run.
+/// The reason why a confirmation is not good for another run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotUsable {
-    /// It was used.
+    /// The confirmation was used.
     Used,
-    /// There is no room to remember that it is used, so it is not.
+    /// There is no room to remember its use, so it cannot be used.
     Full,
 }
 
@@ -53,7 +52,7 @@ impl Used {
         lives: Duration,
     ) -> Result<u32, NotUsable> {
         let now = Instant::now();
-        let mut known = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.runs.lock();
         if known.len() >= self.most {
             known.retain(|_, entry| entry.until > now);
         }

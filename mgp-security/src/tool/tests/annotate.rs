@@ -1,6 +1,4 @@
 //! What lists show (MGP §4.2).
-//!
-//! Applies to: both.
 
 use mgp_types::Lenient;
 use mgp_types::mcp::Tool;

@@ -1,6 +1,4 @@
 //! What a definition and a policy lead to, row by row (MGP §4).
-//!
-//! Applies to: both.
 
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{Permission, RiskLevel, TrustLevel, Validator};

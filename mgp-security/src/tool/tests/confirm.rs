@@ -1,6 +1,4 @@
 //! Who must confirm what, and what a confirmation is good for (MGP §4.4).
-//!
-//! Applies to: both.
 
 use std::future::{pending, ready};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,6 +1,4 @@
 //! Whatever a server declares: it adds checks and removes none (MGP §4; C7, C8, C9).
-//!
-//! Applies to: both.
 
 use mgp_types::Lenient;
 use mgp_types::mcp::{Tool, ToolAnnotations};

@@ -1,6 +1,4 @@
 //! Checks of arguments, and their absence (MGP §4.5).
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 

@@ -1,6 +1,4 @@
 //! Limits of paths, compared part by part.
-//!
-//! Applies to: both.
 
 mod pattern;
 mod reading;
@@ -50,7 +48,7 @@ fn one(closed: &[Pattern], open: Option<&[Pattern]>, text: &str) -> Result<(), O
     Ok(())
 }
 
-/// Whether it is an address in the web, which is no path.
+/// Returns whether it is a web address, which is not a path.
 fn is_web(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {

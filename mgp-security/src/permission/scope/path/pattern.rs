@@ -1,6 +1,4 @@
 //! An entry of a scope: a prefix of whole parts, or a pattern with `*`, `?` and `**`.
-//!
-//! Applies to: both.
 
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -15,7 +13,7 @@ pub(super) struct Pattern {
     has_wildcards: bool,
 }
 
-/// How parts are compared.
+/// The comparison of parts.
 #[derive(Clone, Copy)]
 enum Letters {
     /// Letter by letter.
@@ -24,7 +22,7 @@ enum Letters {
     Folded,
 }
 
-/// How much of a path a pattern must be like.
+/// The part of a path that a pattern must match.
 #[derive(Clone, Copy, PartialEq)]
 enum Extent {
     All,
@@ -45,13 +43,13 @@ impl Pattern {
         Ok(Self { root, parts, has_wildcards })
     }
 
-    /// Whether it opens a path: all below a prefix, and exactly what a pattern with wildcards is like.
+    /// Returns whether it allows a path: all below a prefix, and exactly what a pattern with wildcards matches.
     pub(super) fn opens(&self, path: &Path) -> bool {
         let extent = if self.has_wildcards { Extent::All } else { Extent::Beginning };
         self.root == path.root && is_like(&self.parts, &path.parts, Letters::Exact, extent)
     }
 
-    /// Whether it closes a path: what it is like, all below it, and what it lies in.
+    /// Returns whether it denies a path: what it matches, all below that, and the folders above.
     ///
     /// # Errors
     /// In words, where that cannot be said.
@@ -69,7 +67,7 @@ impl Pattern {
         }
     }
 
-    /// Whether what it closes lies below a path, so that whoever walks the path comes there.
+    /// Returns whether it denies something below a path, which a walk of the path would reach.
     fn lies_in(&self, path: &Path) -> bool {
         let fixed = self.parts.iter().take_while(|part| !part.contains(['*', '?'])).count();
         path.parts.len() < fixed
@@ -77,7 +75,7 @@ impl Pattern {
     }
 }
 
-/// Whether parts are like a pattern; linear in both, because a caller chooses the parts.
+/// Returns whether parts match a pattern; linear in both, because a caller chooses the parts.
 fn is_like(pattern: &[String], parts: &[String], letters: Letters, extent: Extent) -> bool {
     // The places in the pattern where the parts read so far may lead.
     let mut places = vec![false; pattern.len() + 1];

@@ -1,13 +1,11 @@
-//! What a text may mean as a path; nothing is looked up in a file system.
-//!
-//! Applies to: both.
+//! The meanings of a text as a path; the file system is not read.
 
 use unicode_normalization::UnicodeNormalization as _;
 
 /// The longest path that is read, in bytes.
 const LENGTH_MAX: usize = 4096;
 
-/// How often a text may be percent-encoded.
+/// The number of layers of percent-encoding.
 const ENCODED_MAX: usize = 3;
 
 /// A path without `.`, `..` and doubled separators.
@@ -15,7 +13,7 @@ const ENCODED_MAX: usize = 3;
 pub(super) struct Path {
     pub(super) root: Root,
     pub(super) parts: Vec<String>,
-    /// Whether a shell or a tool may make several paths of it.
+    /// Returns whether a shell or a tool may expand it to several paths.
     pub(super) may_expand: bool,
 }
 
@@ -34,7 +32,7 @@ pub(super) enum Root {
     Here,
 }
 
-/// Whether `\` is a separator or a letter.
+/// The meaning of `\`: a separator or a letter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backslash {
     Separates,
@@ -93,7 +91,7 @@ fn without_scheme(text: &str) -> Result<String, String> {
     Ok(if is_drive { bare } else { path }.to_owned())
 }
 
-/// The text without one layer of percent-encoding; none where it has none.
+/// Returns the text without one layer of percent-encoding; `None` if it has none.
 fn decoded(text: &str) -> Result<Option<String>, String> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -112,7 +110,7 @@ fn decoded(text: &str) -> Result<Option<String>, String> {
     String::from_utf8(out).map(Some).map_err(|_| "is encoded wrongly".to_owned())
 }
 
-/// Whether a shell or a tool may make `..` of a part, or parts that cannot be seen.
+/// Returns whether a shell or a tool may turn a part into `..`, or into parts that are not visible.
 fn may_climb(part: &str, may_expand: bool) -> bool {
     // Alternatives need no wildcard: `(..|a)`.
     let mut climbs = ["(.", "|."].iter().any(|mark| part.contains(mark));

@@ -1,36 +1,25 @@
-//! Who administers, and the one place that says that only operators do.
-//!
-//! Applies to: inbound.
+//! The check of callers who administer: only operators may, within what their credentials permit.
 
 use mgp_types::RpcError;
 use mgp_types::service::{AuditSink, Authority, Context, Principal, Rule, ServerId};
 
 use super::kernel::Recorded;
 use super::pass::{Credentials, Need};
-use super::refused::NotOperator;
+use super::refused::{About, NotOperator};
 use crate::audit::Event;
 use crate::error::Refusal;
 
-/// Who administers.
+/// The check of one caller who administers.
 #[derive(Clone, Copy)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct AdminCheck<'a> {
     pub(super) principal: &'a Principal,
     pub(super) trace: Option<&'a str>,
     credentials: Credentials<'a>,
-    /// Whether the audit of a tool call records the refusal.
+    /// `true` if the audit of a tool call records the refusal.
     is_recorded: bool,
 }
 
-/// What of a method is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum About {
-    /// All of it.
-    All,
-    /// To ask about others; whoever asks about themselves may.
-    Others,
-}
-
-impl<'a> Asker<'a> {
+impl<'a> AdminCheck<'a> {
     pub(crate) fn of(cx: &'a Context) -> Self {
         Self {
             principal: &cx.principal,
@@ -40,29 +29,28 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Somebody in this process, without a call.
-    pub(crate) fn alone(principal: &'a Principal) -> Self {
+    /// Checks a principal in this process, without a call.
+    pub(crate) fn without_call(principal: &'a Principal) -> Self {
         Self { principal, trace: None, credentials: Credentials::NONE, is_recorded: false }
     }
 
-    /// Who it is.
     pub(crate) fn principal(&self) -> &'a Principal {
         self.principal
     }
 
-    /// Refuses credentials that ended.
-    pub(crate) fn holds(self) -> Result<(), Refusal> {
-        Ok(self.credentials.hold()?)
+    /// Refuses credentials that have ended.
+    pub(crate) fn check_end(self) -> Result<(), Refusal> {
+        Ok(self.credentials.check_end()?)
     }
 
-    /// Refuses whoever is no operator, and operators whose credentials do not permit it.
-    pub(crate) fn may(
+    /// Refuses callers who are not operators, and operators whose credentials do not permit it.
+    pub(crate) fn check(
         self,
         need: Need<'_>,
         method: &'static str,
         about: About,
     ) -> Result<(), Refusal> {
-        self.holds()?;
+        self.check_end()?;
         let rule = if self.principal.authority() < Authority::Operator {
             Rule::new("operators only")
         } else if let Err(lacking) = self.credentials.permit(need) {
@@ -73,8 +61,8 @@ impl<'a> Asker<'a> {
         Err(NotOperator::new(method, about, rule).into())
     }
 
-    /// Records that somebody tried what they may not, unless that is recorded already.
-    pub(crate) async fn refused(
+    /// Records a refused attempt, unless the audit of a tool call does, and returns the error for the caller.
+    pub(crate) async fn record_refusal(
         self,
         audit: &dyn AuditSink,
         server: Option<&ServerId>,

@@ -1,8 +1,6 @@
 //! What the name and the arguments of a tool say of it, whatever its server claims (MGP §4).
 //!
 //! Clues only ever add: a permission that is needed, a hint that is not believed.
-//!
-//! Applies to: both.
 
 use mgp_types::mcp;
 use mgp_types::mgp::Permission;
@@ -10,14 +8,14 @@ use serde_json::Value;
 
 use super::words::{self, any, words};
 
-/// What a tool seems to do.
+/// The risk signals of a tool, from its name and parameters.
 #[derive(Debug, Default)]
-pub(super) struct Clues {
+pub(super) struct RiskSignals {
     /// The permissions a call seems to need.
     pub(super) permissions: Vec<Permission>,
-    /// It seems to change something: `readOnlyHint: true` is not believed.
+    /// `true` if the tool seems to change something: `readOnlyHint: true` is not trusted.
     pub(super) changes: bool,
-    /// It seems to destroy something, or to do anything: `destructiveHint: false` is not believed.
+    /// `true` if the tool seems to destroy something, or to do anything: `destructiveHint: false` is not trusted.
     pub(super) destroys: bool,
 }
 
@@ -27,11 +25,11 @@ struct Arguments {
     /// Each with the words of its name.
     names: Vec<Vec<String>>,
     formats: Vec<String>,
-    /// Whether all are numbers.
+    /// `true` if all are numbers.
     numbers: bool,
 }
 
-impl Clues {
+impl RiskSignals {
     /// Reads the clues of a definition.
     pub(super) fn of(tool: &mcp::Tool) -> Self {
         let name = words(&tool.name);
@@ -54,7 +52,7 @@ impl Clues {
         let permissions = needed(&name, &arguments, writes);
         let runs = arguments.any(words::COMMAND) || arguments.any(words::SHELL);
         let anything = runs || arguments.code() || arguments.any(&["sql"]);
-        // What is not written in these letters is not judged by these words.
+        // Names in other letters are not judged by these words.
         let odd = !tool.name.is_ascii();
         let harmless = |permission: &Permission| {
             matches!(
@@ -77,7 +75,7 @@ impl Clues {
     }
 }
 
-/// Whether a tool runs something, by its name.
+/// Returns whether the name of a tool suggests that it runs something.
 pub(super) fn runs(name: &str) -> bool {
     any(&words(name), words::RUNS)
 }

@@ -1,6 +1,4 @@
-//! Lists without what their caller may not see (MGP §5): the members and their order stay as they came.
-//!
-//! Applies to: both.
+//! Lists without what their caller may not see (MGP §5): the members and their order stay as the server sent them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,13 +10,35 @@ use serde::de::{self, MapAccess};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// Leaves tools out of a list of tools; where none is left out, the reply is the one that came.
+use crate::decision::Sources;
+use crate::definition::{Whole, watch};
+
+/// Filters a list of tools: by their definitions if a page is given, and by access.
+pub(super) async fn filter(
+    sources: &Sources,
+    cx: &Context,
+    page: Option<Whole>,
+    mut reply: Reply,
+) -> Result<Reply, RpcError> {
+    let server = sources.server_of(cx);
+    if let (Some(page), Some(definitions), Some(server)) = (page, &sources.definitions, server) {
+        reply = watch(definitions, server, cx, page, reply).await?;
+    }
+    let Some(access) = &sources.access else { return Ok(reply) };
+    let reply = private(reply, cx);
+    if access.lists_all(cx, server) {
+        return Ok(reply);
+    }
+    without(reply, |tool| access.lists(cx, server, tool))
+}
+
+/// Leaves tools out of a list of tools; if none is left out, the reply stays as it is.
 ///
-/// A list that cannot be read shows nothing, and neither does a tool without a name that can be.
-pub(super) fn without(reply: Reply, keep: impl Fn(&str) -> bool) -> Result<Reply, RpcError> {
+/// Of a list that cannot be read nothing is shown, and neither is a tool without a readable name.
+fn without(reply: Reply, keep: impl Fn(&str) -> bool) -> Result<Reply, RpcError> {
     let Reply::Complete(body) = &reply else { return Ok(reply) };
     let text = body.to_json();
-    let filtered = filter(&text, keep).map_err(|error| {
+    let filtered = filter_text(&text, keep).map_err(|error| {
         RpcError::internal("the list of tools cannot be read, so nothing of it is shown")
             .because(error)
     })?;
@@ -28,31 +48,34 @@ pub(super) fn without(reply: Reply, keep: impl Fn(&str) -> bool) -> Result<Reply
     })
 }
 
-/// Says that a list is for its caller only, whatever its server says: others may see other tools.
-pub(super) fn for_one(mut reply: Reply, cx: &Context) -> Reply {
-    const SAID: &str = r#""cacheScope":"private""#;
+/// Marks a list as private to its caller, whatever its server wrote: other callers may see other tools.
+fn private(mut reply: Reply, cx: &Context) -> Reply {
+    const PRIVATE: &str = r#""cacheScope":"private""#;
     if let Some(body) = reply.as_body_mut().filter(|_| cx.caller.era == Era::Modern) {
         let text = body.as_raw().as_str();
-        // Whether it is said once, and of the list itself, is seen where it is read.
-        if !text.contains(SAID) || text.contains("public") || text.contains("\\u") {
+        // Any doubt about a second mark, or one of another object, leads to a mark of our own.
+        if !text.contains(PRIVATE) || text.contains("public") || text.contains("\\u") {
             body.insert("cacheScope", Payload::from_trusted(r#""private""#));
         }
     }
     reply
 }
 
-/// An empty list, for those who may not see the server's.
+/// Returns an empty list, for callers without access to the server.
 pub(super) fn empty(member: &'static str, cx: &Context) -> Reply {
     let modern = match cx.caller.era {
-        // What 2026-07-28 demands of every list; it is not kept, because access may come at any time.
+        // Required by 2026-07-28; the list is not cached, because access may be granted at any time.
         Era::Modern => r#","resultType":"complete","ttlMs":0,"cacheScope":"private""#,
         Era::Legacy => "",
     };
     Reply::raw(Payload::from_trusted(format!(r#"{{"{member}":[]{modern}}}"#)))
 }
 
-/// The list without what is not kept; none where all of it is.
-fn filter(text: &[u8], keep: impl Fn(&str) -> bool) -> Result<Option<String>, serde_json::Error> {
+/// Returns the list without the tools that are not kept; `None` if all are.
+fn filter_text(
+    text: &[u8],
+    keep: impl Fn(&str) -> bool,
+) -> Result<Option<String>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Named<'a> {
         #[serde(borrow)]
@@ -66,7 +89,7 @@ fn filter(text: &[u8], keep: impl Fn(&str) -> bool) -> Result<Option<String>, se
         out.push(if out.is_empty() { '{' } else { ',' });
         out.push_str(&serde_json::to_string(name)?);
         out.push(':');
-        // A member that stands twice is filtered twice: nobody knows which of them is read.
+        // A repeated member is filtered each time: a reader may take either.
         if name != "tools" {
             out.push_str(value.get());
             continue;
@@ -123,12 +146,12 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
-        let kept = filter(text.as_bytes(), |name| name != "b").unwrap();
+        let kept = filter_text(text.as_bytes(), |name| name != "b").unwrap();
         assert_eq!(kept.as_deref(), expected, "{text}");
     }
 
     #[test]
-    fn hidden_tools_go_and_everything_else_stays_as_it_came() {
+    fn hidden_tools_are_left_out_and_the_rest_stays_as_it_was() {
         check(r#"{"tools":[{"name":"a"}],"nextCursor":"x"}"#, None);
         check(r#"{"tools":[]}"#, None);
         check(
@@ -149,7 +172,7 @@ mod tests {
             Some(r#"{"tools":[{"name":"a"}],"tools":[]}"#),
         );
         for text in ["7", r#"{"tools":7}"#, r#"{"tools":[}"#] {
-            assert!(filter(text.as_bytes(), |_| true).is_err(), "{text}");
+            assert!(filter_text(text.as_bytes(), |_| true).is_err(), "{text}");
         }
     }
 }

@@ -1,0 +1,137 @@
+//! A decision about access: its result, the level that decided, and the rule in words.
+
+use std::sync::Arc;
+
+use mgp_types::mgp::{AccessPermission, AccessSource, DefaultPolicy, EntryType};
+use mgp_types::service::Rule;
+
+use super::entry::Entry;
+use super::pass::Lacking;
+
+/// A decision about the access of a caller to a tool or a server, with what decided.
+///
+/// The text of the rule is built when it is asked for.
+#[derive(Clone, Debug)]
+pub struct AccessDecision(Cause);
+
+#[derive(Clone, Debug)]
+enum Cause {
+    Entry(Arc<Entry>),
+    Policy(DefaultPolicy),
+    /// The entries cannot be read, and one of them may deny.
+    Unknown,
+    /// The caller's name is one that entries reserve for groups or for everyone.
+    Reserved,
+    Lacking(Lacking),
+}
+
+/// An [`AccessDecision`] that borrows its entry: most decisions are used once, and allow.
+pub(crate) enum AccessRuling<'a> {
+    Entry(&'a Arc<Entry>),
+    Policy(DefaultPolicy),
+    /// The entries cannot be read, and one of them may deny.
+    Unknown,
+    /// The caller's name is one that entries reserve for groups or for everyone.
+    Reserved,
+    Lacking(Lacking),
+}
+
+impl AccessRuling<'_> {
+    #[inline]
+    pub(crate) fn is_allowed(&self) -> bool {
+        match self {
+            Self::Entry(entry) => entry.access.permission == AccessPermission::Allow,
+            Self::Policy(policy) => *policy == DefaultPolicy::OptOut,
+            _ => false,
+        }
+    }
+
+    /// Returns the decision, with a share of its entry.
+    pub(crate) fn to_decision(&self) -> AccessDecision {
+        AccessDecision(match self {
+            Self::Entry(entry) => Cause::Entry(Arc::clone(entry)),
+            Self::Policy(policy) => Cause::Policy(*policy),
+            Self::Unknown => Cause::Unknown,
+            Self::Reserved => Cause::Reserved,
+            Self::Lacking(lacking) => Cause::Lacking(lacking.clone()),
+        })
+    }
+}
+
+impl AccessDecision {
+    /// Returns the decision.
+    #[inline]
+    #[must_use]
+    pub fn permission(&self) -> AccessPermission {
+        match &self.0 {
+            Cause::Entry(entry) => entry.access.permission,
+            Cause::Policy(DefaultPolicy::OptOut) => AccessPermission::Allow,
+            _ => AccessPermission::Deny,
+        }
+    }
+
+    /// Returns whether access is allowed.
+    #[inline]
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.permission() == AccessPermission::Allow
+    }
+
+    /// Returns the level that decided; `pass` if the caller's credentials permit less than the entries do.
+    #[must_use]
+    pub fn source(&self) -> AccessSource {
+        match &self.0 {
+            Cause::Entry(entry) => match entry.access.entry_type {
+                EntryType::ToolGrant => AccessSource::ToolGrant,
+                _ => AccessSource::ServerGrant,
+            },
+            Cause::Lacking(_) => AccessSource::Other("pass".into()),
+            _ => AccessSource::DefaultPolicy,
+        }
+    }
+
+    /// Returns the entry that decided, if one did.
+    #[must_use]
+    pub fn entry(&self) -> Option<&Arc<Entry>> {
+        match &self.0 {
+            Cause::Entry(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Returns the rule that decided, in words: `server_grant deny for group:interns on files (by ann)`.
+    #[must_use]
+    pub fn rule(&self) -> Rule {
+        match &self.0 {
+            Cause::Entry(entry) => Rule::new(text_of(entry)),
+            Cause::Policy(DefaultPolicy::OptOut) => Rule::new("default_policy opt-out"),
+            Cause::Policy(_) => Rule::new("default_policy opt-in"),
+            Cause::Unknown => Rule::new("default_policy: the entries cannot be read"),
+            Cause::Reserved => {
+                Rule::new("default_policy: no agent is called `*` or begins with `group:`")
+            }
+            Cause::Lacking(lacking) => Rule::new(lacking.to_string()),
+        }
+    }
+}
+
+fn text_of(entry: &Entry) -> String {
+    let entry = &entry.access;
+    let mut text = format!(
+        "{} {} for {} on {}",
+        entry.entry_type, entry.permission, entry.agent_id, entry.server_id
+    );
+    if let Some(tool) = &entry.tool_name {
+        text.push('/');
+        text.push_str(tool);
+    }
+    let by = entry.granted_by.as_ref().map(|by| format!("by {by}"));
+    let until = entry.expires_at.as_ref().map(|until| format!("until {until}"));
+    let more: Vec<String> = by.into_iter().chain(until).collect();
+    if !more.is_empty() {
+        text.push_str(" (");
+        text.push_str(&more.join(", "));
+        text.push(')');
+    }
+    text
+}

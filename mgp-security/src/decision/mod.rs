@@ -1,0 +1,334 @@
+//! The one decision about a call of a tool: allowed, refused, or still in need of an answer (MGP §3–§5).
+//!
+//! [`decide`] is a pure function of the facts of a call and a snapshot of the rules. The [gate](crate::gate) runs it
+//! before each call and again after each wait; previews and rechecks run the same function.
+//! Its order is the order of the sections: access, definition, permissions, validators, confirmation.
+
+mod snapshot;
+mod verdict;
+
+use std::sync::Arc;
+
+use mgp_types::mgp::DefaultPolicy;
+use mgp_types::service::{Call, Context, Hidden, Principal, ServerId};
+
+use crate::access::{
+    Access, AccessDenied, AccessView, Credentials, MAX_NAME, Moment, Need, hidden, name_of,
+};
+use crate::definition::{DefinitionRefused, DefinitionRule, Definitions, KnownTool};
+use crate::error::{LongName, Refusal};
+use crate::permission::{AskOutcomes, Missing, PermissionNeed, PermissionRefused};
+use crate::tool::Assessment;
+
+pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
+pub use verdict::{CallOutcome, CallVerdict, Requirement, Stage, Step, StepResult};
+use verdict::{NoSteps, Recorder};
+
+/// The facts of a call that a decision depends on.
+pub(crate) struct CallFacts<'a> {
+    /// The call: its principal, its credentials, and what validators check.
+    pub(crate) call: &'a Call,
+    pub(crate) server: Option<&'a ServerId>,
+    pub(crate) tool: &'a str,
+    pub(crate) arguments: Option<&'a str>,
+    pub(crate) at: &'a Moment<'a>,
+    pub(crate) progress: &'a Progress,
+}
+
+/// The answers that a call got already: nothing is asked twice.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The tools of the server are not listed any more for this call.
+    pub(crate) listed: bool,
+    /// Overrides of the risk are not recorded any more for this call.
+    pub(crate) recorded: bool,
+    /// The outcomes of the question about permissions, which is asked once.
+    pub(crate) asked: Option<AskOutcomes>,
+    /// The call was confirmed.
+    pub(crate) confirmed: bool,
+}
+
+impl Progress {
+    /// Returns the progress of a call for which nothing is asked any more.
+    pub(crate) fn finished() -> Self {
+        Self { listed: true, recorded: true, asked: Some(AskOutcomes::default()), confirmed: true }
+    }
+}
+
+/// Decides about a call.
+#[inline]
+pub(crate) fn decide(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
+    judge(facts, snapshot, &mut NoSteps)
+}
+
+/// Decides about a call, and lists each rule that was considered.
+pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVerdict {
+    let mut steps = Vec::new();
+    let verdict = judge(facts, snapshot, &mut steps);
+    verdict.with_steps(steps)
+}
+
+/// Returns whether a caller sees a tool: the rules of access and definition, without anything that can be asked.
+///
+/// # Errors
+/// [`Hidden`] with the rule that hides it.
+pub(crate) fn see(
+    access: &Access,
+    definitions: &Definitions,
+    cx: &Context,
+    server: Option<&str>,
+    tool: &str,
+) -> Result<(), Hidden> {
+    let clock = || access.now();
+    let (view, at) = (access.view(&cx.principal), Moment::of(&clock));
+    let default = || access.default_policy(server.map(ServerId::from).as_ref());
+    let need = Need::Call(tool);
+    hidden(view.judge(Credentials::of(cx), server, Some(tool), need, &at, default))?;
+    match definitions.tools_of(server) {
+        Some(tools) if !tools.state(tool).is_callable() => {
+            Err(Hidden::by("its definition waits for an operator"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the permissions that any call of a tool would lack, whatever its arguments are.
+pub(crate) fn missing(
+    sources: &Sources,
+    principal: &Principal,
+    server: &ServerId,
+    tool: &str,
+) -> Vec<Missing> {
+    let clock = || sources.now();
+    let at = Moment::of(&clock);
+    let snapshot = Snapshot::of(sources, principal, Some(server));
+    let assessment = snapshot.assessment(Some(server), tool, snapshot.known(tool));
+    let needed = assessment.permissions.as_slice();
+    // Most tools need none.
+    let (Some(view), false) = (snapshot.permissions(), needed.is_empty()) else {
+        return Vec::new();
+    };
+    let server = Some(server);
+    let need = PermissionNeed { principal, server, tool, needed, arguments: None, at: at.get() };
+    view.missing(&need, &snapshot.policy(server))
+}
+
+#[inline]
+fn judge(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>, steps: &mut impl Recorder) -> CallVerdict {
+    let mut verdict = CallVerdict::allow();
+    if let Err(outcome) = apply_rules(facts, snapshot, &mut verdict, steps) {
+        verdict.set_outcome(outcome);
+    }
+    verdict
+}
+
+/// Applies the rules in their order, up to the first that does not allow the call.
+#[inline]
+fn apply_rules(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    verdict: &mut CallVerdict,
+    steps: &mut impl Recorder,
+) -> Result<(), CallOutcome> {
+    if let Some(view) = snapshot.access() {
+        let CallFacts { server, tool, at, .. } = *facts;
+        let default = || snapshot.policy(server).default_policy;
+        check_access(view, facts.call.cx(), server, Some(tool), at, default, steps)?;
+    }
+    let known = snapshot.known(facts.tool);
+    check_definition(facts, snapshot, known, steps)?;
+    if !snapshot.assesses() {
+        return Ok(());
+    }
+    let assessment = snapshot.assessment(facts.server, facts.tool, known);
+    verdict.set_assessment(Arc::clone(&assessment));
+    check_permissions(facts, snapshot, &assessment, steps)?;
+    check_arguments(facts, snapshot, &assessment, verdict, steps)?;
+    check_confirmation(facts, snapshot, &assessment, verdict, steps)
+}
+
+/// Decides about the access of a caller to a tool, or to a whole server if no tool is named.
+///
+/// # Errors
+/// The [`Refusal`] of a caller without access.
+pub(crate) fn admit(sources: &Sources, cx: &Context, tool: Option<&str>) -> Result<(), Refusal> {
+    let Some(access) = &sources.access else { return Ok(()) };
+    let clock = || sources.now();
+    let (server, at) = (sources.server_of(cx), Moment::of(&clock));
+    let default = || sources.policies.of(server).default_policy;
+    check_access(&access.view(&cx.principal), cx, server, tool, &at, default, &mut NoSteps)
+}
+
+#[inline]
+fn check_access(
+    view: &AccessView<'_>,
+    cx: &Context,
+    server: Option<&ServerId>,
+    tool: Option<&str>,
+    at: &Moment<'_>,
+    default: impl FnOnce() -> DefaultPolicy,
+    steps: &mut impl Recorder,
+) -> Result<(), Refusal> {
+    // No entry could name it, and the refusal does not repeat it.
+    if let Some(long) = tool.map(str::len).filter(|length| *length > MAX_NAME) {
+        steps.add(Stage::Access, StepResult::Refused, || format!("a name of {long} bytes"));
+        return Err(LongName::new(long, MAX_NAME).into());
+    }
+    // Credentials for some tools of a server are not for the rest of it.
+    let need = tool.map_or(Need::Server, Need::Call);
+    let (credentials, id) = (Credentials::of(cx), server.map(ServerId::as_str));
+    let ruling = view.judge(credentials, id, tool, need, at, default).inspect_err(|ended| {
+        steps.add(Stage::Access, StepResult::Refused, || ended.to_string());
+    })?;
+    if ruling.is_allowed() {
+        let rule = || ruling.to_decision().rule().as_str().to_owned();
+        steps.add(Stage::Access, StepResult::Passed, rule);
+        return Ok(());
+    }
+    let decision = ruling.to_decision();
+    steps.add(Stage::Access, StepResult::Refused, || decision.rule().as_str().to_owned());
+    Err(AccessDenied::new(name_of(&cx.principal), server, tool, &decision).into())
+}
+
+#[inline]
+fn check_definition(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    known: Option<&Arc<KnownTool>>,
+    steps: &mut impl Recorder,
+) -> Result<(), CallOutcome> {
+    let (Some(rule), Some(server)) = (snapshot.definition_rule(known), facts.server) else {
+        return Ok(());
+    };
+    let rule = rule.map_err(|error| {
+        steps.add(Stage::Definition, StepResult::Refused, || error.to_string());
+        Refusal::Unchanged(error.into())
+    })?;
+    let (tool, principal) = (facts.tool, &facts.call.cx().principal);
+    let refused = match rule {
+        DefinitionRule::Record if facts.progress.recorded => None,
+        DefinitionRule::Record => {
+            let why = || "an event must record the operator's risk for it first".to_owned();
+            steps.add(Stage::Definition, StepResult::Asks, why);
+            return Err(CallOutcome::Ask(Requirement::RiskRecord));
+        }
+        DefinitionRule::Refuse(state) => {
+            Some(DefinitionRefused::new(server, tool, state, principal))
+        }
+        DefinitionRule::List if !facts.progress.listed => {
+            let why = || "the tools of the server must be listed first".to_owned();
+            steps.add(Stage::Definition, StepResult::Asks, why);
+            return Err(CallOutcome::Ask(Requirement::Listing));
+        }
+        // It changes at this moment; the caller may try again.
+        DefinitionRule::List if known.is_some_and(|known| known.is_listed()) => {
+            Some(DefinitionRefused::unsettled(server, tool, principal))
+        }
+        DefinitionRule::Allow | DefinitionRule::List => None,
+    };
+    let Some(refused) = refused else {
+        let state = || snapshot.definition_state(tool).to_owned();
+        steps.add(Stage::Definition, StepResult::Passed, state);
+        return Ok(());
+    };
+    steps.add(Stage::Definition, StepResult::Refused, || refused.to_string());
+    Err(Refusal::from(refused).into())
+}
+
+fn check_permissions(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    assessment: &Assessment,
+    steps: &mut impl Recorder,
+) -> Result<(), CallOutcome> {
+    let needed = assessment.permissions.as_slice();
+    // Most tools need none.
+    if needed.is_empty() {
+        return Ok(());
+    }
+    let Some(view) = snapshot.permissions() else { return Ok(()) };
+    let CallFacts { server, tool, arguments, progress, .. } = *facts;
+    let (principal, at) = (&facts.call.cx().principal, facts.at.get());
+    let need = PermissionNeed { principal, server, tool, needed, arguments, at };
+    let judgement = view.judge(&need, &snapshot.policy(server));
+    let judgement = judgement.map_err(|error| {
+        steps.add(Stage::Permissions, StepResult::Refused, || error.to_string());
+        Refusal::from(Box::new(PermissionRefused::unreadable(&error)))
+    })?;
+    if judgement.missing.is_empty() && (progress.asked.is_some() || !judgement.to_record) {
+        for permission in needed {
+            steps.add(Stage::Permissions, StepResult::Passed, || permission.as_str().to_owned());
+        }
+        return Ok(());
+    }
+    let may_ask = judgement.may_ask || judgement.missing.is_empty();
+    let asks = may_ask && progress.asked.is_none();
+    for missing in &judgement.missing {
+        let result = if asks { StepResult::Asks } else { StepResult::Refused };
+        let why = || format!("{}: {}", missing.permission, missing.why);
+        steps.add(Stage::Permissions, result, why);
+    }
+    if asks {
+        if judgement.missing.is_empty() {
+            let why = || "an event must record what the policy grants first".to_owned();
+            steps.add(Stage::Permissions, StepResult::Asks, why);
+        }
+        return Err(CallOutcome::Ask(Requirement::Permissions(judgement.missing)));
+    }
+    let none = AskOutcomes::default();
+    let outcomes = progress.asked.as_ref().unwrap_or(&none);
+    let refused = outcomes.refuse(server, tool, judgement.missing);
+    Err(Refusal::from(Box::new(refused)).into())
+}
+
+fn check_arguments(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    assessment: &Assessment,
+    verdict: &mut CallVerdict,
+    steps: &mut impl Recorder,
+) -> Result<(), CallOutcome> {
+    if assessment.validators.is_empty() {
+        return Ok(());
+    }
+    let Some(validators) = snapshot.validators() else { return Ok(()) };
+    let validation = validators.check(facts.call, facts.server, facts.tool, assessment);
+    let passed = validation.applied.len() - usize::from(validation.fails_last());
+    for validator in &validation.applied[..passed] {
+        steps.add(Stage::Validators, StepResult::Passed, || validator.as_str().to_owned());
+    }
+    verdict.set_applied(validation.applied);
+    let Some(blocked) = validation.blocked else { return Ok(()) };
+    steps.add(Stage::Validators, StepResult::Refused, || blocked.to_string());
+    Err(Refusal::Blocked(blocked).into())
+}
+
+fn check_confirmation(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    assessment: &Assessment,
+    verdict: &mut CallVerdict,
+    steps: &mut impl Recorder,
+) -> Result<(), CallOutcome> {
+    if assessment.is_harmless() || !snapshot.confirms() || facts.progress.confirmed {
+        return Ok(());
+    }
+    let policy = snapshot.policy(facts.server);
+    let risk = || format!("{} risk", assessment.effective_risk);
+    if !assessment.needs_confirmation(&policy, None) {
+        steps.add(Stage::Confirmation, StepResult::Passed, risk);
+        return Ok(());
+    }
+    let naming = snapshot.naming(facts);
+    match naming {
+        Some(naming) if !assessment.needs_confirmation(&policy, Some(&naming)) => {
+            steps.add(Stage::Confirmation, StepResult::Passed, || naming.entry().to_owned());
+            verdict.set_spared_by(naming);
+            Ok(())
+        }
+        _ => {
+            steps.add(Stage::Confirmation, StepResult::Asks, risk);
+            Err(CallOutcome::Ask(Requirement::Confirmation))
+        }
+    }
+}

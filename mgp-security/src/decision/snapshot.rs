@@ -1,0 +1,228 @@
+//! The state that decisions read: one handle per section, and a snapshot of them for one call.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use mgp_types::service::{Context, Principal, ServerId};
+use mgp_types::store::StoreError;
+
+use super::CallFacts;
+use crate::access::{Access, AccessView};
+use crate::definition::{DefinitionRule, Definitions, KnownTool, ServerTools, Tools};
+use crate::permission::{PermissionView, Permissions};
+use crate::policy::{Policies, ServerPolicy};
+use crate::tool::{Assess, Assessment, Confirmations, Naming, Validators};
+
+/// The origin of the tools that are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToolOrigin {
+    /// Our own: their definitions are not pinned.
+    Own,
+    /// Another server's.
+    Foreign,
+}
+
+/// The name of the server whose tools are called.
+#[derive(Clone, Debug)]
+pub(crate) enum ServerName {
+    /// This one, whatever the context of a call names.
+    Always(ServerId),
+    /// The one that the context of a call names, else this one.
+    Default(Option<ServerId>),
+}
+
+/// The sections that decide about calls; one that is absent decides nothing.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) server: ServerName,
+    pub(crate) origin: ToolOrigin,
+    pub(crate) policies: Policies,
+    pub(crate) access: Option<Access>,
+    /// Decides about definitions, and assesses tools.
+    pub(crate) definitions: Option<Definitions>,
+    /// What the definitions have of the one server that all calls are for.
+    pub(crate) server_tools: Option<Arc<ServerTools>>,
+    /// Assesses tools where definitions do not decide.
+    pub(crate) tools: Option<Arc<dyn Assess>>,
+    pub(crate) permissions: Option<Permissions>,
+    pub(crate) validators: Option<Validators>,
+    pub(crate) confirmations: Option<Confirmations>,
+}
+
+impl Sources {
+    /// Creates sources that decide nothing.
+    pub(crate) fn new(policies: Policies) -> Self {
+        Self {
+            server: ServerName::Default(None),
+            origin: ToolOrigin::Foreign,
+            policies,
+            access: None,
+            definitions: None,
+            server_tools: None,
+            tools: None,
+            permissions: None,
+            validators: None,
+            confirmations: None,
+        }
+    }
+
+    /// Returns the server that a call is for.
+    #[inline]
+    pub(crate) fn server_of<'a>(&'a self, cx: &'a Context) -> Option<&'a ServerId> {
+        match &self.server {
+            ServerName::Always(server) => Some(server),
+            ServerName::Default(server) => cx.server.as_ref().or(server.as_ref()),
+        }
+    }
+
+    #[inline]
+    fn tools_of(&self, server: Option<&ServerId>) -> Option<Arc<Tools>> {
+        match (self.definitions.as_ref()?, &self.server_tools) {
+            (definitions, Some(tools)) => definitions.tools_in(tools),
+            (definitions, None) => definitions.tools(server),
+        }
+    }
+
+    /// Returns what assesses tools.
+    pub(crate) fn assess(&self) -> Option<&dyn Assess> {
+        match (&self.definitions, &self.tools) {
+            (Some(definitions), _) => Some(definitions),
+            (None, tools) => tools.as_deref(),
+        }
+    }
+
+    /// Returns the time that decides about ends.
+    pub(crate) fn now(&self) -> SystemTime {
+        self.access.as_ref().map_or_else(SystemTime::now, Access::now)
+    }
+}
+
+mgp_types::opaque_debug!(Sources { server, origin });
+
+/// What decides about one call; each part is read at most once.
+pub(crate) struct Snapshot<'a> {
+    sources: &'a Sources,
+    access: Option<AccessView<'a>>,
+    tools: Option<Arc<Tools>>,
+    // Most calls need neither of these.
+    policy: OnceCell<Arc<ServerPolicy>>,
+    permissions: OnceCell<PermissionView<'a>>,
+}
+
+impl<'a> Snapshot<'a> {
+    #[inline]
+    pub(crate) fn of(
+        sources: &'a Sources,
+        principal: &'a Principal,
+        server: Option<&ServerId>,
+    ) -> Self {
+        Self {
+            sources,
+            access: sources.access.as_ref().map(|access| access.view(principal)),
+            tools: sources.tools_of(server),
+            policy: OnceCell::new(),
+            permissions: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn access(&self) -> Option<&AccessView<'a>> {
+        self.access.as_ref()
+    }
+
+    pub(super) fn policy(&self, server: Option<&ServerId>) -> Arc<ServerPolicy> {
+        Arc::clone(self.policy.get_or_init(|| self.sources.policies.of(server)))
+    }
+
+    /// Returns what is known of a tool.
+    #[inline]
+    pub(super) fn known(&self, tool: &str) -> Option<&Arc<KnownTool>> {
+        self.tools.as_ref()?.get(tool)
+    }
+
+    /// Returns the word for the state of a definition.
+    pub(super) fn definition_state(&self, tool: &str) -> &'static str {
+        match (&self.tools, self.sources.origin) {
+            (_, ToolOrigin::Own) => "own",
+            (Some(tools), _) => tools.state(tool).as_str(),
+            (None, _) => "unseen",
+        }
+    }
+
+    /// Decides about the definition of a tool; `None` if definitions do not decide.
+    #[inline]
+    pub(super) fn definition_rule(
+        &self,
+        known: Option<&Arc<KnownTool>>,
+    ) -> Option<Result<DefinitionRule, StoreError>> {
+        let definitions = self.sources.definitions.as_ref()?;
+        let known = known.map(|known| &**known);
+        if self.sources.origin == ToolOrigin::Own {
+            // Our own tools are trusted; only the operator's override of a risk is recorded.
+            let records =
+                known.is_some_and(KnownTool::is_unrecorded) && definitions.readable().is_ok();
+            let rule = self.tools.as_ref().filter(|_| records).map(|tools| tools.rule(known));
+            return Some(Ok(match rule {
+                Some(DefinitionRule::Record) => DefinitionRule::Record,
+                _ => DefinitionRule::Allow,
+            }));
+        }
+        if let Err(error) = definitions.readable() {
+            return Some(Err(error));
+        }
+        Some(Ok(self.tools.as_ref().map_or(DefinitionRule::List, |tools| tools.rule(known))))
+    }
+
+    /// Returns whether a rule applies that needs the assessment of the tool.
+    pub(super) fn assesses(&self) -> bool {
+        let Sources { permissions, validators, confirmations, .. } = self.sources;
+        permissions.is_some() || validators.is_some() || confirmations.is_some()
+    }
+
+    /// Returns what calls of a tool need.
+    #[inline]
+    pub(super) fn assessment(
+        &self,
+        server: Option<&ServerId>,
+        tool: &str,
+        known: Option<&Arc<KnownTool>>,
+    ) -> Arc<Assessment> {
+        if let Some(known) = known {
+            return Arc::clone(known.assessment());
+        }
+        match (&self.sources.definitions, &self.sources.tools) {
+            (Some(definitions), _) => definitions.unlisted(server, tool),
+            (None, Some(tools)) => tools.assessment(server, tool),
+            (None, None) => Arc::new(Assessment::unknown()),
+        }
+    }
+
+    pub(super) fn permissions(&self) -> Option<&PermissionView<'a>> {
+        let permissions = self.sources.permissions.as_ref()?;
+        Some(self.permissions.get_or_init(|| permissions.view()))
+    }
+
+    pub(super) fn validators(&self) -> Option<&Validators> {
+        self.sources.validators.as_ref()
+    }
+
+    /// Returns whether risky calls are confirmed.
+    pub(super) fn confirms(&self) -> bool {
+        self.sources.confirmations.is_some()
+    }
+
+    /// Returns the strongest entry by which the operator named the tool of a call.
+    pub(super) fn naming(&self, facts: &CallFacts<'_>) -> Option<Naming> {
+        let CallFacts { server, tool, at, .. } = *facts;
+        let cx = facts.call.cx();
+        let by_access = || Some(self.access.as_ref()?.named(server, tool, at)?.naming(tool));
+        let by_permission = || {
+            let view = self.permissions()?;
+            let policy = self.policy(server);
+            Some(view.names_tool(&cx.principal, server, tool, &policy, at.get())?.naming())
+        };
+        let by_others = || self.sources.confirmations.as_ref()?.naming(cx, server, tool);
+        let namings = [by_access(), by_permission(), by_others()];
+        namings.into_iter().flatten().reduce(Naming::stronger)
+    }
+}

@@ -1,0 +1,177 @@
+//! The steps before a call whose tool is not known: the list of the tools, and the record of an override of its risk.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::ListParams;
+use mgp_types::method::ToolsList;
+use mgp_types::mgp::Actor;
+use mgp_types::service::{
+    Asking, Call, CallKey, Context, Extensions, MgpService, Outlet, ServerId,
+};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout;
+
+use super::Standing;
+use super::definitions::Definitions;
+use super::reply::{self, Page};
+use super::seen::Whole;
+use super::table::DefinitionRule;
+use crate::audit::Event;
+use crate::error::Refusal;
+
+/// The time limit for listing, and for waiting while another call lists.
+///
+/// A tool that was never seen counts as unlisted if its server does not answer in that time.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The number of pages that are read; a server with more counts as one that does not answer.
+const MAX_PAGES: usize = 100;
+
+/// The reason why the tools of a server could not be listed.
+enum ListError {
+    /// The server did not answer, or its answer is wrong.
+    Server(RpcError),
+    /// Its answer cannot be stored.
+    Local(RpcError),
+}
+
+impl Definitions {
+    /// Lists the tools of a server on behalf of a call, once for all calls that wait for it.
+    ///
+    /// # Errors
+    /// [`Refusal::Unlisted`] if the tool is known and the server does not list its tools in time.
+    pub(crate) async fn fetch<S: MgpService>(
+        &self,
+        server: &ServerId,
+        inner: &mut S,
+        call: &Call,
+        tool: &str,
+    ) -> Result<(), RpcError> {
+        let unlisted = |reason| Refusal::Unlisted { server: server.clone(), reason };
+        let turn = turn(self, server, call).await?;
+        // The call that had the turn before may have listed them.
+        if !self.must_list(server, tool)? {
+            return Ok(());
+        }
+        let limit = time_limit(call);
+        let listed = timeout(limit, list(self, server, inner, call)).await;
+        let late = || RpcError::internal("it did not list its tools in time");
+        // A short deadline of the caller is not evidence against the server.
+        if listed.is_err() && limit < LIST_TIMEOUT {
+            return Err(unlisted(late()).into());
+        }
+        let listed = listed.unwrap_or_else(|_| Err(ListError::Server(late())));
+        match listed {
+            Ok(()) => {}
+            Err(ListError::Local(error)) => return Err(error),
+            // A tool whose definition may have changed is not called by the old one.
+            Err(ListError::Server(error))
+                if self.standing(Some(server), tool) != Standing::Unseen =>
+            {
+                return Err(unlisted(error).into());
+            }
+            Err(ListError::Server(error)) => {
+                tracing::warn!(%server, %error, "listing of tools failed; unknown tools count as dangerous");
+                self.tried(server).await.map_err(Refusal::Unchanged)?;
+            }
+        }
+        drop(turn);
+        Ok(())
+    }
+
+    fn must_list(&self, server: &ServerId, tool: &str) -> Result<bool, RpcError> {
+        self.readable().map_err(|error| Refusal::Unchanged(error.into()))?;
+        let Some(tools) = self.tools(Some(server)) else { return Ok(true) };
+        let rule = tools.rule(tools.get(tool).map(|known| &**known));
+        Ok(matches!(rule, DefinitionRule::List))
+    }
+
+    /// Records that the operator replaced the risk of a tool, once per definition and policy; no call runs before.
+    ///
+    /// # Errors
+    /// [`Refusal::Unaudited`] if it cannot be recorded.
+    pub(crate) async fn record_override(
+        &self,
+        server: &ServerId,
+        call: &Call,
+        tool: &str,
+    ) -> Result<(), RpcError> {
+        let tools = self.tools(Some(server));
+        let Some(known) = tools.as_ref().and_then(|tools| tools.get(tool)) else { return Ok(()) };
+        let Some(before) = &known.assessment.overrides else { return Ok(()) };
+        let after = &known.assessment.effective_risk;
+        let _turn = turn(self, server, call).await?;
+        if !known.is_unrecorded() {
+            return Ok(());
+        }
+        let event = Event::risk_overridden(Actor::kernel(), Some(server), tool, before, after)
+            .during(call.cx().trace.as_deref());
+        let audit = self.0.pins.audit();
+        audit.record(event.build()).await.map_err(Refusal::Unaudited)?;
+        known.unrecorded.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Waits until no other call lists the tools of a server or records an override.
+async fn turn(
+    definitions: &Definitions,
+    server: &ServerId,
+    call: &Call,
+) -> Result<OwnedMutexGuard<()>, RpcError> {
+    let turn = definitions.turn(server).lock_owned();
+    let Ok(turn) = timeout(time_limit(call), turn).await else {
+        let reason = RpcError::internal("other calls still wait for them");
+        return Err(Refusal::Unlisted { server: server.clone(), reason }.into());
+    };
+    Ok(turn)
+}
+
+fn time_limit(call: &Call) -> Duration {
+    call.cx().deadline.remaining().map_or(LIST_TIMEOUT, |left| left.min(LIST_TIMEOUT))
+}
+
+/// Reads all pages.
+async fn list<S: MgpService>(
+    definitions: &Definitions,
+    server: &ServerId,
+    inner: &mut S,
+    on_behalf: &Call,
+) -> Result<(), ListError> {
+    let mut tools = Vec::new();
+    let mut params = ListParams::new();
+    for _ in 0..MAX_PAGES {
+        let mut call =
+            Call::ask::<ToolsList>(&params, own(on_behalf.cx())).map_err(ListError::Local)?;
+        // The layers further out have written their part already.
+        *call.hop_mut() = on_behalf.hop().speaker();
+        let reply = inner.call(call).await.map_err(ListError::Server)?;
+        let Page { tools: more, next } = reply::read(&reply).map_err(ListError::Server)?;
+        tools.extend(more);
+        params.cursor = next;
+        if params.cursor.is_none() {
+            let taken = definitions.take(server, &tools, Whole::Yes).await;
+            return taken
+                .map(drop)
+                .map_err(|error| ListError::Local(Refusal::Unchanged(error).into()));
+        }
+    }
+    Err(ListError::Server(RpcError::internal(format!(
+        "it has more than {MAX_PAGES} pages of tools"
+    ))))
+}
+
+/// Returns the context of a call of our own on behalf of another.
+fn own(cx: &Context) -> Context {
+    let mut own = cx.clone();
+    own.key = CallKey::next();
+    own.wire_id = None;
+    own.logical = None;
+    own.outlet = Outlet::none();
+    own.asking = Asking::Nobody;
+    // Notes of layers further out are about their call, not about this one.
+    own.extensions = Extensions::default();
+    own
+}

@@ -1,0 +1,276 @@
+//! The layers: each one is the gate with the rules of one section.
+//!
+//! Applies to: both.
+
+use std::sync::Arc;
+
+use mgp_types::mgp::Validator;
+use mgp_types::service::ServerId;
+use tower_layer::Layer;
+
+use super::DecisionService;
+use crate::access::Access;
+use crate::decision::{ServerName, Sources};
+use crate::definition::Definitions;
+use crate::permission::Permissions;
+use crate::policy::Policies;
+use crate::tool::{Assess, Confirmations, Validate, Validators};
+
+/// Declares a layer that is the gate with some sources.
+macro_rules! gate_layer {
+    ($(#[$meta:meta])* $layer:ident) => {
+        $(#[$meta])*
+        #[derive(Clone)]
+        #[must_use]
+        pub struct $layer(Sources);
+
+        mgp_types::opaque_debug!($layer);
+
+        impl<S> Layer<S> for $layer {
+            type Service = DecisionService<S>;
+
+            fn layer(&self, inner: S) -> DecisionService<S> {
+                DecisionService::new(inner, Arc::new(self.0.clone()))
+            }
+        }
+    };
+}
+
+gate_layer! {
+    /// Lets calls pass that [`Access`] allows, and leaves out of lists what it does not.
+    ///
+    /// - `tools/call` is decided for the tool and refused with 1001, which names agent, server, tool, the level that
+    ///   decided and a remedy; `tools/list` is filtered by the same decision.
+    /// - Resources, prompts and completion belong to the whole server: they are decided by its entry or policy, refused
+    ///   with 1001, and their lists are empty.
+    /// - Credentials ([`Pass`](mgp_types::service::Pass)) narrow this further: those for some tools are not for the
+    ///   rest of a server. Expired credentials are refused with 1003.
+    ///
+    /// ```
+    /// use mgp_security::{Access, AccessLayer, Policies};
+    /// use mgp_types::Payload;
+    /// use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+    /// use mgp_types::service::{Principal, Reply, Stack, mock};
+    /// use tower_layer::Layer;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let access = Access::in_memory(Policies::default());
+    /// let tools = Stack::from_fn(|_| async {
+    ///     Ok(Reply::raw(Payload::from_trusted(r#"{"tools":[{"name":"read"},{"name":"write"}]}"#)))
+    /// });
+    /// let mut client = mock::client(Stack::new(AccessLayer::new(access.clone()).server("files").layer(tools)));
+    /// assert_eq!(client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err().code().0, 1001);
+    ///
+    /// let mut grant = AccessGrantParams::new(EntryType::ToolGrant, "local", "files", AccessPermission::Allow);
+    /// grant.tool_name = Some("read".to_owned());
+    /// access.grant(&Principal::local().operator(), grant).await.unwrap();
+    /// assert!(client.request("tools/call", r#"{"name":"read"}"#).await.is_ok());
+    /// assert_eq!(client.request("tools/list", "{}").await.unwrap().as_str(), r#"{"tools":[{"name":"read"}]}"#);
+    /// # });
+    /// ```
+    AccessLayer
+}
+
+impl AccessLayer {
+    /// Creates a layer that decides by these entries.
+    pub fn new(access: Access) -> Self {
+        let policies = access.policies().clone();
+        Self(Sources { access: Some(access), ..Sources::new(policies) })
+    }
+
+    /// Sets the server that entries are about, whatever the context of a call names.
+    ///
+    /// A call without a server is decided by the default policy: no entry is about it.
+    pub fn server(mut self, id: impl Into<ServerId>) -> Self {
+        self.0.server = ServerName::Always(id.into());
+        self
+    }
+}
+
+gate_layer! {
+    /// Lets only those tools be listed and called whose definitions are as they were approved.
+    ///
+    /// On an outbound stack it reads `tools/list`, pins new definitions, leaves out of the list what waits or is
+    /// refused, and refuses calls of such tools with 4002. A call of a tool that was not listed yet lists the tools first.
+    ///
+    /// ```
+    /// use mgp_security::{DefinitionLayer, Definitions, Policies};
+    /// use mgp_types::ErrorCode;
+    /// use mgp_types::service::{Reply, Stack, mock};
+    /// use mgp_types::Payload;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use std::sync::Arc;
+    /// use tower_layer::Layer;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// // A server that lists another definition the second time it is asked.
+    /// let asked = Arc::new(AtomicUsize::new(0));
+    /// let server = Stack::from_fn(move |call| {
+    ///     let lists = call.method().as_str() == "tools/list";
+    ///     let time = if lists { asked.fetch_add(1, Ordering::Relaxed) } else { 0 };
+    ///     let tools = format!(r#"{{"tools":[{{"name":"add","description":"Version {time}.","inputSchema":{{}}}}]}}"#);
+    ///     async move { Ok(if lists { Reply::raw(Payload::from_trusted(tools)) } else { Reply::empty() }) }
+    /// });
+    /// let layer = DefinitionLayer::new(Definitions::in_memory(Policies::default())).server("calculator");
+    /// let mut client = mock::client(Stack::new(layer.layer(server)));
+    ///
+    /// client.request("tools/call", r#"{"name":"add"}"#).await.unwrap();
+    /// let tools = client.request("tools/list", "{}").await.unwrap();
+    /// assert_eq!(tools.as_str(), r#"{"tools":[]}"#);
+    /// let error = client.request("tools/call", r#"{"name":"add"}"#).await.unwrap_err();
+    /// assert_eq!(error.code(), ErrorCode::TOOL_DISABLED);
+    /// # });
+    /// ```
+    DefinitionLayer
+}
+
+impl DefinitionLayer {
+    /// Creates a layer that decides by these definitions.
+    pub fn new(definitions: Definitions) -> Self {
+        let policies = definitions.policies().clone();
+        Self(Sources { definitions: Some(definitions), ..Sources::new(policies) })
+    }
+
+    /// Names the server whose tools are called, for calls whose context names none.
+    pub fn server(mut self, id: impl Into<ServerId>) -> Self {
+        self.0.server = ServerName::Default(Some(id.into()));
+        self
+    }
+}
+
+gate_layer! {
+    /// Lets a tool run only while every permission it needs is granted, unexpired and in scope for its server.
+    ///
+    /// ```
+    /// use mgp_security::{Definitions, PermissionChange, PermissionLayer, Permissions, Policies};
+    /// use mgp_types::mgp::{Permission, RiskLevel, ToolSecurity};
+    /// use mgp_types::service::{Principal, Reply, Stack, mock};
+    /// use mgp_types::{RawObject, mcp};
+    /// use tower_layer::Layer;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let policies = Policies::default();
+    /// let permissions = Permissions::in_memory(policies.clone());
+    /// let definitions = Definitions::in_memory(policies);
+    /// let mut camera = mcp::Tool::new("look", RawObject::empty());
+    /// let mut security = ToolSecurity::new(RiskLevel::Dangerous);
+    /// security.permissions_required = vec![Permission::Camera].into();
+    /// camera.security = Some(security.into());
+    /// definitions.learn(None, &[camera]);
+    ///
+    /// let gate = PermissionLayer::new(permissions.clone(), definitions);
+    /// let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+    /// let mut client = mock::client(Stack::new(gate.layer(tools)));
+    /// let refused = client.request("tools/call", r#"{"name":"look"}"#).await.unwrap_err();
+    /// assert_eq!(refused.code().0, 1000);
+    ///
+    /// let operator = Principal::local().operator();
+    /// permissions.approve(&operator, PermissionChange::new(None, [Permission::Camera])).await.unwrap();
+    /// client.request("tools/call", r#"{"name":"look"}"#).await.unwrap();
+    /// # });
+    /// ```
+    PermissionLayer
+}
+
+impl PermissionLayer {
+    /// Creates a layer that decides by these permissions, about tools as they are assessed there.
+    pub fn new(permissions: Permissions, tools: impl Assess + 'static) -> Self {
+        let policies = permissions.policies().clone();
+        let (permissions, tools): (_, Arc<dyn Assess>) = (Some(permissions), Arc::new(tools));
+        Self(Sources { permissions, tools: Some(tools), ..Sources::new(policies) })
+    }
+
+    /// Names the server whose tools are called, for calls whose context names none: on the server's own stack.
+    pub fn server(mut self, id: impl Into<ServerId>) -> Self {
+        self.0.server = ServerName::Default(Some(id.into()));
+        self
+    }
+}
+
+gate_layer! {
+    /// Checks arguments before a call, and blocks what it cannot check (1010).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use mgp_security::{Assessment, ServerPolicy, ValidateLayer};
+    /// use mgp_types::ErrorCode;
+    /// use mgp_types::mcp::Tool;
+    /// use mgp_types::service::{Reply, ServerId, Stack, mock};
+    /// use tower_layer::Layer;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let definition = r#"{"name":"run","inputSchema":{},"security":{"risk_level":"safe","validator":"sandbox"}}"#;
+    /// let tool: Tool = serde_json::from_str(definition).unwrap();
+    /// let assessment = Arc::new(Assessment::of(&tool, &ServerPolicy::default()));
+    /// let known = move |_: Option<&ServerId>, _: &str| Arc::clone(&assessment);
+    /// let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+    /// let mut client = mock::client(Stack::new(ValidateLayer::new(known).layer(tools)));
+    ///
+    /// let blocked = client.request("tools/call", r#"{"name":"run"}"#).await.unwrap_err();
+    /// assert_eq!(blocked.code(), ErrorCode::VALIDATION_BLOCKED);
+    /// # });
+    /// ```
+    ValidateLayer
+}
+
+impl ValidateLayer {
+    /// Creates a layer without any validator, about tools as they are assessed there.
+    pub fn new(tools: impl Assess + 'static) -> Self {
+        let (validators, tools): (_, Arc<dyn Assess>) = (Validators::default(), Arc::new(tools));
+        let none = Sources::new(Policies::default());
+        Self(Sources { validators: Some(validators), tools: Some(tools), ..none })
+    }
+
+    /// Adds the check behind a validator's name, in place of one of that name.
+    pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
+        self.0.validators.get_or_insert_default().insert(name, Arc::new(check));
+        self
+    }
+
+    /// Names the server whose tools are called, for calls whose context names none: on the server's own stack.
+    pub fn server(mut self, id: impl Into<ServerId>) -> Self {
+        self.0.server = ServerName::Default(Some(id.into()));
+        self
+    }
+}
+
+gate_layer! {
+    /// Runs dangerous calls only with a confirmation (§4.4); the same layer serves inbound and outbound stacks.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use mgp_security::{Assessment, ConfirmLayer, Confirmations, Elicit, Naming, Policies};
+    /// use mgp_types::ErrorCode;
+    /// use mgp_types::service::{Context, Reply, ServerId, Stack, mock};
+    /// use tower_layer::Layer;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// let named = |_: &Context, _: Option<&ServerId>, tool: &str| (tool == "wipe").then(|| Naming::by("tool_grant of ada"));
+    /// let confirmations = Confirmations::new(Policies::default(), Elicit::everyone()).named(named);
+    /// let unknown = |_: Option<&ServerId>, _: &str| Arc::new(Assessment::unknown());
+    /// let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+    /// let mut client = mock::client(Stack::new(ConfirmLayer::new(confirmations, unknown).layer(tools)));
+    ///
+    /// client.request("tools/call", r#"{"name":"wipe"}"#).await.unwrap();
+    /// // This client answers no questions, so the other call cannot be confirmed.
+    /// let refused = client.request("tools/call", r#"{"name":"format"}"#).await.unwrap_err();
+    /// assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED);
+    /// # });
+    /// ```
+    ConfirmLayer
+}
+
+impl ConfirmLayer {
+    /// Creates a layer that asks for these confirmations, about tools as they are assessed there.
+    pub fn new(confirmations: Confirmations, tools: impl Assess + 'static) -> Self {
+        let policies = confirmations.policies().clone();
+        let (confirmations, tools): (_, Arc<dyn Assess>) = (Some(confirmations), Arc::new(tools));
+        Self(Sources { confirmations, tools: Some(tools), ..Sources::new(policies) })
+    }
+
+    /// Names the server whose tools are called, for calls whose context names none: on the server's own stack.
+    pub fn server(mut self, id: impl Into<ServerId>) -> Self {
+        self.0.server = ServerName::Default(Some(id.into()));
+        self
+    }
+}

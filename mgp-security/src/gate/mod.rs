@@ -1,0 +1,232 @@
+//! The gate before a service: calls and lists, as the [decision](crate::decision) has them.
+//!
+//! - [`DecisionService`] decides about each call at once.
+//! - `wait.rs` has calls that need an answer first; they are decided again after each answer, right before they run.
+//! - `list.rs` filters lists, `layers.rs` has the layers.
+//!
+//! Applies to: both.
+
+mod layers;
+mod list;
+mod wait;
+
+use std::future::{Ready, ready};
+use std::sync::Arc;
+
+use mgp_types::method::{
+    CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
+    ResourcesSubscribe, ResourcesTemplatesList, SubscriptionsListen, ToolsCall, ToolsList,
+};
+use mgp_types::mgp::Validator;
+use mgp_types::service::{
+    BoxFuture, Call, Either, MgpService, Reply, Rule, ServerId, Target, Waited,
+};
+use mgp_types::{RpcError, clip};
+use tower_service::Service;
+
+use crate::access::{Credentials, Moment, name_of};
+use crate::decision::{
+    CallFacts, CallOutcome, CallVerdict, Progress, Snapshot, Sources, ToolOrigin, admit, decide,
+};
+use crate::definition::page;
+use crate::error::Refusal;
+use crate::tool::note;
+
+pub use layers::{AccessLayer, ConfirmLayer, DefinitionLayer, PermissionLayer, ValidateLayer};
+
+/// The most bytes of a name or a rule in the log.
+const MAX_LOGGED: usize = 256;
+
+/// Service of all layers that decide about calls: [`AccessLayer`], [`DefinitionLayer`], [`PermissionLayer`],
+/// [`ValidateLayer`], [`ConfirmLayer`], and of [`Governance`](crate::Governance).
+#[derive(Clone)]
+pub struct DecisionService<S> {
+    inner: S,
+    sources: Arc<Sources>,
+}
+
+mgp_types::opaque_debug!(DecisionService<S>);
+
+impl<S> DecisionService<S> {
+    pub(crate) fn new(inner: S, sources: Arc<Sources>) -> Self {
+        Self { inner, sources }
+    }
+}
+
+/// An answer that is there at once, or one that takes a while.
+type OwnFuture =
+    Either<Ready<Result<Reply, RpcError>>, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+impl<S: MgpService> Service<Call> for DecisionService<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, OwnFuture>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let (sources, cx) = (&*self.sources, call.cx());
+        let checked = match CallTarget::of(&call) {
+            CallTarget::Tool(_) if call.tool().is_some() => return self.call_tool(call),
+            // A notification: a server might run it.
+            CallTarget::Tool(tool) => admit(sources, cx, Some(tool)),
+            CallTarget::Unnamed if sources.access.is_some() => {
+                return answer(Err(RpcError::invalid_params("`name` must be a string")));
+            }
+            CallTarget::Tools => return self.list(call),
+            CallTarget::Server => admit(sources, cx, None),
+            CallTarget::List(member) => match admit(sources, cx, None) {
+                Err(Refusal::AccessDenied(_)) => return answer(Ok(list::empty(member, cx))),
+                checked => checked,
+            },
+            CallTarget::Unnamed | CallTarget::Other => Ok(()),
+        };
+        match checked {
+            Ok(()) => Either::Left { future: self.inner.call(call) },
+            Err(refusal) => answer(Err(deny(sources, &call, refusal))),
+        }
+    }
+}
+
+impl<S: MgpService> DecisionService<S> {
+    fn call_tool(&mut self, call: Call) -> <Self as Service<Call>>::Future {
+        let progress = Progress::default();
+        match decide_call(&self.sources, &call, &progress).into_outcome() {
+            (CallOutcome::Allow, _) => Either::Left { future: self.inner.call(call) },
+            (CallOutcome::Refuse(refusal), _) => answer(Err(deny(&self.sources, &call, refusal))),
+            (CallOutcome::Ask(need), assessment) => {
+                let (sources, inner) = (Arc::clone(&self.sources), self.inner.clone());
+                let waiting = wait::run(sources, inner, call, need, assessment, progress);
+                Either::Right { future: Either::Right { future: Box::pin(waiting) } }
+            }
+        }
+    }
+
+    fn list(&mut self, call: Call) -> <Self as Service<Call>>::Future {
+        let sources = &self.sources;
+        let pins = sources.origin == ToolOrigin::Foreign
+            && sources.definitions.is_some()
+            && sources.server_of(call.cx()).is_some();
+        if sources.access.is_some() {
+            if let Err(ended) = Credentials::of(call.cx()).check_end() {
+                return answer(Err(deny(sources, &call, ended.into())));
+            }
+        } else if !pins {
+            return Either::Left { future: self.inner.call(call) };
+        }
+        let (sources, cx) = (Arc::clone(sources), call.cx().clone());
+        let page = pins.then(|| page(&call));
+        let listed = self.inner.call(call);
+        let filtered = async move { list::filter(&sources, &cx, page, listed.await?).await };
+        Either::Right { future: Either::Right { future: Box::pin(filtered) } }
+    }
+}
+
+fn answer<F>(answer: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
+    Either::Right { future: Either::Left { future: ready(answer) } }
+}
+
+/// Decides about a call of a tool at this moment, and notes for its record what was applied.
+fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdict {
+    let (tool, arguments) = call.tool().map_or(("", None), |tool| (tool.name, tool.arguments));
+    let server = sources.server_of(call.cx());
+    let clock = || sources.now();
+    let at = Moment::of(&clock);
+    let snapshot = Snapshot::of(sources, &call.cx().principal, server);
+    let verdict =
+        decide(&CallFacts { call, server, tool, arguments, at: &at, progress }, &snapshot);
+    if !verdict.applied().is_empty() {
+        let applied: Vec<&str> = verdict.applied().iter().map(Validator::as_str).collect();
+        note(call.cx(), "validator_applied", &applied.join(", "));
+    }
+    if let Some(naming) = verdict.spared_by() {
+        note(call.cx(), "confirmation_spared_by", naming.entry());
+    }
+    verdict
+}
+
+/// Decides again about a call that [waited](Waited) further in, right before it runs: nothing is asked any more.
+///
+/// # Errors
+/// As the gate, if the call may not run any more.
+pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
+    if !Waited::is(call.cx()) || call.tool().is_none() {
+        return Ok(());
+    }
+    match decide_call(sources, call, &Progress::finished()).into_outcome().0 {
+        CallOutcome::Refuse(refusal) => Err(deny(sources, call, refusal)),
+        CallOutcome::Allow | CallOutcome::Ask(_) => Ok(()),
+    }
+}
+
+/// Logs a refusal for the operator, and returns the error for the caller.
+fn deny(sources: &Sources, call: &Call, refusal: Refusal) -> RpcError {
+    let error = RpcError::from(refusal);
+    log_denied(sources, call, &error);
+    error
+}
+
+fn log_denied(sources: &Sources, call: &Call, error: &RpcError) {
+    let (cx, tool) = (call.cx(), call.params().target());
+    let tool = match tool {
+        Some(Target::Tool(tool)) => Some(clip(tool, MAX_LOGGED)),
+        _ => None,
+    };
+    tracing::info!(
+        server = sources.server_of(cx).map(ServerId::as_str),
+        tool = tool.as_deref(),
+        agent = name_of(&cx.principal),
+        rule = Rule::of(error).map(|rule| clip(rule.as_str(), MAX_LOGGED)).as_deref(),
+        code = error.code().0,
+        trace = cx.trace.as_deref(),
+        "denied"
+    );
+}
+
+/// The part of a server that a call is about.
+///
+/// Notifications count like requests: a server might run either.
+enum CallTarget<'a> {
+    Tool(&'a str),
+    /// A tool call that names no tool.
+    Unnamed,
+    /// The list of tools.
+    Tools,
+    /// Something that belongs to the whole server.
+    Server,
+    /// A list of such things, by the member that holds it.
+    List(&'static str),
+    Other,
+}
+
+impl<'a> CallTarget<'a> {
+    fn of(call: &'a Call) -> Self {
+        match call.params().target() {
+            Some(Target::Tool(name)) => Self::Tool(name),
+            _ if call.is::<SubscriptionsListen>() && watches_resources(call) => Self::Server,
+            _ => Self::of_method(call.method().as_str()),
+        }
+    }
+
+    fn of_method(method: &str) -> Self {
+        match method {
+            ToolsCall::METHOD => Self::Unnamed,
+            ToolsList::METHOD => Self::Tools,
+            ResourcesRead::METHOD
+            | ResourcesSubscribe::METHOD
+            | PromptsGet::METHOD
+            | CompletionComplete::METHOD => Self::Server,
+            ResourcesList::METHOD => Self::List("resources"),
+            ResourcesTemplatesList::METHOD => Self::List("resourceTemplates"),
+            PromptsList::METHOD => Self::List("prompts"),
+            // A caller that may no longer read a resource may still stop watching it.
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Returns whether a stream is asked for that reports changes of resources; one that cannot be read counts as such.
+fn watches_resources(call: &Call) -> bool {
+    let params = call.params().get::<<SubscriptionsListen as Request>::Params>();
+    params.map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())
+}

@@ -1,0 +1,114 @@
+//! Calls that need an answer first: the list of the tools, a record, a decision about permissions, a confirmation.
+
+use std::sync::Arc;
+
+use mgp_types::mgp::RiskLevel;
+use mgp_types::service::{Call, MgpService, Reply, Start, Waited};
+use mgp_types::{Payload, RpcError};
+
+use super::{decide_call, deny, log_denied};
+use crate::decision::{CallOutcome, Progress, Requirement, Sources};
+use crate::error::Refusal;
+use crate::permission::AskOutcomes;
+use crate::tool::{Assessment, RiskyCall};
+
+/// The number of answers after which a call no longer waits for records of new overrides; all else is asked once.
+const MAX_ANSWERS: usize = 8;
+
+/// Gets the answers that a call needs, decides again after each, and runs the call once it is allowed.
+///
+/// Dropping the future withdraws the question that is open.
+pub(super) async fn run<S: MgpService>(
+    sources: Arc<Sources>,
+    mut inner: S,
+    mut call: Call,
+    mut need: Requirement,
+    mut assessment: Option<Arc<Assessment>>,
+    mut progress: Progress,
+) -> Result<Reply, RpcError> {
+    for answers in 1.. {
+        get(&sources, &mut inner, &call, need, assessment, &mut progress).await?;
+        progress.recorded = answers >= MAX_ANSWERS;
+        match decide_call(&sources, &call, &progress).into_outcome() {
+            (CallOutcome::Allow, _) => break,
+            (CallOutcome::Refuse(refusal), _) => return Err(deny(&sources, &call, refusal)),
+            (CallOutcome::Ask(next), known) => (need, assessment) = (next, known),
+        }
+    }
+    // A layer further in that lets it wait, too, decides again.
+    Waited::mark(call.cx_mut());
+    inner.call(call).await
+}
+
+/// Gets one answer for a call.
+async fn get<S: MgpService>(
+    sources: &Sources,
+    inner: &mut S,
+    call: &Call,
+    need: Requirement,
+    assessment: Option<Arc<Assessment>>,
+    progress: &mut Progress,
+) -> Result<(), RpcError> {
+    let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
+    let server = sources.server_of(cx);
+    match need {
+        Requirement::Listing => {
+            progress.listed = true;
+            let (Some(definitions), Some(server)) = (&sources.definitions, server) else {
+                return Ok(());
+            };
+            let fetched = definitions.fetch(server, inner, call, tool).await;
+            fetched.inspect_err(|error| log_denied(sources, call, error))?;
+            note_risk(call, &definitions.assessment(Some(server), tool).effective_risk);
+        }
+        Requirement::RiskRecord => {
+            let (Some(definitions), Some(server)) = (&sources.definitions, server) else {
+                return Ok(());
+            };
+            let recorded = definitions.record_override(server, call, tool).await;
+            recorded.inspect_err(|error| log_denied(sources, call, error))?;
+        }
+        Requirement::Permissions(_) => {
+            progress.listed = true;
+            progress.asked = Some(AskOutcomes::default());
+            let (Some(permissions), Some(assessment)) = (&sources.permissions, assessment) else {
+                return Ok(());
+            };
+            let needed = assessment.permissions.as_slice();
+            let asked = permissions.ask_for_call(cx, server, tool, needed).await;
+            let outcomes =
+                asked.map_err(|refused| deny(sources, call, Refusal::from(Box::new(refused))))?;
+            progress.asked = Some(outcomes);
+        }
+        Requirement::Confirmation => {
+            (progress.listed, progress.confirmed) = (true, true);
+            progress.asked.get_or_insert_default();
+            let (Some(confirmations), Some(assessment)) = (&sources.confirmations, assessment)
+            else {
+                return Ok(());
+            };
+            let Some(tools) = sources.assess() else { return Ok(()) };
+            let risky = RiskyCall {
+                cx: cx.clone(),
+                server: server.cloned(),
+                tool: tool.to_owned(),
+                arguments: call.tool_arguments(),
+                definition: tools.definition(server, tool),
+                assessment,
+            };
+            let confirmed = confirmations.confirm(risky, tools).await;
+            confirmed.map_err(|refusal| deny(sources, call, refusal))?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes the risk of a call for its record, which began before the tool was known.
+fn note_risk(call: &Call, risk: &RiskLevel) {
+    if let Some(start) = call.cx().extensions.get::<Start>()
+        && start.risk.as_ref() != Some(risk)
+        && let Ok(word) = Payload::of(risk)
+    {
+        start.note("risk_level", word);
+    }
+}
