@@ -2,8 +2,10 @@
 //!
 //! Applies to: both.
 
+mod builder;
 #[cfg(feature = "sqlite")]
 mod folder;
+mod layer;
 mod leaving;
 #[cfg(feature = "sqlite")]
 mod place;
@@ -12,34 +14,32 @@ use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::method::{Request, ToolsCall};
-use mgp_types::mgp::Validator;
 use mgp_types::service::{
-    AuditSink, Call, Context, Hidden, MemoryAudit, Method, MgpService, Params, Peer, Principal,
+    AuditSink, Call, Context, Hidden, MemoryAudit, Method, Params, Peer, Principal,
     Router, Scope, ScopeKind, ServerId, Visibility,
 };
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use mgp_types::{Payload, RpcError};
 use tokio::sync::watch;
-use tower::ServiceBuilder;
-use tower_layer::Layer;
 
 use crate::access::{
-    About, Access, AdminCheck, KernelTools, KernelToolsLayer, Moment, Need, named_server,
+    About, Access, AdminCheck, Moment, Need, named_server,
 };
-use crate::approval::{Approver, Elicit, First, Inbox, InboxConfig};
-use crate::audit::{Audit, AuditConfig, AuditLayer, AuditLog, Event};
+use crate::approval::{Elicit, Inbox};
+use crate::audit::{AuditConfig, AuditLog, Event};
 use crate::decision::{
     self, CallFacts, CallVerdict, Progress, ServerName, Snapshot, Sources, ToolOrigin,
 };
-use crate::definition::{Definitions, ServerTools};
+use crate::definition::Definitions;
 use crate::error::Refusal;
-use crate::gate::{self, DecisionService};
 use crate::hooks::Listening;
 use crate::permission::{Missing, MissingStatus, Permissions};
 use crate::policy::{Policies, ServerPolicy};
-use crate::tool::{Confirmations, Validate, Validators};
+use crate::tool::{Confirmations, Validators};
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
+pub use builder::GovernanceBuilder;
+pub use layer::{GovernLayer, Governed};
 
 /// Access, permissions, definitions, confirmations and their audit log; a cheap handle.
 ///
@@ -88,122 +88,6 @@ struct Books {
     confirmations: Confirmations,
     validators: Validators,
     changed: Arc<watch::Sender<u64>>,
-}
-
-/// Builds a [`Governance`]; by default it keeps everything in memory and asks only callers that offer elicitation
-/// and are marked as interactive: none.
-#[must_use = "nothing is governed until it is built"]
-pub struct GovernanceBuilder {
-    store: Arc<dyn Store>,
-    audit: Arc<dyn AuditSink>,
-    log: Option<AuditLog>,
-    recording: AuditConfig,
-    policies: Policies,
-    approver: Arc<dyn Approver>,
-    inbox: Option<InboxConfig>,
-    validators: Validators,
-    #[cfg(feature = "sqlite")]
-    logging: Option<folder::Logging>,
-}
-
-impl GovernanceBuilder {
-    /// Keeps grants, permissions and pins in this store.
-    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.store = store;
-        self
-    }
-
-    /// Records in this sink.
-    pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
-        self.audit = sink;
-        self.log = None;
-        self
-    }
-
-    /// Records in this log, with digests of arguments under its key where it keeps one.
-    pub fn log(mut self, log: AuditLog) -> Self {
-        self.audit = Arc::new(log.clone());
-        self.log = Some(log);
-        self
-    }
-
-    /// Sets what is recorded of the arguments of calls.
-    pub fn recording(mut self, config: AuditConfig) -> Self {
-        self.recording = config;
-        self
-    }
-
-    /// Sets what the operator configured for the servers.
-    pub fn policies(mut self, policies: Policies) -> Self {
-        self.policies = policies;
-        self
-    }
-
-    /// Sets the approver.
-    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
-        self.approver = Arc::new(approver);
-        self
-    }
-
-    /// Keeps questions that the [approver](Self::approver) cannot ask until an operator answers them; see
-    /// [`Inbox`].
-    pub fn inbox(mut self, config: InboxConfig) -> Self {
-        self.inbox = Some(config);
-        self
-    }
-
-    /// Adds the check behind a validator's name, in place of one of that name.
-    pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
-        self.validators.insert(name, Arc::new(check));
-        self
-    }
-
-    /// Builds the governance; [`Governance::open`] reads the store.
-    #[must_use]
-    pub fn build(self) -> Governance {
-        let Self {
-            store, audit, log, recording, policies, mut approver, inbox, validators, ..
-        } = self;
-        let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
-        let recording = match key {
-            Some(key) => recording.key(key.clone()),
-            None => recording,
-        };
-        let kept = || (Arc::clone(&store), Arc::clone(&audit), policies.clone());
-        let (one, two, three) = kept();
-        let access = Access::new(one, two, three);
-        let inbox = inbox.map(|config| {
-            let (store, audit, _) = kept();
-            Inbox::configured(store, audit, config)
-        });
-        if let Some(inbox) = &inbox {
-            approver = Arc::new(First::of(approver).then(inbox.clone()));
-        }
-        let (one, two, three) = kept();
-        let definitions = Definitions::new(one, two, three);
-        let (one, two, three) = kept();
-        let permissions = Permissions::new(one, two, three, Some(Arc::clone(&approver)));
-        let confirmations =
-            Confirmations::new(policies.clone(), approver).audit(Arc::clone(&audit));
-        let books = Books {
-            store,
-            audit,
-            log,
-            recording,
-            policies,
-            access,
-            definitions,
-            permissions,
-            inbox,
-            confirmations,
-            validators,
-            changed: Arc::new(watch::Sender::new(0)),
-        };
-        let governance = Governance(Arc::new(books));
-        let changed = Arc::clone(&governance.0.changed);
-        governance.on_change(move || changed.send_modify(|count| *count = count.wrapping_add(1)));
-        governance
-    }
 }
 
 impl Governance {
@@ -562,14 +446,6 @@ impl fmt::Debug for Governance {
     }
 }
 
-impl fmt::Debug for GovernanceBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GovernanceBuilder")
-            .field("policies", &self.policies)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The effect of a method for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -585,73 +461,6 @@ impl Administration {
         match self {
             Self::Reads => Need::Read,
             Self::Changes => Need::Write,
-        }
-    }
-}
-
-/// Layer of [`Governance::layer`] and [`Governance::own`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct GovernLayer {
-    governance: Governance,
-    server: ServerId,
-    origin: ToolOrigin,
-}
-
-/// A service behind all layers.
-pub type Governed<S> = Audit<KernelTools<DecisionService<S>>>;
-
-impl<S: MgpService> Layer<S> for GovernLayer {
-    type Service = Governed<S>;
-
-    fn layer(&self, inner: S) -> Governed<S> {
-        ServiceBuilder::new()
-            // Every call is recorded, whatever its outcome; its risk is known before it is decided.
-            .layer(self.recording())
-            // The methods of operators under the names of tools are answered here: access to them is never granted.
-            .layer(KernelToolsLayer::new(self.kernel()))
-            // Access, definitions, permissions, validators and confirmations, in one decision.
-            .service(DecisionService::new(inner, Arc::new(self.sources())))
-    }
-}
-
-impl GovernLayer {
-    /// Returns a check that decides again about calls that [waited](mgp_types::service::Waited) further in than this
-    /// layer, for the moment right before they run.
-    ///
-    /// The layer itself decides again after each of its own waits.
-    ///
-    /// # Errors
-    /// As the layer, if the call may not run any more.
-    pub fn recheck(&self) -> impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + use<> {
-        let sources = self.sources();
-        move |call| gate::recheck(&sources, call)
-    }
-
-    fn sources(&self) -> Sources {
-        let sources = self.governance.sources(&self.server, self.origin);
-        Sources { server_tools: Some(self.server_tools()), ..sources }
-    }
-
-    fn server_tools(&self) -> Arc<ServerTools> {
-        self.governance.0.definitions.server(&self.server)
-    }
-
-    fn recording(&self) -> AuditLayer {
-        let books = &*self.governance.0;
-        let (definitions, server) = (books.definitions.clone(), self.server.clone());
-        let tools = self.server_tools();
-        AuditLayer::new(Arc::clone(&books.audit))
-            .config(&books.recording)
-            .server(self.server.clone())
-            .risk(move |call| Some(definitions.risk(&tools, &server, call.tool()?.name)))
-    }
-
-    /// Returns the methods that are served as tools: only on our own stack, because another server has its own.
-    fn kernel(&self) -> Router {
-        match self.origin {
-            ToolOrigin::Own => self.governance.router(),
-            ToolOrigin::Foreign => Router::new(),
         }
     }
 }

@@ -181,7 +181,7 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         "gov.alone",
         "one layer of governance alone, on a client and on a server",
-        &[TestStep(&[Tests::of(CLIENT, "alone"), Tests::of(SERVER, "alone")])],
+        &[TestStep(&[Tests::of(CLIENT, "layers"), Tests::of(SERVER, "alone")])],
     ),
     check(
         "gov.tooldef",
@@ -220,7 +220,7 @@ pub(super) const CHECKS: &[Check] = &[
         "life.alone",
         "one lifecycle layer alone, on a client and on a server",
         &[TestStep(&[
-            Tests::of(CLIENT, "alone").each(&["life::"]),
+            Tests::of(CLIENT, "layers").each(&["life::"]),
             Tests::of(CLIENT, "limits").each(&["alone"]),
             Tests::of(CLIENT, "supervised").each(&["alone"]),
         ])],
@@ -253,6 +253,14 @@ pub(super) const CHECKS: &[Check] = &[
             .env(&[("KILLS", "100"), ("CHANGES", "1000000"), ("ROUNDS", "500"), ("STEPS", "20000")])
             .prints(&["tough: "; 5])
             .bound("5 reports, all passed")])],
+    ),
+    check(
+        "house.verdict",
+        "in random worlds the list, the preview, the gate and the check after a wait agree",
+        &[TestStep(&[Tests::of(SECURITY, "verdict")
+            .env(&[("WORLDS", "10000")])
+            .prints(&["worlds agree"])
+            .bound("10,000 worlds agree")])],
     ),
     check(
         "kernel.demo",

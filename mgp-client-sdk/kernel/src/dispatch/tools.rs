@@ -9,7 +9,7 @@ use mgp_toolindex::{Allowed, Everything, FoundCall, Listed, MetaTool, Outcome, R
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::method_of_tool;
 use mgp_types::service::{
-    Call, Context, MgpService, Params, Reply, ServerId, Target, Visibility as _,
+    Call, Context, MgpService, Params, Reply, Target, Visibility as _,
 };
 use mgp_types::{ErrorCode, RawObject, RpcError};
 use serde::Deserialize;

@@ -1,0 +1,137 @@
+//! The builder of governance.
+
+use std::sync::Arc;
+
+use mgp_types::mgp::Validator;
+use mgp_types::service::AuditSink;
+use mgp_types::store::Store;
+use tokio::sync::watch;
+
+#[cfg(feature = "sqlite")]
+use super::folder;
+use super::{Books, Governance};
+use crate::access::Access;
+use crate::approval::{Approver, First, Inbox, InboxConfig};
+use crate::audit::{AuditConfig, AuditLog};
+use crate::definition::Definitions;
+use crate::permission::Permissions;
+use crate::policy::Policies;
+use crate::tool::{Confirmations, Validate, Validators};
+
+/// Builds a [`Governance`]; by default it keeps everything in memory and asks only callers that offer elicitation
+/// and are marked as interactive: none.
+#[must_use = "nothing is governed until it is built"]
+pub struct GovernanceBuilder {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) audit: Arc<dyn AuditSink>,
+    pub(super) log: Option<AuditLog>,
+    pub(super) recording: AuditConfig,
+    pub(super) policies: Policies,
+    pub(super) approver: Arc<dyn Approver>,
+    pub(super) inbox: Option<InboxConfig>,
+    pub(super) validators: Validators,
+    #[cfg(feature = "sqlite")]
+    pub(super) logging: Option<folder::Logging>,
+}
+
+impl GovernanceBuilder {
+    /// Keeps grants, permissions and pins in this store.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// Records in this sink.
+    pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
+        self.audit = sink;
+        self.log = None;
+        self
+    }
+
+    /// Records in this log, with digests of arguments under its key where it keeps one.
+    pub fn log(mut self, log: AuditLog) -> Self {
+        self.audit = Arc::new(log.clone());
+        self.log = Some(log);
+        self
+    }
+
+    /// Sets what is recorded of the arguments of calls.
+    pub fn recording(mut self, config: AuditConfig) -> Self {
+        self.recording = config;
+        self
+    }
+
+    /// Sets what the operator configured for the servers.
+    pub fn policies(mut self, policies: Policies) -> Self {
+        self.policies = policies;
+        self
+    }
+
+    /// Sets the approver.
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Arc::new(approver);
+        self
+    }
+
+    /// Keeps questions that the [approver](Self::approver) cannot ask until an operator answers them; see
+    /// [`Inbox`].
+    pub fn inbox(mut self, config: InboxConfig) -> Self {
+        self.inbox = Some(config);
+        self
+    }
+
+    /// Adds the check behind a validator's name, in place of one of that name.
+    pub fn validator(mut self, name: Validator, check: impl Validate + 'static) -> Self {
+        self.validators.insert(name, Arc::new(check));
+        self
+    }
+
+    /// Builds the governance; [`Governance::open`] reads the store.
+    #[must_use]
+    pub fn build(self) -> Governance {
+        let Self {
+            store, audit, log, recording, policies, mut approver, inbox, validators, ..
+        } = self;
+        let key = log.as_ref().and_then(AuditLog::digest_key).filter(|_| !recording.has_key());
+        let recording = match key {
+            Some(key) => recording.key(key.clone()),
+            None => recording,
+        };
+        let kept = || (Arc::clone(&store), Arc::clone(&audit), policies.clone());
+        let (one, two, three) = kept();
+        let access = Access::new(one, two, three);
+        let inbox = inbox.map(|config| {
+            let (store, audit, _) = kept();
+            Inbox::configured(store, audit, config)
+        });
+        if let Some(inbox) = &inbox {
+            approver = Arc::new(First::of(approver).then(inbox.clone()));
+        }
+        let (one, two, three) = kept();
+        let definitions = Definitions::new(one, two, three);
+        let (one, two, three) = kept();
+        let permissions = Permissions::new(one, two, three, Some(Arc::clone(&approver)));
+        let confirmations =
+            Confirmations::new(policies.clone(), approver).audit(Arc::clone(&audit));
+        let books = Books {
+            store,
+            audit,
+            log,
+            recording,
+            policies,
+            access,
+            definitions,
+            permissions,
+            inbox,
+            confirmations,
+            validators,
+            changed: Arc::new(watch::Sender::new(0)),
+        };
+        let governance = Governance(Arc::new(books));
+        let changed = Arc::clone(&governance.0.changed);
+        governance.on_change(move || changed.send_modify(|count| *count = count.wrapping_add(1)));
+        governance
+    }
+}
+
+mgp_types::opaque_debug!(GovernanceBuilder { policies });

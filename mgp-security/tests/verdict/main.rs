@@ -1,0 +1,269 @@
+//! One decision: in random worlds the list, the preview, the gate and the check after a wait agree.
+
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use fastrand::Rng;
+use mgp_security::{
+    CallOutcome, CallVerdict, Requirement,
+    Stage, StepResult,
+};
+use mgp_types::mgp::Permission;
+use mgp_types::service::{
+    BoxFuture, Pass, Rule,
+    Visibility as _,
+};
+use mgp_types::{ErrorCode, RpcError};
+
+use world::{World, files};
+
+/// Returns the number of worlds: `WORLDS`, else enough for a quick run.
+fn worlds() -> u64 {
+    std::env::var("WORLDS").ok().and_then(|count| count.parse().ok()).unwrap_or(1_500)
+}
+
+const TOOLS: [&str; 4] = ["read_file", "wipe", "run", "send"];
+const NEEDED: [Permission; 3] =
+    [Permission::FilesystemRead, Permission::NetworkOutbound, Permission::ShellExecute];
+const ARGUMENTS: [&str; 4] =
+    [r#"{"path":"/a/x"}"#, r#"{"path":"/b/x"}"#, r#"{"path":"/a/bad"}"#, "{}"];
+
+/// The answers of approvers that are tried.
+const ANSWERS: [Answer; 3] = [Answer::Nobody, Answer::Yes, Answer::No];
+
+/// The approver's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Nobody,
+    Yes,
+    No,
+}
+
+type Change = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
+
+fn code(error: &RpcError) -> ErrorCode {
+    error.code()
+}
+
+fn rule(error: &RpcError) -> Option<String> {
+    Rule::of(error).map(|rule| rule.as_str().to_owned())
+}
+
+/// The word for an outcome, to count what was tried.
+fn word(verdict: &CallVerdict) -> String {
+    match verdict.outcome() {
+        CallOutcome::Allow => "allow".to_owned(),
+        CallOutcome::Ask(Requirement::Permissions(missing)) if missing.is_empty() => {
+            "ask for a record of permissions".to_owned()
+        }
+        CallOutcome::Ask(need) => {
+            format!("ask for {}", format!("{need:?}").split('(').next().unwrap())
+        }
+        CallOutcome::Refuse(_) => {
+            format!("refused by {}", verdict.steps().last().unwrap().stage)
+        }
+        _ => "other".to_owned(),
+    }
+}
+
+/// Asserts that a verdict explains itself: the last rule is the one that decided.
+fn is_explained(verdict: &CallVerdict) {
+    let (last, before) = verdict.steps().split_last().unwrap();
+    let expected = match verdict.outcome() {
+        CallOutcome::Allow => StepResult::Passed,
+        CallOutcome::Refuse(_) => StepResult::Refused,
+        _ => StepResult::Asks,
+    };
+    assert_eq!(last.result, expected, "{verdict:?}");
+    let stages = verdict.steps().iter().map(|step| step.stage);
+    assert!(stages.is_sorted(), "{verdict:?}");
+    for step in before.iter().filter(|step| step.stage != last.stage) {
+        assert_eq!(step.result, StepResult::Passed, "{verdict:?}");
+    }
+}
+
+/// The list shows what previews and searches show.
+async fn the_list_agrees(world: &mut World) {
+    if world.is_own {
+        world.learn();
+    }
+    let listed = world.list().await;
+    let mut cx = world.client.cx.clone();
+    for tool in TOOLS {
+        let verdict = world.explain(tool);
+        is_explained(&verdict);
+        assert_eq!(listed.contains(tool), verdict.is_visible(), "{tool}: {verdict:?}");
+        let seen = world.governance.sees(&cx, Some(&files()), tool);
+        assert_eq!(seen.is_ok(), verdict.is_visible(), "{tool}: {verdict:?}");
+        assert_eq!(seen.is_ok(), world.governance.shows(&cx, "files", tool));
+        if verdict.refusal().is_some() && !verdict.is_visible() {
+            let last = verdict.steps().last().unwrap();
+            assert!(matches!(last.stage, Stage::Access | Stage::Definition));
+        }
+    }
+    // Credentials narrow calls and lists alike.
+    cx.extensions.insert(Pass::new(["tools.call:wipe".to_owned()], || true));
+    let before = std::mem::replace(&mut world.client.cx, cx);
+    let narrowed = world.list().await;
+    world.client.cx = before;
+    let only = |name: &&String| name.as_str() == "wipe";
+    assert_eq!(narrowed, listed.iter().filter(only).cloned().collect());
+}
+
+/// The check after a wait refuses what the preview refuses, and what would have to be asked about first.
+fn the_recheck_agrees(world: &World, verdict: &CallVerdict) {
+    let refused = world.recheck();
+    match verdict.outcome() {
+        CallOutcome::Allow | CallOutcome::Ask(Requirement::Confirmation) => {
+            assert!(refused.is_none(), "{verdict:?}: {refused:?}");
+        }
+        CallOutcome::Refuse(refusal) => {
+            let (error, refused) = (RpcError::from(refusal.clone()), refused.unwrap());
+            assert_eq!((code(&refused), rule(&refused)), (code(&error), rule(&error)));
+        }
+        CallOutcome::Ask(Requirement::Permissions(missing)) if !missing.is_empty() => {
+            assert_eq!(code(&refused.unwrap()), ErrorCode::PERMISSION_DENIED, "{verdict:?}");
+        }
+        // The state of these is not final.
+        _ => {}
+    }
+}
+
+/// The gate does what the preview promised before, and the preview afterwards is what the gate did.
+async fn the_gate_agrees(world: &mut World, answer: Answer) -> String {
+    let before = world.explain(world.tool);
+    the_recheck_agrees(world, &before);
+    let refused = world.call().await;
+    let after = world.explain(world.tool);
+    let about = || format!("{answer:?}, before {before:?}, {refused:?}, after {after:?}");
+    match before.outcome() {
+        CallOutcome::Allow => assert!(refused.is_none(), "{}", about()),
+        CallOutcome::Refuse(refusal) => {
+            let (error, refused) = (RpcError::from(refusal.clone()), refused.as_ref().unwrap());
+            assert_eq!((code(refused), rule(refused)), (code(&error), rule(&error)), "{}", about());
+        }
+        _ => {}
+    }
+    if before.is_allowed() || before.refusal().is_some() {
+        assert_eq!(world.questions(), 0, "nobody is asked in vain: {}", about());
+    }
+    match after.outcome() {
+        CallOutcome::Allow => assert!(refused.is_none(), "{}", about()),
+        CallOutcome::Refuse(refusal) => {
+            let (error, refused) = (RpcError::from(refusal.clone()), refused.as_ref().unwrap());
+            assert_eq!((code(refused), rule(refused)), (code(&error), rule(&error)), "{}", about());
+        }
+        CallOutcome::Ask(Requirement::Confirmation) => {
+            assert_eq!(refused.is_none(), answer == Answer::Yes, "{}", about());
+        }
+        CallOutcome::Ask(Requirement::Permissions(_)) => {
+            assert_eq!(answer, Answer::Nobody, "an answer is remembered: {}", about());
+            assert_eq!(code(refused.as_ref().unwrap()), ErrorCode::PERMISSION_DENIED);
+        }
+        _ => panic!("the tools were listed and overrides recorded: {}", about()),
+    }
+    the_recheck_agrees(world, &after);
+    word(&before)
+}
+
+/// A call that waited runs only if it would pass the check after a wait, whatever changed meanwhile.
+async fn a_change_while_asked_counts(world: &mut World, rng: &mut Rng) -> &'static str {
+    let change = world.change(rng);
+    *world.officer.change.lock().unwrap() = Some(change);
+    let refused = world.call().await;
+    if world.officer.change.lock().unwrap().take().is_some() {
+        return "nobody was asked";
+    }
+    let (after, recheck) = (world.explain(world.tool), world.recheck());
+    let about = format!("{refused:?}, {recheck:?}, after {after:?}");
+    match (&refused, &recheck) {
+        (None, recheck) => {
+            assert!(recheck.is_none(), "it ran: {about}");
+            assert!(after.refusal().is_none(), "it ran: {about}");
+            "a change let it run"
+        }
+        (Some(refused), Some(recheck)) => {
+            // The tool may have become another one while the call was confirmed.
+            let is_same = (code(refused), rule(refused)) == (code(recheck), rule(recheck));
+            assert!(is_same || is_unconfirmed(refused), "{about}");
+            "a change refused it"
+        }
+        (Some(refused), None) => {
+            assert!(is_unconfirmed(refused), "{about}");
+            "it was not confirmed"
+        }
+    }
+}
+
+fn is_unconfirmed(error: &RpcError) -> bool {
+    let rule = rule(error).unwrap_or_default();
+    rule.starts_with("confirmation") && rule.ends_with("changed")
+}
+
+#[test]
+fn house_verdict() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    std::thread::scope(|scope| {
+        let each = |thread| scope.spawn(move || worlds_of(thread, threads, worlds()));
+        let running: Vec<_> = (0..threads).map(each).collect();
+        for done in running {
+            for word in done.join().unwrap() {
+                *counts.entry(word).or_default() += 1;
+            }
+        }
+    });
+    let expected = [
+        "allow",
+        "ask for Confirmation",
+        "ask for Listing",
+        "ask for Permissions",
+        "ask for RiskRecord",
+        "ask for a record of permissions",
+        "refused by access",
+        "refused by definition",
+        "refused by permissions",
+        "refused by validators",
+        "a change let it run",
+        "a change refused it",
+        "it was not confirmed",
+        "nobody was asked",
+    ];
+    let rare: Vec<_> = expected
+        .into_iter()
+        .filter(|word| counts.get(*word).copied().unwrap_or_default() < 20)
+        .collect();
+    assert!(rare.is_empty(), "rarely tried: {rare:?} of {counts:?}");
+}
+
+/// Tries each world of one thread, and returns what was tried.
+fn worlds_of(thread: usize, threads: usize, worlds: u64) -> Vec<String> {
+    let mut words = Vec::new();
+    let seeds: Vec<u64> = (0..worlds).skip(thread).step_by(threads).collect();
+    for batch in seeds.chunks(250) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        for (seed, answer) in batch.iter().zip(ANSWERS.into_iter().cycle()) {
+            let tried = AssertUnwindSafe(|| runtime.block_on(one_world(*seed, answer)));
+            let tried = catch_unwind(tried);
+            words.extend(
+                tried.unwrap_or_else(|_| panic!("in the world of seed {seed}, {answer:?}")),
+            );
+        }
+    }
+    words
+}
+
+/// Tries one world, and returns what was tried.
+async fn one_world(seed: u64, answer: Answer) -> Vec<String> {
+    let mut world = World::new(seed, answer).await;
+    let first = the_gate_agrees(&mut world, answer).await;
+    the_list_agrees(&mut world).await;
+    let rng = &mut Rng::with_seed(!seed);
+    let mut other = World::new(seed, Answer::Yes).await;
+    let second = a_change_while_asked_counts(&mut other, rng).await;
+    vec![first, second.to_owned()]
+}
