@@ -29,10 +29,10 @@ use std::process::ExitCode;
 const COMMANDS: &[Command] = &[
     Command {
         name: "ci",
-        usage: "[--strict]",
+        usage: "[--strict] [--only STEP]",
         help: "everything a change must pass",
         switches: &["--strict"],
-        options: &[],
+        options: &["--only"],
         run: ci::ci,
     },
     Command {
