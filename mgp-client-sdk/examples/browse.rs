@@ -1,4 +1,4 @@
-//! Shows what a server has: its tools, resources and prompts.
+//! Lists the tools, resources and prompts of a server.
 //!
 //! `cargo run -q -p mgp-client-sdk --example browse -- uvx mcp-server-time`
 
@@ -57,13 +57,13 @@ async fn browse(server: ChildCommand) -> Result<(), Error> {
     Ok(())
 }
 
-/// One line: what it is, its name, and the first line of what it says of itself.
+/// Prints one line: the kind, the name, and the first line of the description.
 fn line(kind: &str, name: &str, description: Option<&str>) {
     let first = description.and_then(|text| text.trim().lines().next()).unwrap_or_default();
     say(&format!("{kind:9} {name}  {first}"));
 }
 
-/// A reader that has seen enough (`browse … | head`) is no error.
+// A closed pipe (`browse … | head`) is not an error.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,11 +1,12 @@
-//! Calls one tool and prints what happens, a line of JSON each.
+//! Calls one tool and prints each event as a line of JSON.
 //!
 //! `call_tool [--era auto|legacy|modern] [--mgp all|none|LIST] [--stream] [--retry] [--timeout MS] [--bearer TOKEN] --json
 //! (--url U | -- COMMAND…) TOOL ARGUMENTS`
 //!
 //! The lines are `{"negotiated":…}`, `{"attempt":…}`, `{"chunk":…}`, `{"progress":…}`, and last `{"result":…}` or
-//! `{"error":…}`. With `--retry` there is a line `{"attempt":N,"code":…,"waited_ms":…}` for each attempt once it ended;
-//! its code is `null` where the call was answered, and `tool` is there where another tool was called. It ends with 0 after a result, with 1 after an error, with 2 when it was called wrongly.
+//! `{"error":…}`. With `--retry` there is a line `{"attempt":N,"code":…,"waited_ms":…}` after each attempt; `code` is
+//! `null` if the call was answered, and `tool` is present if another tool was called. The exit code is 0 after a
+//! result, 1 after an error, and 2 for invalid usage.
 
 #![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
 
@@ -24,7 +25,6 @@ use serde_json::{Value, json};
 const USAGE: &str = "usage: call_tool [--era auto|legacy|modern] [--mgp all|none|LIST] [--stream] [--retry] \
     [--timeout MS] [--bearer TOKEN] --json (--url U | -- COMMAND…) TOOL ARGUMENTS";
 
-/// What was asked for.
 struct Options {
     client: ClientBuilder,
     streams: bool,
@@ -34,7 +34,6 @@ struct Options {
     arguments: RawObject,
 }
 
-/// Where the server is.
 enum Server {
     Url(String),
     Command(Box<ChildCommand>),
@@ -86,13 +85,13 @@ async fn run(options: Options) -> Result<CallToolResult, Error> {
     outcome
 }
 
-/// Prints the partial results of a call on their way.
+/// Prints the partial results of a call.
 async fn follow(mut stream: mgp_client_sdk::ToolStream) -> Result<CallToolResult, Error> {
     while let Some(item) = stream.next().await {
         match item? {
-            Streamed::Chunk(block) => print("chunk", json!(block)),
-            Streamed::Progress(step) => print("progress", told(&step)),
-            Streamed::Result(result) => return Ok(result),
+            StreamItem::Chunk(block) => print("chunk", json!(block)),
+            StreamItem::Progress(step) => print("progress", told(&step)),
+            StreamItem::Result(result) => return Ok(result),
             _ => {}
         }
     }
@@ -118,7 +117,9 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             },
             "--timeout" => {
                 let time = value()?;
-                let ms = time.parse().map_err(|_| format!("`{time}` is no number of ms"))?;
+                let ms = time
+                    .parse()
+                    .map_err(|_| format!("`{time}` is not a number of milliseconds"))?;
                 let time = Duration::from_millis(ms);
                 client.timeout(time).init_timeout(time)
             }
@@ -126,7 +127,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
                 streams = true;
                 client
             }
-            // Its lines are JSON in any case; the word keeps room for a form for people.
+            // The output is always JSON; the flag reserves room for another format.
             "--json" => client,
             "--url" => {
                 url = Some(value()?);
@@ -177,7 +178,7 @@ fn target(
     Ok(Options { client, streams, retries, server, tool, arguments })
 }
 
-/// Calls that are made again, with a line for each attempt.
+/// Retries calls and prints a line for each attempt.
 fn told_of(tool: String) -> RetryConfig {
     RetryConfig::default().on_attempt(move |attempt| {
         let mut line = json!({
@@ -237,6 +238,6 @@ fn print(kind: &str, value: impl Into<Value>) {
 }
 
 fn say(line: &Value) {
-    // A reader that has seen enough is no error.
+    // A closed pipe is not an error.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,9 +1,9 @@
-//! Runs a server under supervision and prints what becomes of it, a line of JSON for each change of its state.
+//! Runs a server under supervision and prints each change of its state as a line of JSON.
 //!
 //! `supervise --policy FILE.json -- COMMAND…`
 //!
-//! The file holds the restart configuration of MGP §11.5; what it lacks has its default, members it should not have
-//! are passed over:
+//! The file contains the restart configuration of MGP §11.5; missing members have their defaults, unknown members are
+//! ignored:
 //!
 //! ```json
 //! {"restart_policy": "on_failure", "max_restarts": 5, "restart_window_secs": 300,
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! A line is `{"t_ms":…,"from":…,"to":…,"restarts":…,"reason":…}`.
-//! SIGTERM and SIGINT drain the server and stop it with its process group; the second one does so at once.
-//! Lines that nobody reads are left out; the figure of the next one tells how many restarts there were.
+//! SIGTERM and SIGINT drain the server and stop it with its process group; a second signal stops it at once.
+//! If the output is not read, lines are dropped; the next line shows the current number of restarts.
 //!
-//! It ends with 0 when the server was stopped or ended well, with 1 when it failed and is not started again, be it because
-//! it failed too often, and with 2 when it was called wrongly or the file cannot be used.
+//! The exit code is 0 if the server was stopped or exited normally, 1 if it failed and is not restarted, and 2 for
+//! invalid usage or an invalid file.
 
 #![expect(clippy::print_stderr, reason = "it is a program for a terminal")]
 
@@ -32,7 +32,7 @@ use mgp_types::mgp::{RestartConfig, RestartPolicy, ServerState, ShutdownReason};
 use serde_json::json;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// How many lines wait for a reader.
+/// The number of lines buffered for the reader.
 const LINES: usize = 1_024;
 
 const USAGE: &str = "usage: supervise --policy FILE.json -- COMMAND…";
@@ -78,12 +78,12 @@ async fn run(
             biased;
             report = reports.recv() => match report {
                 Ok(report) => print(&lines, &report),
-                // Lines that nobody took in time; the next one says how many restarts there were.
+                // Reports were dropped; the next one shows the number of restarts.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => break server.ended().await,
             },
             rest = server.ended() => break rest,
-            // What runs is killed as it is dropped.
+            // Dropping the server kills it.
             () = &mut stopping => return Ok(ExitCode::FAILURE),
         }
     };
@@ -95,15 +95,15 @@ async fn run(
         }
     }
     drop(lines);
-    // A reader that never reads holds nothing up.
+    // A reader that never reads must not block the exit.
     let _ = written.recv_timeout(Duration::from_secs(1));
     let failed = rest.limit.is_some() || rest.state == ServerState::Error;
-    // A stop that came while the server waited for its next start leaves it where the failure had put it.
+    // A stop between two starts leaves the state of the last failure.
     let stopped = rest.reason.as_ref() == ShutdownReason::OperatorRequest.as_str();
     Ok(if failed && !stopped { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What ends the program: whoever sends says so once.
+/// The stop requests of the operator.
 fn signals() -> std::io::Result<tokio::sync::mpsc::Receiver<()>> {
     let (tell, asked) = tokio::sync::mpsc::channel(1);
     #[cfg(unix)]
@@ -153,7 +153,7 @@ fn policy(file: &Path) -> Result<SuperviseConfig, String> {
         let alone = serde_json::to_string(&alone).map_err(|error| error.to_string())?;
         if let Err(error) = serde_json::from_str::<RestartConfig>(&alone) {
             let error = error.to_string();
-            // Where it stands in this member alone helps nobody.
+            // Its position within this member is of no use to the reader.
             let why = error.split(" at line ").next().unwrap_or_default();
             return Err(format!("`{name}`: {why}"));
         }
@@ -168,13 +168,13 @@ fn policy(file: &Path) -> Result<SuperviseConfig, String> {
     Ok(SuperviseConfig::from(&config))
 }
 
-/// Writes lines from a thread of its own: a reader that stalls must not stop the supervision. Says when it is done.
+/// Writes lines from a thread of its own, so that a stalled reader cannot stop the supervision.
 fn printer() -> (SyncSender<String>, Receiver<()>) {
     let (lines, taken) = sync_channel::<String>(LINES);
     let (done, written) = sync_channel(1);
     std::thread::spawn(move || {
         for line in taken {
-            // A reader that has seen enough is no error.
+            // A closed pipe is not an error.
             let _ = writeln!(std::io::stdout(), "{line}");
         }
         let _ = done.send(());
@@ -190,6 +190,6 @@ fn print(lines: &SyncSender<String>, report: &Report) {
         "restarts": report.restarts,
         "reason": &*report.reason,
     });
-    // Full: nobody reads.
+    // The buffer is full because the output is not read.
     let _ = lines.try_send(line.to_string());
 }

@@ -1,6 +1,4 @@
-//! How a client connects and calls.
-//!
-//! Applies to: outbound.
+//! The configuration of a client.
 
 use std::time::Duration;
 
@@ -11,53 +9,50 @@ use mgp_types::service::{Principal, Router, ServerId};
 
 use crate::handler::Hooks;
 
-/// How a client connects and calls; [`Client::builder`](crate::Client::builder) writes it for you.
+/// The configuration of a client; [`Client::builder`](crate::Client::builder) fills it in.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientConfig {
-    /// The configured id of the server: its identity everywhere, whatever it says of itself.
+    /// The configured id of the server: its identity everywhere, whatever name it reports.
     pub server_id: Option<ServerId>,
-    /// What the client offers.
+    /// The capabilities and extensions that the client offers.
     pub offer: ClientOffer,
-    /// How it shakes hands.
+    /// The handshake.
     pub connect: ConnectConfig,
-    /// How long any request may take without a sign of life. 60 s.
+    /// The longest time of a request without a sign of progress. Default: 60 s.
     pub timeout: Duration,
-    /// How long a tool call may take that reports progress. 10 minutes.
+    /// The longest time of a tool call that reports progress. Default: 10 minutes.
     pub max_timeout: Duration,
-    /// How long a call waits for a supervised server that is started or restarted. Not at all.
+    /// How long a call waits for a supervised server that starts or restarts. Default: not at all.
     pub ready_wait: Duration,
-    /// How a supervised server is watched, so that one that is unhealthy is replaced. Not at all.
+    /// If set, a supervised server is monitored and restarted when it is unhealthy.
     pub monitor: Option<MonitorConfig>,
-    /// How many pages of a list are asked for before it counts as endless. 1000.
+    /// The number of pages after which a list counts as endless. Default: 1000.
     pub max_pages: usize,
-    /// How often a modern server may ask back in one call. 16.
+    /// The number of times a modern server may ask back during one call. Default: 16.
     pub max_rounds: u32,
-    /// Makes calls again that failed and may go better, outside all gates; off without it.
+    /// If set, calls that failed and may succeed are retried, outside all gates.
     pub retry: Option<RetryLayer>,
-    /// Bounds of the connection.
+    /// Limits of the connection.
     pub limits: Limits,
-    /// How a modern server is listened to.
+    /// The stream of changes of a modern server.
     pub listen: ListenConfig,
-    /// How a server at a URL is reached.
+    /// Settings for servers at a URL.
     #[cfg(feature = "http")]
     pub http: mgp_transport::http::HttpClientConfig,
-    /// Who the server is to us, when it sends requests of its own.
+    /// The principal of the server when it sends requests.
     pub principal: Principal,
-    /// Methods the client answers itself, and notifications it takes.
+    /// Handlers of the server's requests and notifications.
     pub answers: Router,
-    /// Who is told of changes and progress.
     pub(crate) hooks: Hooks,
-    /// The way past the gates of one connection, for what a kernel itself wants to hear.
-    #[cfg(feature = "kernel")]
-    pub(crate) own: std::sync::Arc<std::sync::OnceLock<mgp_types::service::Stack>>,
-    /// Whom a server may ask that has no call in flight.
-    #[cfg(feature = "kernel")]
-    pub(crate) bystander: Option<crate::wire::Bystander>,
+    /// The stack of one connection without the gates that outlive it; set when the connection is attached.
+    pub(crate) ungated: std::sync::Arc<std::sync::OnceLock<mgp_types::service::Stack>>,
+    /// Finds the caller to ask when a server asks outside of any call.
+    pub(crate) unattributed: Option<crate::wire::FindCaller>,
 }
 
 impl ClientConfig {
-    /// A client of this name, with the defaults; it offers nothing.
+    /// Creates the default configuration of a client with this name; it offers nothing.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
@@ -78,23 +73,21 @@ impl ClientConfig {
             principal: Principal::local(),
             answers: Router::new(),
             hooks: Hooks::default(),
-            #[cfg(feature = "kernel")]
-            own: std::sync::Arc::default(),
-            #[cfg(feature = "kernel")]
-            bystander: None,
+            ungated: std::sync::Arc::default(),
+            unattributed: None,
         }
     }
 }
 
-/// How the stream of changes of a modern server is opened again when it ends.
+/// Retries of the stream of changes of a modern server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListenConfig {
-    /// How long to wait at first; each further pause is twice as long. 1 s.
+    /// The first delay; each further one is twice as long. Default: 1 s.
     pub retry: Duration,
-    /// The longest pause. 60 s.
+    /// The longest delay. Default: 60 s.
     pub max_retry: Duration,
-    /// How often in a row it is opened again that does not last; the next resource that is watched begins anew. 10.
+    /// The number of failed attempts in a row; a new subscription starts the count again. Default: 10.
     pub attempts: u32,
 }
 

@@ -1,6 +1,4 @@
-//! What can go wrong, for the people who write against this crate (MGP §14).
-//!
-//! Applies to: outbound.
+//! Errors of this crate (MGP §14).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +13,7 @@ use mgp_types::service::Unaudited;
 use mgp_types::{ErrorCode, Recovery, RpcError};
 use serde::Deserialize;
 
-/// Why a connection was not made, or a call did not give what it was made for.
+/// A failed connection, call or tool.
 ///
 /// ```
 /// use mgp_client_sdk::Error;
@@ -27,34 +25,34 @@ use serde::Deserialize;
 /// assert_eq!(error.retry_after().unwrap().as_millis(), 1000);
 /// ```
 ///
-/// `Debug` says the same as `Display`: a `main` that returns this error shows its sentence.
+/// `Debug` prints the same as `Display`, so that a `main` returning this error shows its message.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server refused the call or did not answer it (3003), or is gone (2000).
+    /// The server refused the call, did not answer it (3003), or is gone (2000).
     #[error(transparent)]
     Call(#[from] RpcError),
-    /// The tool ran and said that it failed (`isError`).
+    /// The tool ran and reported a failure (`isError`).
     #[error(transparent)]
     Tool(#[from] Box<ToolFailure>),
     /// The handshake failed.
     #[error(transparent)]
     Connect(ConnectError),
-    /// There is no revision that both sides speak; the connection was closed.
-    #[error("the server does not speak revision `{requested}`{}", words(supported))]
+    /// No revision is supported by both sides; the connection was closed.
+    #[error("the server does not speak revision `{requested}`{}", list_supported(supported))]
     UnsupportedVersion {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
-        /// What the server speaks, as far as it said so.
+        /// The server's revisions, as far as it reported them.
         supported: Vec<Revision>,
     },
-    /// That the server is there cannot be recorded, so the connection was closed (MGP §6).
+    /// The connection could not be recorded in the audit log, so it was closed (MGP §6).
     #[error("the connection was closed: {0}")]
     Unaudited(#[source] Unaudited),
-    /// The server's program did not start.
+    /// The server's program could not be started.
     #[error("the server did not start: {0}")]
     Spawn(#[source] ChildError),
-    /// The URL cannot be used: it is none of a server, or needs what is not built in.
+    /// The URL cannot be used: it is invalid, or needs a feature that is not built in.
     #[cfg(feature = "http")]
     #[error(transparent)]
     Url(#[from] mgp_transport::http::HttpClientError),
@@ -66,7 +64,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// A result that says `isError`, with what it says about trying again.
+/// A result with `isError`, and its hints about trying again.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the tool failed: {message}")]
 pub struct ToolFailure {
@@ -77,7 +75,7 @@ pub struct ToolFailure {
 }
 
 impl Error {
-    /// The code: the server's own, 2000 for a server that is gone, 3003 for one that did not answer.
+    /// Returns the code: the server's own, 2000 for a server that is gone, 3003 for one that did not answer.
     ///
     /// A tool that failed without a code has −32603.
     #[must_use]
@@ -99,7 +97,7 @@ impl Error {
         }
     }
 
-    /// The message, without the code.
+    /// Returns the message without the code.
     #[must_use]
     pub fn message(&self) -> Cow<'_, str> {
         match self {
@@ -109,7 +107,7 @@ impl Error {
         }
     }
 
-    /// The hints on what to do about it, where the server gave some (§14.5).
+    /// Returns the server's recovery hints, if there are any (§14.5).
     #[must_use]
     pub fn recovery(&self) -> Option<&Recovery> {
         match self {
@@ -119,21 +117,21 @@ impl Error {
         }
     }
 
-    /// Whether trying again makes sense: only when the hints say so.
+    /// Returns whether trying again makes sense: only if the hints say so.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.recovery().is_some_and(Recovery::is_retryable)
     }
 
-    /// How long to wait before that.
+    /// Returns the delay before trying again, if the hints contain one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.recovery()?.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// The pages a person must visit before the call can succeed (−32042, 2025-11-25).
+    /// Returns the pages that a person must visit before the call can succeed (−32042, 2025-11-25).
     ///
-    /// Make the call again when they were visited; [`ClientBuilder::on_elicitation_complete`] hears of it.
+    /// Make the call again after [`ClientBuilder::on_elicitation_complete`] was called for them.
     ///
     /// [`ClientBuilder::on_elicitation_complete`]: crate::ClientBuilder::on_elicitation_complete
     #[must_use]
@@ -145,7 +143,7 @@ impl Error {
         data.map_or_else(Vec::new, |data| data.elicitations)
     }
 
-    /// The result of a tool that failed.
+    /// Returns the result of a tool that failed.
     #[must_use]
     pub fn as_tool_result(&self) -> Option<&CallToolResult> {
         match self {
@@ -157,7 +155,7 @@ impl Error {
 
 impl ToolFailure {
     pub(crate) fn new(result: CallToolResult) -> Self {
-        /// What a server that speaks MGP says to a client that does not.
+        /// The form in which a server with MGP sends a refusal to a client without it.
         #[derive(Default, Deserialize)]
         struct Refusal {
             #[serde(default)]
@@ -171,7 +169,8 @@ impl ToolFailure {
         let refusal = refusal.and_then(|content| content.get::<Refusal>().ok());
         let refusal = refusal.filter(|refusal| refusal.status == "rejected" && refusal.code != 0);
         let texts: Vec<_> = result.content.iter().filter_map(|block| block.as_text()).collect();
-        let message = if texts.is_empty() { "it did not say why".into() } else { texts.join("\n") };
+        let message =
+            if texts.is_empty() { "no reason was given".into() } else { texts.join("\n") };
         let mut recovery = None;
         let mut code = ErrorCode::INTERNAL_ERROR;
         if let Some(refusal) = refusal {
@@ -185,7 +184,7 @@ impl ToolFailure {
         Self { message, code, recovery, result }
     }
 
-    /// What the tool answered.
+    /// Returns the result of the tool.
     #[must_use]
     pub fn result(&self) -> &CallToolResult {
         &self.result
@@ -221,7 +220,7 @@ impl From<ChildError> for Error {
 }
 
 impl From<Error> for RpcError {
-    /// For a server whose tools call other servers.
+    /// Converts for a server whose tools call other servers.
     fn from(error: Error) -> Self {
         match error {
             Error::Call(error) | Error::Connect(ConnectError::Refused(error)) => error,
@@ -238,22 +237,23 @@ impl From<Error> for RpcError {
 
 #[cfg(feature = "auth")]
 impl From<&crate::auth::AuthError> for RpcError {
-    /// Under [its own code](crate::auth::AuthError::code).
+    /// Uses [the error's own code](crate::auth::AuthError::code).
     fn from(error: &crate::auth::AuthError) -> Self {
         Self::new(error.code(), error.to_string())
     }
 }
 
-/// −32602 (legacy) and −32022 (modern) say which revisions a server speaks.
+/// Reads the revisions a server supports from −32602 (legacy) or −32022 (modern).
 fn versions(refusal: &RpcError) -> Option<UnsupportedVersionData> {
-    let says = matches!(refusal.code(), ErrorCode::INVALID_PARAMS | ErrorCode::UNSUPPORTED_VERSION);
-    refusal.as_data().filter(|_| says)?.get().ok()
+    let has_versions =
+        matches!(refusal.code(), ErrorCode::INVALID_PARAMS | ErrorCode::UNSUPPORTED_VERSION);
+    refusal.as_data().filter(|_| has_versions)?.get().ok()
 }
 
-fn words(revisions: &[Revision]) -> String {
+fn list_supported(revisions: &[Revision]) -> String {
     let words: Vec<_> = revisions.iter().map(|revision| format!("`{revision}`")).collect();
     if words.is_empty() {
-        return "; with the era `auto` it is asked which it speaks".to_owned();
+        return "; use the era `auto` to find a revision that both support".to_owned();
     }
     format!(", but {}", words.join(", "))
 }

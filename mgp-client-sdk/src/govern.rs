@@ -1,6 +1,4 @@
 //! A client whose calls are governed (MGP §3–§6).
-//!
-//! Applies to: outbound.
 
 use std::sync::Arc;
 
@@ -9,15 +7,15 @@ use mgp_security::Governance;
 use mgp_types::service::ServerId;
 
 use crate::builder::ClientBuilder;
-use crate::handler::{Changed, Known};
+use crate::handler::{Changed, FindKnownTool};
 
 impl ClientBuilder {
-    /// Governs the calls to this server, whatever it is: who may use which tool, what the server may do, definitions
-    /// that must not change, who confirms a call, and the record of it all.
+    /// Governs all calls to this server: access to tools, the server's permissions, pinned definitions, confirmation of
+    /// calls, and the audit log.
     ///
-    /// The id is the server's identity everywhere; see [`server_id`](Self::server_id).
-    /// The permissions it needs are decided when it connects and when it asks; see [`grantor`](Self::grantor).
-    /// Lists show what the client's principal may use, and are asked for again once that changes.
+    /// `id` is the server's identity everywhere; see [`server_id`](Self::server_id).
+    /// Its permissions are decided when it connects and when it asks; see [`grantor`](Self::grantor).
+    /// Lists contain what the client's principal may use, and are requested again when that changes.
     ///
     /// ```
     /// use mgp_client_sdk::prelude::*;
@@ -30,15 +28,15 @@ impl ClientBuilder {
     /// let builder = Client::builder("me", "1.0").governed(&governance, "disk");
     /// let client = TestClient::through(Server::new("d", "1").tool(wipe), builder).await;
     ///
-    /// // Nobody granted anything yet.
+    /// // No access was granted yet.
     /// assert!(client.tools().await.unwrap().is_empty());
     /// assert_eq!(client.refusal("wipe", ()).await.code(), ErrorCode::ACCESS_DENIED);
     /// # });
     /// ```
     pub fn governed(mut self, governance: &Governance, id: impl Into<ServerId>) -> Self {
         let id = id.into();
-        self.config.hooks.moves = Some(governance.changes());
-        self.config.hooks.known = Some(known_to(governance));
+        self.config.hooks.visibility = Some(governance.changes());
+        self.config.hooks.known_tools = Some(known_tools(governance));
         let (definitions, server) = (governance.definitions().clone(), id.clone());
         self.on_change(move |what| {
             if matches!(what, Changed::Tools) {
@@ -52,14 +50,14 @@ impl ClientBuilder {
     }
 }
 
-/// What governance knows of tools, for calls that are made again.
-fn known_to(governance: &Governance) -> Arc<Known> {
+/// Returns a lookup of what governance knows about tools, for retries.
+fn known_tools(governance: &Governance) -> Arc<FindKnownTool> {
     let (definitions, policies) = (governance.definitions().clone(), governance.policies().clone());
     Arc::new(move |server, tool| {
         let definition = definitions.definition(server, tool)?;
         let risk = definitions.assessment(server, tool).effective_risk.clone();
         let mut known = KnownTool::of(&definition, risk);
-        // What a server says that is not trusted loosens nothing.
+        // An untrusted server's claims must not make retries more permissive.
         if policies.of(server).trust.rank() == 0 && known.repeat == Repeat::Freely {
             known.repeat = Repeat::Unstarted;
         }

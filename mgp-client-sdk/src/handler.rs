@@ -1,6 +1,4 @@
-//! What a client answers and takes notice of (MCP sampling, roots, elicitation, logging).
-//!
-//! Applies to: inbound.
+//! A client's handlers of requests and notifications (MCP sampling, roots, elicitation, logging).
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -17,9 +15,10 @@ use mgp_types::service::{Asks, AuditSink, Progress, ServerId};
 
 use crate::wire::{ProgressHook, not_offered};
 
-/// Answers a server's questions and hears its news.
+/// Answers a server's requests and receives its notifications.
 ///
-/// Every method has a default; [`asks`](Self::asks) says which questions are answered, and the client offers those.
+/// Every method has a default; the client offers the requests that [`accepted_requests`](Self::accepted_requests)
+/// names.
 ///
 /// ```
 /// use mgp_client_sdk::{Client, ClientHandler};
@@ -30,10 +29,10 @@ use crate::wire::{ProgressHook, not_offered};
 /// struct Careful;
 ///
 /// impl ClientHandler for Careful {
-///     fn asks(&self) -> Asks {
-///         let mut asks = Asks::default();
-///         asks.elicitation = true;
-///         asks
+///     fn accepted_requests(&self) -> Asks {
+///         let mut accepted_requests = Asks::default();
+///         accepted_requests.elicitation = true;
+///         accepted_requests
 ///     }
 ///
 ///     async fn elicit(&self, question: ElicitParams) -> Result<ElicitResult, RpcError> {
@@ -46,20 +45,20 @@ use crate::wire::{ProgressHook, not_offered};
 /// # drop(builder);
 /// ```
 pub trait ClientHandler: Send + Sync + 'static {
-    /// Which questions are answered.
-    fn asks(&self) -> Asks {
+    /// Returns the requests that are answered.
+    fn accepted_requests(&self) -> Asks {
         Asks::default()
     }
 
-    /// Whether [`visit`](Self::visit) is answered.
-    fn visits(&self) -> bool {
+    /// Returns whether [`elicit_url`](Self::elicit_url) is answered.
+    fn accepts_urls(&self) -> bool {
         false
     }
 
     /// Asks the person with a form.
     ///
     /// # Errors
-    /// What the server is told instead.
+    /// The error to send to the server.
     fn elicit(
         &self,
         question: ElicitParams,
@@ -68,11 +67,11 @@ pub trait ClientHandler: Send + Sync + 'static {
         ready(Err(not_offered(ElicitationCreate::METHOD)))
     }
 
-    /// Asks the person whether they visit a page.
+    /// Asks the person to open a page.
     ///
     /// # Errors
-    /// What the server is told instead.
-    fn visit(
+    /// The error to send to the server.
+    fn elicit_url(
         &self,
         question: ElicitParams,
     ) -> impl Future<Output = Result<ElicitResult, RpcError>> + Send {
@@ -83,7 +82,7 @@ pub trait ClientHandler: Send + Sync + 'static {
     /// Asks the model.
     ///
     /// # Errors
-    /// What the server is told instead.
+    /// The error to send to the server.
     fn sample(
         &self,
         conversation: CreateMessageParams,
@@ -92,36 +91,36 @@ pub trait ClientHandler: Send + Sync + 'static {
         ready(Err(not_offered(SamplingCreateMessage::METHOD)))
     }
 
-    /// Tells the roots.
+    /// Returns the roots.
     ///
     /// # Errors
-    /// What the server is told instead.
+    /// The error to send to the server.
     fn roots(&self) -> impl Future<Output = Result<Vec<Root>, RpcError>> + Send {
         ready(Err(not_offered(RootsList::METHOD)))
     }
 
-    /// Hears a log message; it must not wait.
+    /// Receives a log message; must not block.
     fn log(&self, message: LogMessageParams) {
         let _ = message;
     }
 
-    /// Hears of a change; the client's own lists are already forgotten. It must not wait.
+    /// Receives a change; cached lists are already dropped. Must not block.
     fn changed(&self, what: &Changed) {
         let _ = what;
     }
 
-    /// Hears that the server enters another state (MGP §11.4); it must not wait.
-    fn state(&self, change: &LifecycleParams) {
+    /// Receives a change of the server's state (MGP §11.4); must not block.
+    fn state_changed(&self, change: &LifecycleParams) {
         let _ = change;
     }
 
-    /// Hears how far a tool call is; it must not wait.
+    /// Receives the progress of a tool call; must not block.
     fn progress(&self, tool: &str, step: &Progress) {
         let _ = (tool, step);
     }
 }
 
-/// What changed at a server.
+/// A part of a server that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Changed {
@@ -135,40 +134,38 @@ pub enum Changed {
     Resource(String),
 }
 
-/// Hears of changes.
 pub(crate) type ChangeHook = Arc<dyn Fn(&Changed) + Send + Sync>;
 
-/// Hears of states.
 pub(crate) type StateHook = Arc<dyn Fn(&LifecycleParams) + Send + Sync>;
 
-/// What is known of a tool of a server.
-pub(crate) type Known = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync;
+/// Returns what governance knows about a tool of a server.
+pub(crate) type FindKnownTool = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync;
 
-/// Who is told of what.
+/// The user's hooks for notifications.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) changed: Vec<ChangeHook>,
     pub(crate) states: Vec<StateHook>,
     pub(crate) progress: Option<ProgressHook>,
-    /// Who records that the server is there, and that it is gone.
+    /// Records when the server connects and disconnects.
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
-    /// What is known of tools, for calls that are made again.
-    pub(crate) known: Option<Arc<Known>>,
-    /// Moves when gates on the way show other things than before.
-    pub(crate) moves: Option<tokio::sync::watch::Receiver<u64>>,
+    /// Definitions of tools, for retries.
+    pub(crate) known_tools: Option<Arc<FindKnownTool>>,
+    /// Changes when a gate shows other items than before.
+    pub(crate) visibility: Option<tokio::sync::watch::Receiver<u64>>,
 }
 
 impl Hooks {
-    pub(crate) fn hears_changes(&self) -> bool {
+    pub(crate) fn has_change_hooks(&self) -> bool {
         !self.changed.is_empty()
     }
 
-    pub(crate) fn hears_states(&self) -> bool {
+    pub(crate) fn has_state_hooks(&self) -> bool {
         !self.states.is_empty()
     }
 
-    /// Tells of another state of the server; servers write the words in more than one way (checklist C19).
-    pub(crate) fn tell_state(&self, mut change: LifecycleParams) {
+    /// Reports a change of the server's state; servers write the states in upper or lower case.
+    pub(crate) fn notify_state(&self, mut change: LifecycleParams) {
         change.new_state = change.new_state.in_any_case();
         change.previous_state = change.previous_state.map(ServerState::in_any_case);
         for hook in &self.states {
@@ -176,7 +173,7 @@ impl Hooks {
         }
     }
 
-    pub(crate) fn tell(&self, what: &Changed) {
+    pub(crate) fn notify_change(&self, what: &Changed) {
         for hook in &self.changed {
             hook(what);
         }

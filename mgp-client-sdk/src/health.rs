@@ -1,6 +1,4 @@
-//! Watches over the health of a server: pings of MGP and MCP, any other answer, and the life of its process (MGP §11.3).
-//!
-//! Applies to: outbound.
+//! Health monitoring of a server: pings of MGP and MCP, any other answer, and the end of the connection (MGP §11.3).
 
 use std::fmt;
 use std::future::pending;
@@ -17,16 +15,16 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::client::Client;
-use crate::wire::{Driver, Life, is_answer};
+use crate::wire::{Liveness, TaskGuard, is_answer};
 
-/// How many changes a listener may lag behind before it loses the oldest.
-const KEPT: usize = 16;
+/// The number of changes buffered for a subscriber; a slower one loses the oldest.
+const MAX_BUFFERED: usize = 16;
 
 impl Client {
-    /// Watches over the health of the server until the watch is dropped.
+    /// Monitors the health of the server until the returned watch is dropped.
     ///
-    /// It is asked by a ping of MGP where that was negotiated, else by one of MCP, and in both ways once an answer is
-    /// missing. Any answer is a sign of life: to another call as well, and an error too.
+    /// The server is pinged with MGP if that was negotiated, else with MCP, and with both once an answer is missing.
+    /// Any answer counts as a sign of life, also to another call, and also an error.
     ///
     /// ```
     /// use mgp_client_sdk::types::mgp::HealthStatus;
@@ -36,75 +34,75 @@ impl Client {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let client = TestClient::new(Server::new("s", "1")).await;
     /// let watch = client.monitor_health(MonitorConfig::default());
-    /// assert_eq!(watch.now(), HealthStatus::Healthy);
+    /// assert_eq!(watch.status(), HealthStatus::Healthy);
     /// client.close().await;
     /// assert_eq!(watch.unhealthy().await.reason, HealthReason::Ended);
     /// # });
     /// ```
     #[must_use = "dropping it ends the watch"]
     pub fn monitor_health(&self, config: MonitorConfig) -> HealthWatch {
-        let asker = Asker {
+        let prober = Prober {
             stack: self.stack().clone(),
             cx: self.context(),
             facts: Arc::new(self.server().clone()),
-            life: self.life().clone(),
+            life: self.liveness().clone(),
         };
-        let told = Arc::new(Told {
-            health: watch::Sender::new(HealthStatus::Healthy),
+        let channels = Arc::new(HealthChannels {
+            status: watch::Sender::new(HealthStatus::Healthy),
             last: watch::Sender::new(None),
-            changes: broadcast::Sender::new(KEPT),
+            changes: broadcast::Sender::new(MAX_BUFFERED),
         });
-        let watching = asker.watch(config, Arc::clone(&told));
-        HealthWatch { told, _driver: Driver::of(watching) }
+        let watching = prober.watch(config, Arc::clone(&channels));
+        HealthWatch { channels, _driver: TaskGuard::spawn(watching) }
     }
 }
 
-/// A watch over the health of a server; see [`Client::monitor_health`].
+/// The health of a server; see [`Client::monitor_health`].
 ///
-/// It does not keep the client alive.
+/// The watch does not keep the client alive.
 pub struct HealthWatch {
-    told: Arc<Told>,
-    _driver: Driver,
+    channels: Arc<HealthChannels>,
+    _driver: TaskGuard,
 }
 
-struct Told {
-    health: watch::Sender<HealthStatus>,
+struct HealthChannels {
+    status: watch::Sender<HealthStatus>,
     last: watch::Sender<Option<HealthChange>>,
     changes: broadcast::Sender<HealthChange>,
 }
 
 impl HealthWatch {
-    /// What the server is taken for.
+    /// Returns the current health.
     #[must_use]
-    pub fn now(&self) -> HealthStatus {
-        self.told.health.borrow().clone()
+    pub fn status(&self) -> HealthStatus {
+        self.channels.status.borrow().clone()
     }
 
-    /// Follows that; who is slow sees only the latest.
+    /// Returns a receiver of the current health; a slow reader sees only the latest.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<HealthStatus> {
-        self.told.health.subscribe()
+        self.channels.status.subscribe()
     }
 
-    /// Follows every change, with its reason; who lags far behind loses the oldest, and is told how many.
+    /// Subscribes to every change with its reason; a slow reader loses the oldest and gets their number.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<HealthChange> {
-        self.told.changes.subscribe()
+        self.channels.changes.subscribe()
     }
 
-    /// Waits until the server is unhealthy, and says since when and why.
+    /// Waits until the server is unhealthy and returns the change with its reason.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
     pub async fn unhealthy(&self) -> HealthChange {
-        let mut last = self.told.last.subscribe();
-        let is_ill = |last: &Option<HealthChange>| {
+        let mut last = self.channels.last.subscribe();
+        let is_unhealthy = |last: &Option<HealthChange>| {
             last.as_ref().is_some_and(|last| last.to == HealthStatus::Unhealthy)
         };
-        let ill = last.wait_for(is_ill).await.ok().and_then(|last| last.clone());
-        match ill {
+        let change = last.wait_for(is_unhealthy).await.ok().and_then(|last| last.clone());
+        match change {
             Some(change) => change,
-            // This watch has the sender, so it cannot be.
+            // Unreachable: this watch owns the sender.
             None => pending().await,
         }
     }
@@ -112,61 +110,62 @@ impl HealthWatch {
 
 impl fmt::Debug for HealthWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HealthWatch({})", self.now())
+        write!(f, "HealthWatch({})", self.status())
     }
 }
 
-impl Told {
-    fn tell(&self, change: Option<HealthChange>) {
+impl HealthChannels {
+    fn publish(&self, change: Option<HealthChange>) {
         let Some(change) = change else { return };
-        tracing::debug!(from = %change.from, to = %change.to, reason = %change.reason, "server health");
-        self.health.send_replace(change.to.clone());
+        tracing::debug!(from = %change.from, to = %change.to, reason = %change.reason, "health of a server changed");
+        self.status.send_replace(change.to.clone());
         self.last.send_replace(Some(change.clone()));
         let _ = self.changes.send(change);
     }
 }
 
-/// Asks a server how it is, without keeping its client alive.
-struct Asker {
+/// Pings a server without keeping its client alive.
+struct Prober {
     stack: Stack,
     cx: Context,
     facts: Arc<Facts>,
-    life: Life,
+    life: Liveness,
 }
 
-impl Asker {
-    async fn watch(self, config: MonitorConfig, told: Arc<Told>) {
+impl Prober {
+    async fn watch(self, config: MonitorConfig, channels: Arc<HealthChannels>) {
         let mut monitor = HealthMonitor::new(config, Instant::now());
-        let mut over = Box::pin(self.life.over());
+        let mut ended = Box::pin(self.life.ended());
         while let Some(due) = monitor.due() {
-            if let Either::Left(_) = select(over.as_mut(), Box::pin(sleep_until(due))).await {
-                told.tell(monitor.seen(Sign::Ended));
+            if let Either::Left(_) = select(ended.as_mut(), Box::pin(sleep_until(due))).await {
+                channels.publish(monitor.seen(Sign::Ended));
                 return;
             }
             match monitor.turn(Instant::now()) {
                 Turn::Ask => {}
                 Turn::Changed(change) => {
-                    told.tell(Some(change));
+                    channels.publish(Some(change));
                     continue;
                 }
                 _ => continue,
             }
-            let heard = self.life.answers();
+            let before = self.life.answer_count();
             let until = monitor.due().unwrap_or(due);
             let asking = Box::pin(timeout_at(until, self.ask(monitor.misses())));
-            let sign = match select(over.as_mut(), asking).await {
+            let sign = match select(ended.as_mut(), asking).await {
                 Either::Left(_) => Some(Sign::Ended),
                 Either::Right((sign, _)) => sign.ok().flatten(),
             };
-            // Who answers others is alive, however long a ping takes there.
-            let sign = sign.or_else(|| (self.life.answers() != heard).then_some(Sign::Answered));
+            // A server that answers other calls is alive, even if its ping is slow.
+            let sign =
+                sign.or_else(|| (self.life.answer_count() != before).then_some(Sign::Answered));
             if let Some(sign) = sign {
-                told.tell(monitor.seen(sign));
+                channels.publish(monitor.seen(sign));
             }
         }
     }
 
-    /// Asks in the best way there is, and in every way once answers are missing; none when nothing came back.
+    /// Sends the best ping, or every kind of ping once answers are missing; returns `None` if there was no answer.
     async fn ask(&self, misses: u32) -> Option<Sign> {
         if !self.facts.has(Extension::Lifecycle) {
             return self.ask_plain().await;
@@ -177,7 +176,7 @@ impl Asker {
         }
         match select(health, Box::pin(self.ask_plain())).await {
             Either::Left((sign, _)) => sign,
-            // It lives; how it is may still come, and is worth more.
+            // It is alive; the health may still arrive and is more precise.
             Either::Right((_, health)) => health.await,
         }
     }
@@ -186,20 +185,20 @@ impl Asker {
         let mut params = PingParams::new();
         params.timestamp = Some(Timestamp::now());
         let reply = self.send::<HealthPing>(&params).await?;
-        let told = reply.and_then(|reply| reply.get::<PingResult>().ok());
-        Some(told.map_or(Sign::Answered, |ping| Sign::Told(ping.status)))
+        let health = reply.and_then(|reply| reply.get::<PingResult>().ok());
+        Some(health.map_or(Sign::Answered, |ping| Sign::Told(ping.status)))
     }
 
     async fn ask_plain(&self) -> Option<Sign> {
         match self.facts.era {
             Era::Legacy => self.send::<Ping>(&EmptyParams::new()).await?,
-            // This era has no ping; a server must answer what it is.
+            // This era has no ping, but a server must answer this.
             Era::Modern => self.send::<ServerDiscover>(&DiscoverParams::new()).await?,
         };
         Some(Sign::Answered)
     }
 
-    /// What came back: none where nothing did, and no reply where it was an error.
+    /// Returns `None` if there was no answer, `Some(None)` if it was an error.
     async fn send<R: Request>(&self, params: &R::Params) -> Option<Option<Reply>> {
         let mut cx = self.cx.clone();
         cx.key = CallKey::next();

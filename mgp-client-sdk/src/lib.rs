@@ -1,8 +1,8 @@
 //! Write clients for the Model General Protocol and MCP, and pass calls on between servers.
 //!
 //! - [`Client`] connects to one server and calls it.
-//! - [`SupervisedClient`] starts its server, and starts it again when it ends.
-//! - [`Switchboard`] passes the calls of one side on to several servers, whatever era each side speaks.
+//! - [`SupervisedClient`] starts its server, and restarts it when it ends.
+//! - [`Switchboard`] routes tool calls to several servers, whichever era each side speaks.
 //!
 //! A server in a process of its own:
 //!
@@ -45,9 +45,7 @@
 //! # });
 //! ```
 //!
-//! Servers at a URL may want authorisation: module `auth` (feature `auth`) has it.
-//!
-//! Applies to: outbound.
+//! OAuth 2.1 for servers at a URL is in module `auth` (feature `auth`).
 
 #[cfg(feature = "auth")]
 pub mod auth;
@@ -57,11 +55,10 @@ mod call;
 mod client;
 mod config;
 mod error;
+pub mod gateway;
 mod govern;
 mod handler;
 mod health;
-#[cfg(feature = "kernel")]
-mod kernel;
 mod listening;
 mod permission;
 pub mod prelude;
@@ -75,23 +72,19 @@ mod test_client;
 mod wire;
 
 pub use builder::ClientBuilder;
-pub use call::{Streamed, ToolCall, ToolStream};
+pub use call::{StreamItem, ToolCall, ToolStream};
 pub use client::{Client, Mgp};
 pub use config::{ClientConfig, ListenConfig};
 pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use health::HealthWatch;
-#[cfg(feature = "kernel")]
-pub use kernel::{
-    Carrier, Clients, Connected, Kernel, KernelBuilder, KernelError, Present, Reachable,
-};
 pub use mgp_lifecycle::{
     Attempted, CircuitConfig, EraChoice, FollowFallback, HealthChange, HealthReason, KnownTool,
     MonitorConfig, Repeat, RetryBudget, RetryConfig, RetryLayer, Ungranted,
 };
-/// When a supervised server is started again, and what is told of it.
+/// Configuration and reports of a supervisor.
 pub use mgp_lifecycle::{LimitExceeded, Report, Rest, SuperviseConfig, Supervised};
-/// Governance and its layers; most programs need its `prelude` and no more.
+/// Governance and its layers; most programs need only its `prelude`.
 pub use mgp_security as security;
 #[cfg(feature = "http")]
 pub use mgp_transport::http::{

@@ -1,6 +1,4 @@
-//! Answers what a server asks for itself: its request in the legacy era, its question in the modern one (MGP §3.5).
-//!
-//! Applies to: inbound.
+//! Answers a server's requests for permissions: a request in the legacy era, a question in the modern one (MGP §3.5).
 
 use mgp_lifecycle::Session;
 use mgp_types::method::{PermissionRequest, Request};
@@ -9,8 +7,8 @@ use mgp_types::service::Router;
 use crate::config::ClientConfig;
 use crate::wire::not_offered;
 
-/// Has requests for permissions answered where somebody decides, unless the user answers them.
-pub(crate) fn answered(mut config: ClientConfig) -> ClientConfig {
+/// Adds the handler of requests for permissions, if there is an authority and the user did not set a handler.
+pub(crate) fn answer_permissions(mut config: ClientConfig) -> ClientConfig {
     let is_taken = config.answers.methods().any(|known| known == PermissionRequest::METHOD);
     if config.connect.grantor.is_none() || is_taken {
         return config;

@@ -1,8 +1,6 @@
-//! What a client needs in scope.
-//!
-//! Applies to: outbound.
+//! Imports for most clients.
 
-pub use crate::{Client, ClientHandler, Error, Streamed, TestClient, ToolResult};
+pub use crate::{Client, ClientHandler, Error, StreamItem, TestClient, ToolResult};
 pub use mgp_lifecycle::EraChoice;
 pub use mgp_transport::ChildCommand;
 pub use mgp_types::mcp::{CallToolResult, ContentBlock};

@@ -1,6 +1,4 @@
-//! Records that a server is there, and that it is gone: each exactly once (MGP §6.4).
-//!
-//! Applies to: outbound.
+//! Records when a server connects and disconnects, each exactly once (MGP §6.4).
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,94 +7,94 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mgp_security::Event;
 use mgp_types::service::{AuditSink, Facts, ServerId, Unaudited};
 
-use crate::wire::{Driver, Life};
+use crate::wire::{Liveness, TaskGuard};
 
-/// A server that is there; when this is dropped it is gone.
+/// A connected server; recorded as disconnected when this is dropped.
 pub(crate) struct Presence {
-    told: Arc<Told>,
-    life: Life,
-    /// Notices an end that nobody here brought about.
-    _watch: Driver,
+    record: Arc<PresenceRecord>,
+    liveness: Liveness,
+    /// Detects an end that this client did not cause.
+    _watch: TaskGuard,
 }
 
-struct Told {
+struct PresenceRecord {
     sink: Arc<dyn AuditSink>,
     server: ServerId,
-    /// Cleared with the event that it is gone.
-    is_there: AtomicBool,
-    /// Whether it was asked to leave.
-    leaves: AtomicBool,
+    /// Cleared when the end is recorded.
+    is_connected: AtomicBool,
+    /// `true` if the server was asked to stop.
+    is_stopping: AtomicBool,
 }
 
 impl Presence {
-    /// Records that a server is there, and from then on that it is gone.
+    /// Records that a server is connected; from then on its end is recorded too.
     ///
     /// # Errors
-    /// [`Unaudited`] when it cannot be recorded; then nothing is recorded of its end either.
-    pub(crate) async fn announce(
+    /// [`Unaudited`] if recording fails; then the end is not recorded either.
+    pub(crate) async fn start(
         sink: &Arc<dyn AuditSink>,
         server: &ServerId,
         facts: &Facts,
-        life: Life,
+        liveness: Liveness,
     ) -> Result<Self, Unaudited> {
-        let is_there = AtomicBool::new(true);
-        let (sink, server, leaves) = (Arc::clone(sink), server.clone(), AtomicBool::new(false));
-        let told = Arc::new(Told { sink, server, is_there, leaves });
-        let (watched, over) = (Arc::clone(&told), life.clone());
-        let watching = async move {
-            let how = over.ending().await;
-            watched.lost(&how);
+        let is_connected = AtomicBool::new(true);
+        let (sink, server, is_stopping) =
+            (Arc::clone(sink), server.clone(), AtomicBool::new(false));
+        let record = Arc::new(PresenceRecord { sink, server, is_connected, is_stopping });
+        let watching = {
+            let (record, liveness) = (Arc::clone(&record), liveness.clone());
+            async move { record.lost(&liveness.end_reason().await) }
         };
-        // From here on its end is recorded, also when this future is dropped half-way.
-        let present = Self { told, life, _watch: Driver::of(watching) };
-        let connected = Event::server_connected(&present.told.server, facts).build();
-        if let Err(unaudited) = present.told.sink.record(connected).await {
-            present.told.is_there.store(false, Ordering::Release);
+        // The end is recorded from here on, even if this future is dropped.
+        let presence = Self { record, liveness, _watch: TaskGuard::spawn(watching) };
+        let connected = Event::server_connected(&presence.record.server, facts).build();
+        if let Err(unaudited) = presence.record.sink.record(connected).await {
+            presence.record.is_connected.store(false, Ordering::Release);
             return Err(unaudited);
         }
-        Ok(present)
+        Ok(presence)
     }
 
-    /// Notes that the server was asked to leave: that it does is no loss.
-    pub(crate) fn leaves(&self) {
-        self.told.leaves.store(true, Ordering::Release);
+    /// Marks the server as asked to stop: its end is recorded as a disconnection, not as a loss.
+    pub(crate) fn set_stopping(&self) {
+        self.record.is_stopping.store(true, Ordering::Release);
     }
 
-    /// Records that it ended by itself.
-    pub(crate) fn is_lost(&self, how: &str) {
-        self.told.lost(how);
+    /// Records that the server ended by itself.
+    pub(crate) fn set_lost(&self, how: &str) {
+        self.record.lost(how);
     }
 
-    /// Records that the client ended it, unless the server was gone before.
+    /// Records that the client closed the connection, unless the server ended before.
     pub(crate) fn close(&self, how: &str) {
-        match self.life.reason() {
-            Some(reason) => self.told.lost(&reason),
-            None => self.told.gone(Event::server_disconnected, how),
+        match self.liveness.reason() {
+            Some(reason) => self.record.lost(&reason),
+            None => self.record.record_end(Event::server_disconnected, how),
         }
     }
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        self.close("the client let go of it");
+        self.close("the client was dropped");
     }
 }
 
 impl fmt::Debug for Presence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Presence({})", self.told.server)
+        write!(f, "Presence({})", self.record.server)
     }
 }
 
-impl Told {
+impl PresenceRecord {
     fn lost(&self, how: &str) {
-        let asked = self.leaves.load(Ordering::Acquire);
-        self.gone(if asked { Event::server_disconnected } else { Event::server_lost }, how);
+        let asked = self.is_stopping.load(Ordering::Acquire);
+        self.record_end(if asked { Event::server_disconnected } else { Event::server_lost }, how);
     }
 
-    fn gone(&self, event: fn(&ServerId, &str) -> Event, how: &str) {
-        if self.is_there.swap(false, Ordering::AcqRel) {
-            // The sink has it once it was handed over; nobody is left who could be refused for want of a record.
+    fn record_end(&self, event: fn(&ServerId, &str) -> Event, how: &str) {
+        if self.is_connected.swap(false, Ordering::AcqRel) {
+            // The sink owns the record from here on; there is no caller left to refuse if recording fails.
             drop(self.sink.record(event(&self.server, how).build()));
         }
     }

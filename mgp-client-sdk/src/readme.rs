@@ -1,4 +1,4 @@
-//! The programs of the README, compiled with the other examples: this crate's tests know both SDKs.
+//! The programs of the README, compiled here because this crate's tests can use both SDKs.
 #![doc = include_str!("../../README.md")]
 
 #[doc = include_str!("../../docs/over-http.md")]

@@ -1,6 +1,4 @@
-//! What to do with the result of a tool: take its text, its data, or its failure as an error.
-//!
-//! Applies to: outbound.
+//! Results of tools as text, as data, or as an error.
 
 use mgp_types::mcp::CallToolResult;
 use mgp_types::{Payload, RpcError};
@@ -8,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ToolFailure};
 
-/// Reads the results of tools.
+/// Methods that read the result of a tool.
 ///
 /// ```
 /// use mgp_client_sdk::ToolResult;
@@ -20,19 +18,19 @@ use crate::error::{Error, ToolFailure};
 /// assert!(CallToolResult::error("no").into_result().is_err());
 /// ```
 pub trait ToolResult: Sized {
-    /// Turns a result that says `isError` into an error.
+    /// Turns a result with `isError` into an error.
     ///
     /// # Errors
-    /// [`Error::Tool`] with what the tool said.
+    /// [`Error::Tool`] if the tool failed.
     fn into_result(self) -> Result<CallToolResult, Error>;
 
     /// Decodes the structured content, else the text as JSON.
     ///
     /// # Errors
-    /// [`Error::Tool`] when the tool failed, −32603 when the data does not fit.
+    /// [`Error::Tool`] if the tool failed, −32603 if the data has another type.
     fn get<T: DeserializeOwned>(&self) -> Result<T, Error>;
 
-    /// Its text blocks, a line each.
+    /// Returns its text blocks, one a line.
     fn to_text(&self) -> String;
 }
 

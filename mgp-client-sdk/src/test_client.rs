@@ -1,6 +1,4 @@
-//! A client for the tests of servers: in memory, and loud.
-//!
-//! Applies to: outbound.
+//! A client for tests of servers: in memory, panicking on failure.
 
 use std::fmt;
 use std::future::Future;
@@ -19,9 +17,9 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::result::ToolResult;
 
-/// A client of a server in the same process; what fails panics where it was asked for.
+/// A client of a server in the same process whose methods panic on failure, at the line of the test.
 ///
-/// It is a [`Client`] in all else; calls that may fail are made with its methods.
+/// It derefs to [`Client`], whose methods return errors.
 ///
 /// ```
 /// use mgp_client_sdk::TestClient;
@@ -38,7 +36,7 @@ use crate::result::ToolResult;
 #[derive(Clone)]
 pub struct TestClient(Client);
 
-/// Makes a panic of an error, where the test asked.
+/// Unwraps a result; panics with the caller's location.
 macro_rules! loud {
     ($at:ident, $result:expr, $($what:tt)+) => {
         match $result {
@@ -49,10 +47,10 @@ macro_rules! loud {
 }
 
 impl TestClient {
-    /// Connects to a server, or to any stack, in the newest era it speaks and with all of MGP both serve.
+    /// Connects to a server, or to any stack, in the newest era it supports and with all MGP extensions of both sides.
     ///
     /// # Panics
-    /// When the server cannot be built or the handshake fails.
+    /// If the server cannot be built or the handshake fails.
     #[track_caller]
     pub fn new<S>(server: S) -> impl Future<Output = Self>
     where
@@ -64,7 +62,7 @@ impl TestClient {
     /// Connects in the legacy era, with `initialize`.
     ///
     /// # Panics
-    /// When the server cannot be built or the handshake fails.
+    /// If the server cannot be built or the handshake fails.
     #[track_caller]
     pub fn legacy<S>(server: S) -> impl Future<Output = Self>
     where
@@ -76,7 +74,7 @@ impl TestClient {
     /// Connects in the modern era only.
     ///
     /// # Panics
-    /// When the server cannot be built or the handshake fails.
+    /// If the server cannot be built or the handshake fails.
     #[track_caller]
     pub fn modern<S>(server: S) -> impl Future<Output = Self>
     where
@@ -85,10 +83,10 @@ impl TestClient {
         Self::through(server, Client::builder("test", "1.0").era(EraChoice::Modern))
     }
 
-    /// Connects with a client of one's own: plain, with handlers, with bounds.
+    /// Connects with a given client: plain, with handlers, with limits.
     ///
     /// # Panics
-    /// When the server cannot be built or the handshake fails.
+    /// If the server cannot be built or the handshake fails.
     #[track_caller]
     pub fn through<S>(server: S, builder: ClientBuilder) -> impl Future<Output = Self>
     where
@@ -104,10 +102,10 @@ impl TestClient {
         }
     }
 
-    /// Calls a tool that succeeds, and gives its result.
+    /// Calls a tool and returns its result.
     ///
     /// # Panics
-    /// When the call or the tool fails.
+    /// If the call or the tool fails.
     #[track_caller]
     pub fn result<A: Serialize>(
         &self,
@@ -121,20 +119,20 @@ impl TestClient {
         }
     }
 
-    /// Calls a tool that succeeds, and gives its text.
+    /// Calls a tool and returns its text.
     ///
     /// # Panics
-    /// When the call or the tool fails.
+    /// If the call or the tool fails.
     #[track_caller]
     pub fn text<A: Serialize>(&self, tool: &str, arguments: A) -> impl Future<Output = String> {
         let result = self.result(tool, arguments);
         async move { result.await.to_text() }
     }
 
-    /// Calls a tool that succeeds, and decodes its data.
+    /// Calls a tool and decodes its data.
     ///
     /// # Panics
-    /// When the call or the tool fails, or the data does not fit.
+    /// If the call or the tool fails, or the data has another type.
     #[track_caller]
     pub fn get<T: DeserializeOwned>(
         &self,
@@ -149,10 +147,10 @@ impl TestClient {
         }
     }
 
-    /// Calls a tool that is refused or fails, and gives the error.
+    /// Calls a tool that must fail and returns the error.
     ///
     /// # Panics
-    /// When it succeeds.
+    /// If it succeeds.
     #[track_caller]
     pub fn refusal<A: Serialize>(&self, tool: &str, arguments: A) -> impl Future<Output = Error> {
         let (at, call) = (Location::caller(), self.made(tool, arguments));

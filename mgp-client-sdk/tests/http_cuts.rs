@@ -1,6 +1,5 @@
-//! A proxy that cuts every response after a moment: a legacy call is followed to its end all the same (MCP transports, resumability).
-//!
-//! Applies to: outbound.
+//! A proxy that cuts every response after a moment: a legacy call is still followed to its end (MCP transports,
+//! resumability).
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -17,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 const CUT: Duration = Duration::from_millis(100);
 const STEPS: u32 = 80;
 
-/// Joins bytes both ways and cuts each connection a moment after its response began, wherever it is.
+/// Forwards bytes both ways and cuts each connection a moment after its response began.
 async fn cutting_proxy(to: SocketAddr, cuts: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -41,7 +40,7 @@ async fn cutting_proxy(to: SocketAddr, cuts: Arc<AtomicUsize>) -> SocketAddr {
     address
 }
 
-/// A server whose tool takes many steps, and how often that was called.
+/// A server whose tool takes many steps, and the number of its calls.
 fn walking(runs: &Arc<AtomicUsize>) -> Server {
     let runs = Arc::clone(runs);
     let walk = Tool::new("walk", "Takes many steps", move |outlet: Outlet| {
@@ -71,7 +70,7 @@ async fn followed(server: Server) -> (Vec<f64>, String, usize) {
     tokio::spawn(bound.run());
     let client = Client::builder("c", "1")
         .era(EraChoice::Legacy)
-        // A cut in the middle of a reused connection is a cut of another request.
+        // A cut of a reused connection is a cut of another request.
         .http(|config| (config.retry, config.idle_connections) = (retry, 0))
         .connect_url(format!("http://{proxy}/mcp"))
         .await
@@ -87,7 +86,7 @@ async fn followed(server: Server) -> (Vec<f64>, String, usize) {
     (steps, result.to_text(), cuts.load(Ordering::SeqCst))
 }
 
-/// Its progress comes whole and in order, its answer comes, and it has run once.
+/// The progress is complete and in order, the answer arrives, and the tool ran once.
 #[tokio::test]
 async fn a_call_is_followed_through_a_proxy_that_cuts() {
     for server in [|server: Server| server, Server::without_mgp] {

@@ -1,6 +1,4 @@
-//! Bounds of calls, on either side of a connection and in both eras (MGP §14.3: 3000–3003).
-//!
-//! Applies to: both.
+//! Limits of calls, on either side of a connection and in both eras (MGP §14.3: 3000–3003).
 
 use std::process::Command;
 use std::sync::Arc;
@@ -19,13 +17,13 @@ fn through(era: EraChoice) -> mgp_client_sdk::ClientBuilder {
 }
 
 #[test]
-fn the_example_shows_each_bound_alone_on_either_side() {
+fn the_example_shows_each_limit_alone_on_either_side() {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
     path.set_file_name("examples");
-    let output = Command::new(path.join("limits_alone")).output().unwrap();
+    let output = Command::new(path.join("limit_layers")).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
     let mut expected = Vec::new();
     for (name, calls) in [
         ("rate", "answered, 3000"),
@@ -36,7 +34,7 @@ fn the_example_shows_each_bound_alone_on_either_side() {
     ] {
         expected.extend(["client", "server"].map(|side| format!("{name} on the {side}: {calls}")));
     }
-    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
 }
 
 fn clock() -> Server {
@@ -44,7 +42,7 @@ fn clock() -> Server {
 }
 
 #[tokio::test]
-async fn a_server_refuses_too_many_calls_and_says_when_to_come_again() {
+async fn a_server_refuses_too_many_calls_and_names_the_delay() {
     for era in ERAS {
         let server =
             clock().rate(RateLimit::per_hour(2).by(RateKey::Tool)).rate(RateLimit::per_hour(1_000));
@@ -65,7 +63,7 @@ async fn a_server_refuses_too_many_calls_and_says_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn a_client_bounds_what_it_asks_of_each_server() {
+async fn a_client_limits_its_calls_to_each_server() {
     for era in ERAS {
         let rate = RateLayer::new(RateLimit::per_hour(1).by(RateKey::Server));
         let files = through(era).server_id("files").layer(rate.clone());
@@ -78,7 +76,7 @@ async fn a_client_bounds_what_it_asks_of_each_server() {
     }
 }
 
-/// The person is asked in rounds of the modern era and in one call of the legacy one; both are one call.
+/// The person is asked in rounds in the modern era and within one call in the legacy era; both are one call.
 #[tokio::test]
 async fn a_call_that_asks_is_charged_once_on_either_side() {
     for era in ERAS {
@@ -130,7 +128,7 @@ struct Text {
     text: String,
 }
 
-/// Who waits for a turn waits behind one call of each other caller, not behind all of them.
+/// A waiting call follows one call of each other caller, not all of them.
 #[tokio::test]
 async fn callers_take_turns() {
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -1,9 +1,8 @@
-//! A panic below becomes a well-formed answer; the connection lives.
+//! Turns a panic of a handler into a well-formed error; the connection stays open.
 //!
 //! Applies to: inbound.
 
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -14,16 +13,16 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// What the peer is told of a panic; what it said is none of its business.
+/// The message sent to the peer; the panic's own message goes to the log only.
 const PANICKED: &str = "the handler panicked; the server's log says where";
 
-/// Turns panics into −32603.
+/// Turns panics into error −32603.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CatchPanicLayer(());
 
 impl CatchPanicLayer {
-    /// The layer.
+    /// Creates the layer.
     pub const fn new() -> Self {
         Self(())
     }
@@ -43,20 +42,14 @@ pub struct CatchPanic<S> {
     inner: S,
 }
 
-impl<S> fmt::Debug for CatchPanic<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CatchPanic")
-    }
-}
+mgp_types::opaque_debug!(CatchPanic<S>);
 
 impl<S: MgpService> Service<Call> for CatchPanic<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = ResponseFuture<S::Future>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
         // A stack that panicked half-way may be in any state; it is not used again for this call.
@@ -67,15 +60,15 @@ impl<S: MgpService> Service<Call> for CatchPanic<S> {
     }
 }
 
-/// The answer of a handler that panicked; what it said goes to the log, not to the peer.
+/// Logs a panic and returns the error to send for it, without the panic's message.
 #[must_use]
 pub fn panicked(panic: &(dyn Any + Send)) -> RpcError {
-    let what = panic
+    let message = panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    tracing::error!(panic = what, "a handler panicked");
+    tracing::error!(panic = message, "handler panicked");
     RpcError::internal(PANICKED)
 }
 

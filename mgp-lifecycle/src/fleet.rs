@@ -1,38 +1,36 @@
-//! The servers behind this one, as the methods of §11 reach them by `server_id` (MGP §11.3, §11.4).
-//!
-//! Applies to: both.
+//! Access to the servers behind this one, for the methods of §11 with a `server_id` (MGP §11.3, §11.4).
 
 use mgp_types::RpcError;
 use mgp_types::mgp::{PingResult, ShutdownParams, ShutdownResult, StatusResult};
 use mgp_types::service::{BoxFuture, Context, ServerId};
 
-/// Finds the servers a kernel stands before.
+/// The servers behind a kernel.
 ///
-/// Each answer is `None` where there is no such server, or none the caller may see: both look the same.
+/// Methods return `None` if there is no such server, or if the caller may not see it: both look the same.
 pub trait Fleet: Send + Sync + 'static {
-    /// Asks a server whether it is alive.
+    /// Pings a server.
     fn ping(
         &self,
         cx: &Context,
         server: &ServerId,
     ) -> BoxFuture<'static, Option<Result<PingResult, RpcError>>>;
 
-    /// Asks a server how it is.
+    /// Requests the status of a server.
     fn status(
         &self,
         cx: &Context,
         server: &ServerId,
     ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>>;
 
-    /// Judges whoever wants to shut down the server before the fleet; the one who started that is not judged.
+    /// Decides whether a caller may shut down the kernel itself; the caller that started it is not asked about.
     ///
-    /// Whom it admits is still to be an operator.
+    /// An admitted caller must still have operator authority.
     fn admit(&self, cx: &Context) -> BoxFuture<'static, Result<(), RpcError>> {
         let _ = cx;
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Drains and stops a server; whether the caller may is decided here.
+    /// Drains and stops a server, if the caller may do that.
     fn shutdown(
         &self,
         cx: &Context,

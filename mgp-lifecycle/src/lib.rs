@@ -1,8 +1,7 @@
-//! Handshake, health, drain, supervision, retry, limits, time-outs and tasks for the Model General Protocol, as tower layers (MGP §2, §11, §14).
+//! Handshake, health, drain, supervision, retry, limits, time-outs and tasks for the Model General Protocol, as tower
+//! layers (MGP §2, §11, §14).
 //!
 //! `docs/lifecycle.md` is the guide.
-//!
-//! Applies to: both.
 
 mod catch_panic;
 mod drain;
@@ -29,12 +28,12 @@ pub use handshake::{
     Ungranted, Verdict, connect,
 };
 pub use health::{
-    Found, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
-    HealthService, IntoFound, MonitorConfig, Sign, Turn, Watched, spawn_watched,
+    CheckResult, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
+    HealthService, IntoFound, MonitorConfig, Sign, Turn, spawn_watched,
 };
 pub use limit::{
-    InTurn, Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaUse, Quotaed,
-    Rate, RateKey, RateLayer, RateLimit, RateLimited, Size, SizeConfig, SizeLayer, TooLarge,
+    Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse, Rate,
+    RateKey, RateLayer, RateLimit, RateLimited, Size, SizeConfig, SizeLayer, TooLarge,
 };
 pub use ready::{Ready, ReadyLayer};
 pub use retry::{

@@ -2,10 +2,8 @@
 //!
 //! Applies to: both.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::RpcError;
@@ -14,26 +12,25 @@ use mgp_types::method::{
     PermissionGrant, PermissionRequest, PermissionResponse, Ping, ServerDiscover, StreamCancel,
     TasksCancel, TasksGet, TasksResult, TasksUpdate,
 };
-use mgp_types::mgp::ServerState;
+use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{
     BoxFuture, Call, Deadline, Either, Kind, MgpService, Reply, ServerId, Waited,
 };
 use tokio::time::timeout_at;
-use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::error::Refusal;
+use crate::error::{Refusal, restart_follows};
 use crate::state::State;
 
-/// How many calls wait at once, unless it is said otherwise.
-const WAITING: usize = 1024;
+/// The default bound of calls that wait at once.
+const DEFAULT_MAX_WAITING: usize = 1024;
 
-/// Refuses calls that a server would not take in the state it is in: 2001 while it drains, 2002 while it is restarted,
+/// Refuses calls that a server cannot take in its state: 2001 while it drains, 2002 while it is restarted,
 /// 2000 in all other states but `connected`.
 ///
-/// What a handshake consists of passes in every state, as does what asks after the server or belongs to calls that are
-/// running: health, shutdown, cancellation, tasks, answers, notifications.
-/// The details of a refusal name the state, and the server where it has a name, and say that nothing was started.
+/// The handshake passes in every state, and so do requests about the server itself and messages of running calls:
+/// health, shutdown, cancellation, tasks, answers, notifications.
+/// The details of a refusal hold the state, the server's id if it has one, and `started: false`.
 ///
 /// ```
 /// use mgp_lifecycle::{ReadyLayer, State};
@@ -59,34 +56,39 @@ pub struct ReadyLayer {
     state: State,
     server: Option<ServerId>,
     wait: Duration,
-    waiting: usize,
-    queue: Arc<AtomicUsize>,
-    afterwards: Afterwards,
+    max_waiting: usize,
+    waiting: Arc<AtomicUsize>,
+    on_timeout: OnTimeout,
 }
 
-/// What becomes of a call for which the server is not connected in time.
+/// The treatment of a call for which the server is not connected in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Afterwards {
+enum OnTimeout {
     Refuse,
-    /// Somebody further in refuses it.
+    /// A layer further in refuses it.
     Pass,
 }
 
 impl ReadyLayer {
-    /// A gate for the server that has this state.
+    /// Creates a gate for the server with this state.
     pub fn new(state: State) -> Self {
-        let queue = Arc::default();
-        let afterwards = Afterwards::Refuse;
-        Self { state, server: None, wait: Duration::ZERO, waiting: WAITING, queue, afterwards }
+        Self {
+            state,
+            server: None,
+            wait: Duration::ZERO,
+            max_waiting: DEFAULT_MAX_WAITING,
+            waiting: Arc::default(),
+            on_timeout: OnTimeout::Refuse,
+        }
     }
 
-    /// Names the server in refusals of calls that do not say whom they go to.
+    /// Sets the server named in refusals of calls that do not name one.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
         self.server = Some(id.into());
         self
     }
 
-    /// Has calls wait so long for a server that is being started or restarted; none do without it.
+    /// Sets how long a call waits for a server that is being started or restarted; by default it does not wait.
     ///
     /// A call never waits beyond its own deadline.
     pub fn wait(mut self, at_most: Duration) -> Self {
@@ -94,22 +96,22 @@ impl ReadyLayer {
         self
     }
 
-    /// Sets how many calls may wait at once; more are refused as if none waited. 1024.
+    /// Sets how many calls may wait at once; further calls are refused at once. Default: 1024.
     pub fn waiting(mut self, at_most: usize) -> Self {
-        self.waiting = at_most;
+        self.max_waiting = at_most;
         self
     }
 
-    /// Only waits: a call for which the server is not connected in time passes all the same.
+    /// Lets a call pass if the server is not connected in time, instead of refusing it.
     ///
-    /// So it stands outside gates that decide about what runs then, not about what ran before, while the same layer
-    /// without a wait stands inside of them and refuses what they would record.
+    /// Use it outside gates whose decisions must hold when the call runs, together with a second layer without a wait
+    /// inside of them, which refuses the call so that the gates record the refusal.
     pub fn waits_only(mut self) -> Self {
-        self.afterwards = Afterwards::Pass;
+        self.on_timeout = OnTimeout::Pass;
         self
     }
 
-    /// Says why the server takes no call now, if it takes none.
+    /// Returns an error if the server takes no calls now.
     ///
     /// # Errors
     /// 2000, 2001 or 2002, by its state.
@@ -117,27 +119,28 @@ impl ReadyLayer {
         if self.state.is_connected() { Ok(()) } else { self.refuse(None) }
     }
 
-    /// Refuses, unless the server has become connected since it was looked at.
+    /// Returns the refusal by the latest state, or `Ok` if the server has connected in the meantime.
     fn refuse(&self, server: Option<&ServerId>) -> Result<(), RpcError> {
-        let (state, why) = self.state.latest();
+        let (state, reason) = self.state.latest();
         if state == ServerState::Connected {
             return Ok(());
         }
-        let restarts = why.is_some_and(|why| restart_follows(&why));
+        let restarts =
+            reason.is_some_and(|reason| restart_follows(&ShutdownReason::from(&*reason)));
         let server = server.or(self.server.as_ref()).cloned();
         Err(Refusal::NotReady { state, server, restarts }.into())
     }
 
-    /// Waits until the server is connected, as long as that may be.
+    /// Waits until the server is connected, at most as long as the call may wait.
     async fn admit(&self, call: &mut Call) -> Result<(), RpcError> {
         if self.wait.is_zero() || !is_starting(&self.state.now()) {
             return self.refuse(call.cx().server.as_ref());
         }
-        let Some(_place) = Place::take(&self.queue, self.waiting) else {
+        let Some(_waiting) = WaitGuard::enter(&self.waiting, self.max_waiting) else {
             return self.refuse(call.cx().server.as_ref());
         };
         let mut state = self.state.watch();
-        // A start that fails passes through other states before the next one; only these are the end of waiting.
+        // A start that fails passes through other states before the next attempt; only these end the wait.
         let settled = state.wait_for(|state| {
             use ServerState::{Connected, Disconnected, Draining, Registered};
             matches!(state, Connected | Disconnected | Draining | Registered)
@@ -148,7 +151,7 @@ impl ReadyLayer {
             None => settled.await.ok(),
         };
         if settled.is_some_and(|state| *state == ServerState::Connected) {
-            // What the gates above decided may have been taken back meanwhile.
+            // Decisions of the gates further out may no longer hold.
             Waited::mark(call.cx_mut());
             return Ok(());
         }
@@ -156,35 +159,11 @@ impl ReadyLayer {
     }
 }
 
-impl fmt::Debug for ReadyLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadyLayer")
-            .field("state", &self.state)
-            .field("server", &self.server)
-            .field("wait", &self.wait)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(ReadyLayer { state, server, wait });
 
-impl<S> Layer<S> for ReadyLayer {
-    type Service = Ready<S>;
-
-    fn layer(&self, inner: S) -> Ready<S> {
-        Ready { inner, layer: self.clone() }
-    }
-}
-
-/// Service of [`ReadyLayer`].
-#[derive(Clone)]
-pub struct Ready<S> {
-    inner: S,
-    layer: ReadyLayer,
-}
-
-impl<S> fmt::Debug for Ready<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.layer.fmt(f)
-    }
+mgp_types::layer_service! {
+    /// Service of [`ReadyLayer`].
+    pub Ready for ReadyLayer
 }
 
 impl<S: MgpService> Service<Call> for Ready<S> {
@@ -192,13 +171,11 @@ impl<S: MgpService> Service<Call> for Ready<S> {
     type Error = RpcError;
     type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        // The rule: it is connected, so nothing waits and nothing is boxed.
-        let waits = !self.layer.wait.is_zero() || self.layer.afterwards == Afterwards::Refuse;
+        // Usually the server is connected: then nothing waits and nothing is boxed.
+        let waits = !self.layer.wait.is_zero() || self.layer.on_timeout == OnTimeout::Refuse;
         if !waits || self.layer.state.is_connected() || passes_always(&call) {
             return Either::Left { future: self.inner.call(call) };
         }
@@ -206,7 +183,7 @@ impl<S: MgpService> Service<Call> for Ready<S> {
         Either::Right {
             future: Box::pin(async move {
                 match layer.admit(&mut call).await {
-                    Err(refused) if layer.afterwards == Afterwards::Refuse => Err(refused),
+                    Err(refusal) if layer.on_timeout == OnTimeout::Refuse => Err(refusal),
                     _ => inner.call(call).await,
                 }
             }),
@@ -214,35 +191,28 @@ impl<S: MgpService> Service<Call> for Ready<S> {
     }
 }
 
-/// A place among the calls that wait; given back when dropped.
-struct Place<'a>(&'a AtomicUsize);
+/// Counts a call among those that wait, until dropped.
+struct WaitGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Place<'a> {
-    fn take(queue: &'a AtomicUsize, bound: usize) -> Option<Self> {
-        let before = queue.fetch_add(1, Ordering::Relaxed);
-        let place = Self(queue);
-        (before < bound).then_some(place)
+impl<'a> WaitGuard<'a> {
+    fn enter(waiting: &'a AtomicUsize, max: usize) -> Option<Self> {
+        let before = waiting.fetch_add(1, Ordering::Relaxed);
+        let guard = Self(waiting);
+        (before < max).then_some(guard)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Whether the server will be connected, if all goes well.
 fn is_starting(state: &ServerState) -> bool {
     matches!(state, ServerState::Connecting | ServerState::Restarting)
 }
 
-/// Whether a server that stops for this reason is started again (§11.4, §11.5).
-fn restart_follows(reason: &str) -> bool {
-    use mgp_types::mgp::ShutdownReason::{ConfigurationChange, ResourceLimit};
-    reason == ConfigurationChange.as_str() || reason == ResourceLimit.as_str()
-}
-
-/// What begins no work: the handshake, questions about the server, and what running calls need.
+/// Returns whether a call starts no work: the handshake, requests about the server, messages of running calls.
 fn passes_always(call: &Call) -> bool {
     call.kind() == Kind::Notification
         // A further round of a call that is running.
@@ -274,6 +244,8 @@ mod tests {
     use mgp_types::ErrorCode;
     use mgp_types::service::{Stack, mock};
     use tokio::time::{Instant, sleep};
+
+    use tower_layer::Layer;
 
     use super::*;
 
@@ -312,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_is_worth_another_attempt_only_when_a_restart_follows() {
+    fn a_refusal_while_draining_is_retryable_only_if_a_restart_follows() {
         for (reason, retryable) in [
             ("operator_request", false),
             ("idle_timeout", false),
@@ -331,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_begins_no_work_passes_in_every_state() {
+    async fn a_call_that_starts_no_work_passes_in_every_state() {
         let state = State::new(ServerState::Connecting);
         let mut client = gated(&ReadyLayer::new(state));
         for method in ["initialize", "ping", "mgp/health/ping", "mgp/lifecycle/shutdown"] {
@@ -360,17 +332,17 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
         assert_eq!(before.elapsed(), Duration::from_secs(2));
 
-        // The caller's own deadline is nearer.
+        // The caller's own deadline is earlier.
         let mut client = gated(&layer);
         client.cx.deadline = Deadline::after(Duration::from_millis(300));
         let before = Instant::now();
         assert!(client.request(CALL.0, CALL.1).await.is_err());
         assert_eq!(before.elapsed(), Duration::from_millis(300));
-        assert_eq!(layer.queue.load(Ordering::Relaxed), 0);
+        assert_eq!(layer.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_only_waits_refuses_nothing() {
+    async fn a_gate_that_only_waits_refuses_nothing() {
         let state = State::new(ServerState::Restarting);
         let layer = ReadyLayer::new(state).wait(Duration::from_secs(2)).waits_only();
         let before = Instant::now();
@@ -379,11 +351,11 @@ mod tests {
         let stopped = ReadyLayer::new(State::new(ServerState::Disconnected));
         let layer = stopped.wait(Duration::from_secs(2)).waits_only();
         assert!(gated(&layer).request(CALL.0, CALL.1).await.is_ok());
-        assert_eq!(before.elapsed(), Duration::from_secs(2), "nobody starts it");
+        assert_eq!(before.elapsed(), Duration::from_secs(2), "a stopped server is not waited for");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_what_was_stopped_or_where_too_many_wait() {
+    async fn no_call_waits_for_a_stopped_server_or_when_too_many_wait() {
         for state in [ServerState::Registered, ServerState::Disconnected, ServerState::Error] {
             let layer = ReadyLayer::new(State::new(state)).wait(Duration::from_secs(9));
             let before = Instant::now();
@@ -397,21 +369,21 @@ mod tests {
         tokio::task::yield_now().await;
         let before = Instant::now();
         assert!(client.request(CALL.0, CALL.1).await.is_err());
-        // The start was given up by a person: whoever waits for it is told at once.
+        // An operator ended the start: calls that wait for it fail at once.
         state.enter(ServerState::Disconnected, "operator_request").unwrap();
         assert!(first.await.unwrap().is_err());
         assert!(before.elapsed().is_zero());
-        assert_eq!(layer.queue.load(Ordering::Relaxed), 0);
+        assert_eq!(layer.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_is_dropped_gives_its_place_back() {
+    async fn a_dropped_call_no_longer_counts_as_waiting() {
         let layer = ReadyLayer::new(State::new(ServerState::Connecting)).wait(Duration::MAX);
         let call = tokio::spawn(gated(&layer).call(CALL.0, CALL.1));
         tokio::task::yield_now().await;
-        assert_eq!(layer.queue.load(Ordering::Relaxed), 1);
+        assert_eq!(layer.waiting.load(Ordering::Relaxed), 1);
         call.abort();
         assert!(call.await.is_err());
-        assert_eq!(layer.queue.load(Ordering::Relaxed), 0);
+        assert_eq!(layer.waiting.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,12 +1,10 @@
-//! Rounds of a modern call: open questions go out as one result, answers come back with the next request (DESIGN §3 E).
+//! Rounds of a modern call: open questions are sent as one result, the answers arrive with the next request.
 //!
-//! What a round must remember travels with the caller, sealed: nothing is kept here between rounds.
+//! The state of a call travels with the caller, sealed; the server keeps nothing between rounds.
 //!
 //! Applies to: inbound.
 
-use std::fmt;
 use std::sync::{Arc, LazyLock};
-use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::mcp::{Era, InputResponses};
@@ -16,23 +14,22 @@ use mgp_types::service::{
     RoundState, Rounds,
 };
 use mgp_types::{RpcError, Sealer};
-use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::error::Refusal;
 
-/// What sealed state is for; part of its binding.
-const PURPOSE: &str = "rounds";
+/// The purpose that sealed state is bound to.
+const SEAL_PURPOSE: &str = "rounds";
 
 /// Bounds of a [`RoundsLayer`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoundsConfig {
-    /// How long a caller may take to answer. 10 minutes.
+    /// The time within which a caller may answer. Default: 10 minutes.
     pub ttl: Duration,
-    /// How many rounds a call may take. 16.
+    /// The most rounds of one call. Default: 16.
     pub rounds: u32,
-    /// How many bytes answers and kept values may have. 64 KiB.
+    /// The most bytes of answers and stored values. Default: 64 KiB.
     pub state_bytes: usize,
 }
 
@@ -42,7 +39,7 @@ impl Default for RoundsConfig {
     }
 }
 
-/// Lets handlers and gates below ask a modern caller.
+/// Lets handlers and gates further in ask a modern caller.
 ///
 /// ```
 /// use mgp_lifecycle::{HandshakeLayer, RoundsLayer, ServerOffer};
@@ -79,7 +76,7 @@ pub struct RoundsLayer {
 }
 
 impl RoundsLayer {
-    /// A layer that seals with this; servers that share calls share its key.
+    /// Creates a layer that seals with `sealer`; servers that share calls must share its key.
     pub fn new(sealer: Sealer) -> Self {
         Self { sealer, config: Arc::default() }
     }
@@ -90,7 +87,7 @@ impl RoundsLayer {
         self
     }
 
-    /// Opens the state a call brings and joins the answers to it.
+    /// Opens the state of a call and adds the answers to it.
     fn open(&self, call: &Call) -> Result<RoundState, RpcError> {
         let params = call.params();
         let responses: InputResponses = match params.input_responses() {
@@ -101,7 +98,7 @@ impl RoundsLayer {
             return self.begin(&responses);
         };
         let bound = Binding::of(&call.cx().principal, call.method(), params)?;
-        let opened = self.sealer.open(PURPOSE, &bound.parts(), &sealed)?;
+        let opened = self.sealer.open(SEAL_PURPOSE, &bound.parts(), &sealed)?;
         let mut state: RoundState =
             serde_json::from_slice(&opened).map_err(RpcError::invalid_params)?;
         if state.round >= self.config.rounds {
@@ -115,15 +112,15 @@ impl RoundsLayer {
         Ok(state)
     }
 
-    /// The first round, with what its caller answers in advance.
+    /// Begins the first round, with the answers its caller sent in advance.
     ///
-    /// A caller may say anything of its person, asked or not, so this gives it nothing;
-    /// values a call keeps are never taken from it.
+    /// A caller may claim anything about its user anyway, so early answers add no risk;
+    /// stored values are never accepted from the caller.
     fn begin(&self, responses: &InputResponses) -> Result<RoundState, RpcError> {
         let mut state = RoundState { logical: new_name(), ..RoundState::default() };
-        let mut left = self.config.state_bytes;
+        let mut remaining = self.config.state_bytes;
         for (key, answer) in responses.iter() {
-            left = left
+            remaining = remaining
                 .checked_sub(key.len() + answer.as_str().len())
                 .ok_or(Refusal::StateTooLarge(self.config.state_bytes))?;
             state.answers.insert(key.to_owned(), answer.clone());
@@ -139,45 +136,29 @@ impl RoundsLayer {
         if state.len() > self.config.state_bytes {
             return Err(Refusal::StateTooLarge(self.config.state_bytes).into());
         }
-        self.sealer.seal(PURPOSE, &bound.parts(), self.config.ttl, &state)
+        self.sealer.seal(SEAL_PURPOSE, &bound.parts(), self.config.ttl, &state)
     }
 }
 
-/// A name for a logical call that no other has, in this process or another with the same key.
+/// Returns a name for a logical call that is unique across all processes with the same key.
 ///
-/// It needs no secrecy: what comes back is sealed.
+/// It need not be secret: the state that contains it is sealed.
 fn new_name() -> String {
     static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{:016x}-", fastrand::u64(..)));
     let mut name = String::with_capacity(40);
     name.push_str(&PROCESS);
     let mut rest = CallKey::next().as_u64();
     while rest > 0 {
-        // One digit of 16, the lowest first: formatting would cost more than the rest of a round.
+        // One hexadecimal digit, the lowest first: formatting would cost more than the rest of a round.
         name.push(char::from(b"0123456789abcdef"[usize::try_from(rest & 15).unwrap_or(0)]));
         rest >>= 4;
     }
     name
 }
 
-impl<S> Layer<S> for RoundsLayer {
-    type Service = RoundsService<S>;
-
-    fn layer(&self, inner: S) -> RoundsService<S> {
-        RoundsService { inner, layer: self.clone() }
-    }
-}
-
-/// Service of [`RoundsLayer`].
-#[derive(Clone)]
-pub struct RoundsService<S> {
-    inner: S,
-    layer: RoundsLayer,
-}
-
-impl<S> fmt::Debug for RoundsService<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.layer.fmt(f)
-    }
+mgp_types::layer_service! {
+    /// Service of [`RoundsLayer`].
+    pub RoundsService for RoundsLayer
 }
 
 impl<S: MgpService> Service<Call> for RoundsService<S> {
@@ -185,9 +166,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
     type Error = RpcError;
     type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let may_ask =
@@ -208,7 +187,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         let rounds = Rounds::new(state);
         let asking = Asking::Via(Arc::new(rounds.clone()));
         call.cx_mut().asking = asking.clone();
-        // What the state is bound to costs more than most calls: it is worked out where there is state.
+        // Computing the binding costs more than most calls, so it is done only if there is state to seal.
         let (principal, method, params) =
             (call.cx().principal.clone(), call.method().clone(), call.params().clone());
         let running = self.inner.call(call);
@@ -227,13 +206,13 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
     }
 }
 
-/// What a sealed state is bound to: it opens for the same caller and the same call only.
+/// The values a sealed state is bound to: it opens only for the same caller and the same call.
 struct Binding {
     tenant: String,
     subject: String,
     agent: String,
     method: String,
-    meaning: String,
+    params: String,
 }
 
 impl Binding {
@@ -243,12 +222,12 @@ impl Binding {
             subject: principal.subject().to_string(),
             agent: principal.as_agent().map(ToString::to_string).unwrap_or_default(),
             method: method.to_string(),
-            meaning: params.meaning()?.to_string(),
+            params: params.meaning()?.to_string(),
         })
     }
 
     fn parts(&self) -> [&str; 5] {
-        [&self.tenant, &self.subject, &self.agent, &self.method, &self.meaning]
+        [&self.tenant, &self.subject, &self.agent, &self.method, &self.params]
     }
 }
 
@@ -258,6 +237,8 @@ mod tests {
     use mgp_types::mcp::Revision;
     use mgp_types::service::{Ask, Stack, mock};
     use mgp_types::service::{Asks, Facts};
+
+    use tower_layer::Layer;
 
     use super::*;
 
@@ -314,23 +295,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_may_come_before_the_question() {
+    async fn answers_may_arrive_before_the_question() {
         let mut client = client(&Sealer::random().unwrap());
         let early = |responses: &str| {
             format!(r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{responses}}}"#)
         };
         let (keys, _) = asked(&mut client, &early(r#"{"seed":9,"wrong":1}"#)).await;
-        assert_eq!(keys, ["a", "b"], "what is not asked answers nothing");
+        assert_eq!(keys, ["a", "b"], "an answer without a question is ignored");
         let (keys, state) = asked(&mut client, &early(r#"{"b":2,"z":0}"#)).await;
         assert_eq!(keys, ["a"]);
         let result = client.request("tools/call", &with(r#"{"a":1}"#, &state)).await;
         assert!(result.is_err(), "`c` is still open");
         let result = client.request("tools/call", &early(r#"{"a":1,"b":2,"c":3,"d":4}"#)).await;
-        assert_eq!(
-            result.unwrap().as_str(),
-            "[7,1,2,3]",
-            "what is kept is not the caller's to say"
-        );
+        assert_eq!(result.unwrap().as_str(), "[7,1,2,3]", "the caller cannot set a stored value");
         for wrong in ["null", "7", "[]"] {
             let refused = client.call("tools/call", &early(wrong)).await.unwrap_err();
             assert_eq!(refused.code().0, -32602, "{wrong}");
@@ -340,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_permission_is_not_given_before_it_is_asked_for() {
+    async fn a_permission_is_not_given_before_it_is_requested() {
         let tool = Stack::from_fn(|call: Call| async move {
             let ask = Ask::new("elicitation/create", Payload::empty_object());
             Ok(Reply::raw(call.cx().ask_afresh("may", ask).await?))

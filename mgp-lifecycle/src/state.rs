@@ -1,34 +1,33 @@
-//! The state of a server: a pure machine, and a handle that several share (MGP §11.2).
-//!
-//! Applies to: both.
+//! The state of a server: a state machine, and a handle that clones share (MGP §11.2).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mgp_types::Timestamp;
 use mgp_types::mgp::{LifecycleParams, ServerState};
 use mgp_types::service::ServerId;
+use mgp_types::sync::Mutex;
 use tokio::sync::{broadcast, watch};
 
-/// How many changes a listener may lag behind before it loses the oldest.
-const KEPT: usize = 64;
+/// The most changes that a listener may lag behind before it loses the oldest.
+const MAX_LAG: usize = 64;
 
 /// One change of a server's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transition {
-    /// The state it left.
+    /// The previous state.
     pub from: ServerState,
-    /// The state it entered.
+    /// The new state.
     pub to: ServerState,
-    /// Why: a word of §11.4, or what happened.
+    /// The reason: a value of §11.4, or what happened.
     pub reason: Arc<str>,
-    /// When.
+    /// The time of the change.
     pub at: Timestamp,
 }
 
 impl Transition {
-    /// The change as `notifications/mgp.lifecycle` tells it.
+    /// Returns the change as params of `notifications/mgp.lifecycle`.
     #[must_use]
     pub fn to_params(&self, server: Option<&ServerId>) -> LifecycleParams {
         let mut params = LifecycleParams::new(self.to.clone());
@@ -40,14 +39,14 @@ impl Transition {
     }
 }
 
-/// A change that §11.2 does not know.
+/// A change that §11.2 does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a server cannot go from `{from}` to `{to}`")]
+#[error("a server cannot change from `{from}` to `{to}`")]
 #[non_exhaustive]
 pub struct IllegalTransition {
-    /// The state it is in, and stays in.
+    /// The current state, which does not change.
     pub from: ServerState,
-    /// The state it cannot enter from there.
+    /// The requested state.
     pub to: ServerState,
 }
 
@@ -69,85 +68,79 @@ pub struct IllegalTransition {
 pub struct State(Arc<Shared>);
 
 struct Shared {
-    now: Mutex<ServerState>,
-    /// Why it entered the state it is in; changed under the lock of `now`.
-    why: Mutex<Option<Arc<str>>>,
-    seen: watch::Sender<ServerState>,
+    current: Mutex<ServerState>,
+    /// The reason of the latest change; changed under the lock of `current`.
+    reason: Mutex<Option<Arc<str>>>,
+    latest: watch::Sender<ServerState>,
     changes: broadcast::Sender<Transition>,
 }
 
 impl State {
-    /// A server in a state.
+    /// Creates the state of a server.
     #[must_use]
     pub fn new(state: ServerState) -> Self {
         Self(Arc::new(Shared {
-            seen: watch::Sender::new(state.clone()),
-            now: Mutex::new(state),
-            why: Mutex::default(),
-            changes: broadcast::Sender::new(KEPT),
+            latest: watch::Sender::new(state.clone()),
+            current: Mutex::new(state),
+            reason: Mutex::default(),
+            changes: broadcast::Sender::new(MAX_LAG),
         }))
     }
 
-    /// The state it is in.
+    /// Returns the current state.
     #[must_use]
     pub fn now(&self) -> ServerState {
-        self.0.now().clone()
+        self.0.current.lock().clone()
     }
 
-    /// The state it is in, and why it entered it; none for the one it began in.
+    /// Returns the current state and the reason of the latest change, if there was one.
     #[must_use]
     pub fn latest(&self) -> (ServerState, Option<Arc<str>>) {
-        let now = self.0.now();
-        let why = self.0.why.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        (now.clone(), why)
+        let current = self.0.current.lock();
+        let reason = self.0.reason.lock().clone();
+        (current.clone(), reason)
     }
 
-    /// Whether it takes calls.
+    /// Returns whether the server takes calls.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        *self.0.now() == ServerState::Connected
+        *self.0.current.lock() == ServerState::Connected
     }
 
-    /// Enters another state and tells everybody.
+    /// Enters another state and notifies all listeners.
     ///
     /// # Errors
-    /// [`IllegalTransition`] where §11.2 has no such edge, the state it is in included; nothing changes then.
+    /// [`IllegalTransition`] if §11.2 has no such edge (also from a state to itself); the state does not change then.
     pub fn enter(
         &self,
         to: ServerState,
         reason: impl Into<Arc<str>>,
     ) -> Result<Transition, IllegalTransition> {
-        let mut now = self.0.now();
-        if !now.can_become(&to) {
-            return Err(IllegalTransition { from: now.clone(), to });
+        let mut current = self.0.current.lock();
+        if !current.can_become(&to) {
+            return Err(IllegalTransition { from: current.clone(), to });
         }
-        let from = std::mem::replace(&mut *now, to.clone());
+        let from = std::mem::replace(&mut *current, to.clone());
         let change = Transition { from, to, reason: reason.into(), at: Timestamp::now() };
-        *self.0.why.lock().unwrap_or_else(PoisonError::into_inner) = Some(change.reason.clone());
-        // Told under the lock, so that everybody hears of changes in the order in which they happened.
-        self.0.seen.send_replace(change.to.clone());
+        *self.0.reason.lock() = Some(change.reason.clone());
+        // Sent under the lock, so that all listeners receive changes in the order in which they happened.
+        self.0.latest.send_replace(change.to.clone());
         let _ = self.0.changes.send(change.clone());
-        drop(now);
-        tracing::debug!(from = %change.from, to = %change.to, reason = %change.reason, "server state");
+        drop(current);
+        tracing::debug!(from = %change.from, to = %change.to, reason = %change.reason, "server state changed");
         Ok(change)
     }
 
-    /// Follows the state; who is slow sees only the latest.
+    /// Subscribes to the state; a slow listener sees only the latest one.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<ServerState> {
-        self.0.seen.subscribe()
+        self.0.latest.subscribe()
     }
 
-    /// Follows every change; who lags far behind loses the oldest, and is told how many.
+    /// Subscribes to every change; a listener that lags far behind loses the oldest, and receives their number.
     #[must_use]
     pub fn changes(&self) -> broadcast::Receiver<Transition> {
         self.0.changes.subscribe()
-    }
-}
-
-impl Shared {
-    fn now(&self) -> MutexGuard<'_, ServerState> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_as_the_specification_writes_it() {
+    fn a_change_is_written_as_in_the_specification() {
         let state = State::new(ServerState::Connected);
         let change = state.enter(ServerState::Draining, "operator_request").unwrap();
         let params = change.to_params(Some(&ServerId::from("mind.cerebras")));

@@ -1,8 +1,7 @@
-//! A bound on how long a tool call runs, and how long looking for tools and servers takes (MGP §14.3: 3003).
+//! Time limits of tool calls, and of requests that look for tools and servers (MGP §14.3: 3003).
 //!
 //! Applies to: both.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
@@ -16,13 +15,12 @@ use mgp_types::method::{
 use mgp_types::service::{Call, Deadline, MgpService, Reply};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::error::Refusal;
 use crate::tasks::TaskTicket;
 
-/// How long what may take, each with what most can live with.
+/// Time limits per kind of call, with conservative defaults.
 ///
 /// ```
 /// use mgp_lifecycle::Timeouts;
@@ -35,24 +33,25 @@ use crate::tasks::TaskTicket;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// A tool call, from its turn on. 30 s.
+    /// The limit of a tool call, from the time it gets a permit to run. Default: 30 s.
     pub tool: Duration,
-    /// Looking for tools and servers: `mgp/tools/*` and `mgp/discovery/*`. 2 s.
+    /// The limit of requests for tools and servers: `mgp/tools/*` and `mgp/discovery/*`. Default: 2 s.
     pub discovery: Duration,
 }
 
-const DISCOVERY: Duration = Duration::from_secs(2);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { tool: Duration::from_secs(30), discovery: DISCOVERY }
+        Self { tool: Duration::from_secs(30), discovery: DISCOVERY_TIMEOUT }
     }
 }
 
-/// Ends tool calls that take too long with 3003, and requests that look for tools and servers; other methods pass.
+/// Ends tool calls, and requests that look for tools and servers, with 3003 when they take too long; other methods
+/// pass.
 ///
 /// Calls that may become tasks pass as well: they are bounded by the task's time to live.
-/// The earlier of its own bound and the caller's deadline holds, and calls further in see that deadline.
+/// The earlier of the limit and the caller's deadline applies, and calls further in see that deadline.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,24 +70,24 @@ impl Default for Timeouts {
 #[must_use]
 pub struct TimeoutLayer {
     timeouts: Timeouts,
-    own: Option<Own>,
+    per_call: Option<PerCallLimit>,
 }
 
-/// Finds the bound of its own that a call has.
-type Own = Arc<dyn Fn(&Call) -> Option<Duration> + Send + Sync>;
+/// Returns the limit of one call, if it has its own.
+type PerCallLimit = Arc<dyn Fn(&Call) -> Option<Duration> + Send + Sync>;
 
 impl TimeoutLayer {
-    /// A layer with one bound for all tools, and the usual one for looking for them.
+    /// Creates a layer with one limit for all tools, and the default limit of looking for them.
     pub const fn new(after: Duration) -> Self {
-        Self::of(Timeouts { tool: after, discovery: DISCOVERY })
+        Self::of(Timeouts { tool: after, discovery: DISCOVERY_TIMEOUT })
     }
 
-    /// A layer with these bounds.
+    /// Creates a layer with these limits.
     pub const fn of(timeouts: Timeouts) -> Self {
-        Self { timeouts, own: None }
+        Self { timeouts, per_call: None }
     }
 
-    /// Asks for a call's own bound first; where it has none, the one bound for all holds.
+    /// Sets a function that returns a call's own limit; if it returns `None`, the limit of all calls applies.
     ///
     /// ```
     /// use std::time::Duration;
@@ -106,18 +105,14 @@ impl TimeoutLayer {
     /// ```
     pub fn per_call(
         mut self,
-        own: impl Fn(&Call) -> Option<Duration> + Send + Sync + 'static,
+        limit: impl Fn(&Call) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
-        self.own = Some(Arc::new(own));
+        self.per_call = Some(Arc::new(limit));
         self
     }
 }
 
-impl fmt::Debug for TimeoutLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimeoutLayer").field("timeouts", &self.timeouts).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(TimeoutLayer { timeouts });
 
 impl Default for TimeoutLayer {
     fn default() -> Self {
@@ -125,39 +120,27 @@ impl Default for TimeoutLayer {
     }
 }
 
-impl<S> Layer<S> for TimeoutLayer {
-    type Service = Timeout<S>;
-
-    fn layer(&self, inner: S) -> Timeout<S> {
-        Timeout { inner, timeouts: self.timeouts, own: self.own.clone() }
-    }
+mgp_types::layer_service! {
+    /// Service of [`TimeoutLayer`].
+    pub Timeout for TimeoutLayer
 }
 
-/// Service of [`TimeoutLayer`].
-#[derive(Clone)]
-pub struct Timeout<S> {
-    inner: S,
-    timeouts: Timeouts,
-    own: Option<Own>,
-}
-
-impl<S> Timeout<S> {
-    /// How long a call may take; none where that is bounded elsewhere, or not at all.
-    fn bound(&self, call: &Call) -> Option<Duration> {
+impl TimeoutLayer {
+    /// Returns the limit of a call; `None` if it is bounded elsewhere, or not at all.
+    fn limit(&self, call: &Call) -> Option<Duration> {
         if call.tool().is_none() {
-            return looks_for_something(call).then_some(self.timeouts.discovery);
+            return is_discovery(call).then_some(self.timeouts.discovery);
         }
         // A call that may become a task is bounded by the task's time to live instead.
         if TaskTicket::of(call.cx()).is_some() {
             return None;
         }
-        let own = self.own.as_ref().and_then(|own| own(call));
+        let own = self.per_call.as_ref().and_then(|limit| limit(call));
         Some(own.unwrap_or(self.timeouts.tool))
     }
 }
 
-/// Whether a request looks for tools or servers.
-fn looks_for_something(call: &Call) -> bool {
+fn is_discovery(call: &Call) -> bool {
     call.is::<ToolsDiscover>()
         || call.is::<ToolsRequest>()
         || call.is::<ToolsSession>()
@@ -167,36 +150,30 @@ fn looks_for_something(call: &Call) -> bool {
         || call.is::<DiscoveryDeregister>()
 }
 
-impl<S> fmt::Debug for Timeout<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Timeout({:?})", self.timeouts.tool)
-    }
-}
-
 impl<S: MgpService> Service<Call> for Timeout<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = ResponseFuture<S::Future>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let Some(after) = self.bound(&call) else {
+        let Some(after) = self.layer.limit(&call) else {
             return ResponseFuture {
                 future: self.inner.call(call),
                 deadline: None,
-                after: self.timeouts.tool,
+                after: self.layer.timeouts.tool,
                 sleep: None,
             };
         };
-        let asked = call.cx().deadline;
-        let deadline = Deadline::after(after).earlier(asked);
+        let callers = call.cx().deadline;
+        let deadline = Deadline::after(after).earlier(callers);
         call.cx_mut().deadline = deadline;
         let after = match deadline.instant() {
-            // The figure that is told is the one that held.
-            Some(at) if asked.instant() == Some(at) => at.saturating_duration_since(Instant::now()),
+            // The error shows the limit that applied.
+            Some(at) if callers.instant() == Some(at) => {
+                at.saturating_duration_since(Instant::now())
+            }
             _ => after,
         };
         ResponseFuture {
@@ -216,7 +193,7 @@ pin_project! {
         future: F,
         deadline: Option<Instant>,
         after: Duration,
-        // Made when the call does not complete at once: a timer costs more than a short call.
+        // Created only if the call does not complete at once: a timer costs more than a short call.
         sleep: Option<Pin<Box<Sleep>>>,
     }
 }
@@ -240,6 +217,8 @@ mod tests {
     use mgp_types::method::{Request, ToolsCall, ToolsList};
     use mgp_types::service::{Stack, mock};
 
+    use tower_layer::Layer;
+
     use super::*;
 
     fn client(layer: &TimeoutLayer) -> mock::Client {
@@ -250,13 +229,13 @@ mod tests {
         let params = r#"{"name":"t"}"#;
         let longest = Duration::from_hours(1);
         let call = tokio::time::timeout(longest, client.request(method, params)).await;
-        let said =
+        let message =
             call.map_or_else(|_| "for ever".to_owned(), |answer| answer.unwrap_err().to_string());
-        assert_eq!(said, expected, "{method}");
+        assert_eq!(message, expected, "{method}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_kind_of_call_has_its_bound() {
+    async fn each_kind_of_call_has_its_limit() {
         let mut client = client(&TimeoutLayer::default());
         check(
             &mut client,
@@ -284,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_caller_s_deadline_comes_first_where_it_is_earlier() {
+    async fn the_caller_s_deadline_applies_if_it_is_earlier() {
         let timeouts = Timeouts { discovery: Duration::from_secs(9), ..Timeouts::default() };
         let mut client = client(&TimeoutLayer::of(timeouts));
         client.cx.deadline = Deadline::after(Duration::from_secs(5));

@@ -1,4 +1,4 @@
-//! Decides about access for each line of standard input (MGP §5).
+//! Prints an access decision for each line of standard input (MGP §5).
 //!
 //! A line is `{"policies":…,"grants":[…],"agent":…,"groups":[…],"server":…,"tool":…,"now":…}`, optionally with a
 //! `tenant`; the answer is `{"permission":…,"source":…,"rule":…,"listed":…}`, in the order of the lines.
@@ -8,10 +8,8 @@
 //!   | cargo run -q -p mgp-security --all-features --example access
 //! ```
 //!
-//! What cannot be read never widens access: a line is a deny, a grant that may be a deny counts as one for everything it
-//! could mean, and one that allows does not count.
-//!
-//! Applies to: both.
+//! Unreadable input never widens access. An unreadable line is answered with deny; a grant that may be a deny counts as
+//! one for everything it could mean, and an unreadable allow is ignored.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -27,7 +25,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tower_layer::Layer;
 
-/// An answer.
+/// The answer to a line.
 #[derive(Serialize)]
 struct Answer {
     permission: String,
@@ -59,7 +57,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What a line asks.
+/// The question in a line.
 struct Query {
     tenant: String,
     agent: String,
@@ -78,12 +76,12 @@ impl Query {
         let text = |names: &[&str]| match member(&line, names) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(format!("`{}` is no string", names[0])),
+            Some(_) => Err(format!("`{}` is not a string", names[0])),
         };
         let needed = |names: &[&str]| text(names)?.ok_or(format!("`{}` is missing", names[0]));
         let now = match member(&line, &["now"]) {
             None => SystemTime::now(),
-            Some(now) => time(now).ok_or("`now` is no time")?,
+            Some(now) => time(now).ok_or("`now` is not a time")?,
         };
         let mut query = Self {
             tenant: text(&["tenant", "tenant_id"])?.unwrap_or_else(|| "local".to_owned()),
@@ -98,15 +96,15 @@ impl Query {
         let grants = match member(&line, &["grants", "entries"]) {
             None => &Vec::new(),
             Some(Value::Array(grants)) => grants,
-            Some(_) => return Err("`grants` is no list".to_owned()),
+            Some(_) => return Err("`grants` is not a list".to_owned()),
         };
         query.entries = grants.iter().flat_map(|grant| query.entries_of(grant)).collect();
         Ok(query)
     }
 
-    /// What a grant means; several entries where it could mean several things.
+    /// Returns the entries of a grant; several if it could have several meanings.
     fn entries_of(&self, grant: &Value) -> Vec<Entry> {
-        // What is no object could mean anything.
+        // A value that is not an object could mean anything.
         let anything = Map::from_iter([("entry_type".to_owned(), Value::Bool(true))]);
         let grant = grant.as_object().unwrap_or(&anything);
         let word = |names: &[&str]| match member(grant, names) {
@@ -133,9 +131,9 @@ impl Query {
             None => Ok(None),
             Some(end) => timestamp(end).map(Some).ok_or(()),
         };
-        let make = |tenant: &str, who: &str, server: &str, tool: Option<&str>, says| {
+        let make = |tenant: &str, who: &str, server: &str, tool: Option<&str>, permission| {
             let kind = tool.map_or(EntryType::ServerGrant, |_| EntryType::ToolGrant);
-            let mut access = AccessEntry::new(kind, who, server, says);
+            let mut access = AccessEntry::new(kind, who, server, permission);
             access.tool_name = tool.map(str::to_owned);
             access.granted_by = word(&["granted_by"]).ok().flatten().map(str::to_owned);
             access.expires_at = ends.clone().unwrap_or_default();
@@ -151,7 +149,7 @@ impl Query {
             let allow = || make(tenant, who, server, tool, AccessPermission::Allow);
             return if fits { vec![allow()] } else { Vec::new() };
         }
-        // From here on it denies: what is not known of it stands for everything.
+        // From here on the entry denies: an unknown part stands for everything.
         let tenant = tenant.unwrap_or(&self.tenant);
         let who = who.as_deref().unwrap_or("*");
         let server = server.ok().filter(|server| *server != "*").unwrap_or(&self.server);
@@ -167,7 +165,7 @@ impl Query {
         }
     }
 
-    /// Decides, and looks at a list as the agent sees it.
+    /// Decides, and filters a list as the agent sees it.
     async fn answer(self) -> Result<Answer, RpcError> {
         let store = MemoryStore::new();
         let mut change = Change::new();
@@ -209,18 +207,18 @@ impl Query {
     }
 }
 
-/// The first of these members that is there and not null.
+/// Returns the first of these members that is present and not null.
 fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| object.get(*name).filter(|value| !value.is_null()))
 }
 
-/// A time as an entry has it: text as it came.
+/// Converts a time of an entry; strings stay unchanged.
 fn timestamp(value: &Value) -> Option<Timestamp> {
     let time = time(value)?;
     Some(value.as_str().map_or_else(|| Timestamp::from(time), Timestamp::from))
 }
 
-/// RFC 3339 text, or seconds or milliseconds since 1970.
+/// Parses RFC 3339 text, or seconds or milliseconds since 1970.
 fn time(value: &Value) -> Option<SystemTime> {
     /// Seconds beyond this would be in the year 5138, milliseconds below it in 1973.
     const MILLISECONDS_FROM: f64 = 1e11;
@@ -236,21 +234,21 @@ fn time(value: &Value) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(since)
 }
 
-/// The groups of the agent, with or without `group:` in front.
+/// Parses the groups of the agent, with or without the prefix `group:`.
 fn groups(value: Option<&Value>) -> Result<Vec<String>, String> {
     let names = match value {
         None => return Ok(Vec::new()),
         Some(Value::Array(names)) => names,
-        Some(_) => return Err("`groups` is no list".to_owned()),
+        Some(_) => return Err("`groups` is not a list".to_owned()),
     };
     let name = |name: &Value| {
-        let name = name.as_str().ok_or("a group is no string")?;
+        let name = name.as_str().ok_or("a group is not a string")?;
         Ok(name.strip_prefix("group:").unwrap_or(name).to_owned())
     };
     names.iter().map(name).collect()
 }
 
-/// The default policies: one for all, or one for each server; what is not known is `opt-in`.
+/// Parses the default policies, one for all or one for each server; an unknown one is `opt-in`.
 fn policies(value: Option<&Value>) -> Result<Policies, String> {
     let policy = |value: &Value| {
         let value = value.get("default_policy").unwrap_or(value);
@@ -273,6 +271,6 @@ fn policies(value: Option<&Value>) -> Result<Policies, String> {
             }
             Ok(policies)
         }
-        Some(_) => Err("`policies` is no object".to_owned()),
+        Some(_) => Err("`policies` is not an object".to_owned()),
     }
 }

@@ -1,28 +1,26 @@
-//! An audit log in a directory: written from lines of JSON, and verified (MGP §6).
+//! An audit log in a directory, written from lines of JSON and verified (MGP §6).
 //!
-//! `auditlog write DIR` reads one event of §6.3 a line and prints `ack SEQ` once it is kept.
-//! `auditlog verify DIR` prints `ok N`, or `bad SEQ: why` for the first record that is not what was written.
+//! `auditlog write DIR` reads one event of §6.3 per line and prints `ack SEQ` after each is durable.
+//! `auditlog verify DIR` prints `ok N`, or `bad SEQ: why` for the first record that is not as it was written.
 //!
-//! The head of the log is kept in a database in the same directory; built without `sqlite`, in a file beside the log.
-//! Whoever must fear one who can change both keeps the database elsewhere.
-//!
-//! Applies to: both.
+//! The head of the log is saved in a database in the same directory; without the feature `sqlite`, in a file beside the
+//! log. To detect an attacker who can change both, keep the database elsewhere.
 
 use std::io::{self, BufRead as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use mgp_security::{AuditLog, Bad, LogConfig, LogError, verify};
+use mgp_security::{AuditLog, BadRecord, LogConfig, LogError, verify};
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::Audited;
 use mgp_types::store::{Store, StoreError};
 use tokio::sync::mpsc;
 
-/// The log's name, under which its files and its head stand.
+/// The name of the log, used for its files and its head.
 const NAME: &str = "audit";
 
-/// How many events may wait for their acknowledgement; then no more lines are read.
+/// The number of unacknowledged events at which reading pauses.
 const WAITING: usize = 4096;
 
 #[tokio::main(flavor = "current_thread")]
@@ -51,7 +49,7 @@ async fn write(dir: &Path) -> Result<ExitCode, Failure> {
     let log = AuditLog::open(LogConfig::new(dir).name(NAME), kept).await?;
     let (waiting, mut appended) = mpsc::channel(WAITING);
     let appending = log.clone();
-    // Reading lines blocks; what was read is handed over at once, so that many are written together.
+    // Reading blocks. Lines are recorded as soon as they are read, so that many are written together.
     let reader = std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
             match line.map_err(Failure::from).and_then(|line| append(&appending, &line)) {
@@ -91,14 +89,14 @@ fn append(log: &AuditLog, line: &str) -> Result<Option<Audited<u64>>, Failure> {
     Ok(Some(log.append(&event)))
 }
 
-/// Reads the whole log.
+/// Verifies the whole log.
 async fn check(dir: &Path) -> Result<ExitCode, Failure> {
     let checked = match store::head(dir).await {
         Ok(Some(head)) => verify(dir, NAME, &head),
-        Ok(None) => Err(Bad::no_head().into()),
+        Ok(None) => Err(BadRecord::no_head().into()),
         Err(error) => Err(error),
     };
-    let (said, code) = match checked {
+    let (line, code) = match checked {
         Ok(records) => (format!("ok {records}"), ExitCode::SUCCESS),
         Err(LogError::Bad(bad)) => (format!("bad {}: {}", bad.seq, bad.why), ExitCode::FAILURE),
         Err(LogError::Store(StoreError::Unreadable(why))) => {
@@ -106,11 +104,11 @@ async fn check(dir: &Path) -> Result<ExitCode, Failure> {
         }
         Err(error) => return Err(error.into()),
     };
-    writeln!(io::stdout(), "{said}")?;
+    writeln!(io::stdout(), "{line}")?;
     Ok(code)
 }
 
-/// The database in the directory of the log.
+/// The head in a database in the directory of the log.
 #[cfg(feature = "sqlite")]
 mod store {
     use std::fs;
@@ -122,8 +120,8 @@ mod store {
 
     const DATABASE: &str = "store.db";
 
-    /// Half of a database is empty or about to be: its bytes are summed up once nobody writes there any more, so that
-    /// damage to it is found too. Who is killed leaves no sum, and the head alone counts.
+    /// Half of a database is free space. Its checksum is written when the database is closed, so that damage there is
+    /// detected too. A killed process leaves no checksum, and then only the head counts.
     const SUM: &str = "store.sum";
 
     pub(super) async fn open(dir: &Path) -> Result<Option<Db>, super::Failure> {
@@ -181,7 +179,7 @@ mod store {
     }
 }
 
-/// The file beside the log.
+/// The head in the file beside the log.
 #[cfg(not(feature = "sqlite"))]
 mod store {
     use std::io;
@@ -204,6 +202,6 @@ mod store {
 }
 
 fn complain(error: &Failure) {
-    // Where nobody listens there is nobody to tell.
+    // Standard error may be closed.
     let _ = writeln!(io::stderr(), "error {error}");
 }

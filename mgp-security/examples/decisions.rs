@@ -1,8 +1,6 @@
-//! How long decisions take among ten thousand entries (MGP §3–§5): a line for each kind, nanoseconds at its end.
+//! Times decisions among ten thousand entries (MGP §3–§5): one line per kind, with nanoseconds at its end.
 //!
 //! Build it with `--release`.
-//!
-//! Applies to: both.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -23,16 +21,16 @@ use tokio::time::Instant;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The world: entries of access, servers, and tools of each server.
+/// The world: access entries, servers, and tools of each server.
 const ENTRIES: usize = 10_000;
 const SERVERS: usize = 100;
 const TOOLS: usize = 100;
 
-/// What each server was granted.
+/// The permissions of each server.
 const PERMISSIONS: [Permission; 3] =
     [Permission::FilesystemRead, Permission::NetworkOutbound, Permission::MemoryRead];
 
-/// The middle one of so many runs counts.
+/// The number of runs, of which the median counts.
 const RUNS: usize = 15;
 
 #[tokio::main(flavor = "current_thread")]
@@ -43,13 +41,13 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Times each kind of decision, so many in each run.
+/// Times each kind of decision, a number of times in each run.
 pub(crate) async fn figures(decisions: usize) -> Result<Vec<(&'static str, f64)>, Failure> {
     let world = World::new().await?;
     let at = SystemTime::now();
     let mut figures = Vec::new();
     let mut time = |kind, expected: bool, decide: &dyn Fn(usize) -> bool| {
-        // A decision that is wrong may be as quick as it likes.
+        // A wrong decision must not be timed.
         if (0..SERVERS).any(|number| decide(number) != expected) {
             return Err(format!("decided wrongly: {kind}"));
         }
@@ -105,7 +103,7 @@ fn name(of: &str, number: usize) -> ServerId {
     format!("{of}.{number}").into()
 }
 
-/// The middle run of several.
+/// Returns the time per decision in the median run.
 fn nanoseconds(decisions: usize, decide: &dyn Fn(usize) -> bool) -> f64 {
     let mut runs: Vec<f64> = (0..RUNS)
         .map(|_| {
@@ -147,7 +145,7 @@ impl World {
     }
 }
 
-/// A tool for each number; they need something.
+/// Returns one tool definition per number; each needs a permission.
 fn tools() -> Result<Vec<Tool>, serde_json::Error> {
     let tool = |number| {
         serde_json::from_value(json!({
@@ -159,11 +157,11 @@ fn tools() -> Result<Vec<Tool>, serde_json::Error> {
     (0..TOOLS).map(tool).collect()
 }
 
-/// Entries of groups for every server, and of agents for the rest.
+/// Creates entries of groups for every server, and of agents for the rest.
 async fn access(policies: Policies) -> Result<Access, Failure> {
-    let entry = |who: String, server: usize, tool: Option<usize>, says| {
+    let entry = |who: String, server: usize, tool: Option<usize>, permission| {
         let kind = tool.map_or(EntryType::ServerGrant, |_| EntryType::ToolGrant);
-        let mut entry = AccessEntry::new(kind, who, format!("server.{server}"), says);
+        let mut entry = AccessEntry::new(kind, who, format!("server.{server}"), permission);
         entry.tool_name = tool.map(|tool| format!("tool.{tool}"));
         Entry::new("acme", entry)
     };

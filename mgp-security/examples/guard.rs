@@ -1,16 +1,14 @@
-//! Answers labelled lines: `guard tooldef` says for each line on standard input whether a definition of a tool, a
-//! change of one, or a registration would be blocked (MGP §4).
+//! Judges labelled lines: `guard tooldef` reports for each line of standard input whether a tool definition, a change
+//! of one, or a registration would be blocked (MGP §4).
 //!
 //! A line is `{"id", "kind": "definition" | "change" | "register", …}` with `tool`, `old` and `new`, or `existing`
-//! and `new`. The answer is `{"id", "decision": "block" | "allow", "reason"}`, one a line, in order.
-//! What cannot be read is blocked.
+//! and `new`. The answer is `{"id", "decision": "block" | "allow", "reason"}`, one per line, in order.
+//! An unreadable line is blocked.
 //!
 //! ```sh
 //! echo '{"id":1,"kind":"definition","tool":{"name":"add","description":"Adds.","inputSchema":{}}}' \
 //!   | cargo run -q -p mgp-security --all-features --example guard -- tooldef
 //! ```
-//!
-//! Applies to: both.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -21,12 +19,12 @@ use serde::{Deserialize, Serialize};
 
 const USAGE: &str = "usage: guard tooldef < LINES";
 
-/// The longest line that is read; the rest of a longer one is skipped.
+/// The size limit for a line; the rest of a longer one is skipped.
 const LINE_MAX: u64 = 4 * 1024 * 1024;
 
 fn main() -> ExitCode {
     let Some(judge) = std::env::args().nth(1).and_then(|name| judge(&name)) else {
-        // Writing to a closed terminal is no reason for another exit code.
+        // Standard error may be closed.
         let _ = writeln!(io::stderr(), "{USAGE}");
         return ExitCode::from(2);
     };
@@ -39,10 +37,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says of one line why it would be blocked.
+/// A function that returns the reason why a line would be blocked.
 type Judge = fn(&Payload) -> Result<(), String>;
 
-/// The judge of a sub-command.
+/// Returns the judge of a subcommand.
 fn judge(name: &str) -> Option<Judge> {
     match name {
         "tooldef" => Some(tooldef),
@@ -50,7 +48,7 @@ fn judge(name: &str) -> Option<Judge> {
     }
 }
 
-/// The answer to one line.
+/// The answer to a line.
 #[derive(Serialize)]
 struct Answer {
     id: Payload,
@@ -58,14 +56,14 @@ struct Answer {
     reason: String,
 }
 
-/// Answers every line with what a judge says of it: a reason blocks.
+/// Answers every line; a reason blocks.
 fn answer_all(judge: Judge) -> io::Result<()> {
     let (mut lines, mut out) = (io::stdin().lock(), io::stdout().lock());
     while let Some(line) = next_line(&mut lines)? {
         let read = line.and_then(|line| {
-            let text = String::from_utf8(line).map_err(|_| "the line is no UTF-8".to_owned())?;
+            let text = String::from_utf8(line).map_err(|_| "the line is not UTF-8".to_owned())?;
             Payload::parse(text)
-                .map_err(|error| format!("the line is no JSON: {}", error.message()))
+                .map_err(|error| format!("the line is not JSON: {}", error.message()))
         });
         let id = read.as_ref().ok().and_then(|line| line.get::<Extras>().ok()?.get("id").cloned());
         let decided = read.and_then(|line| judge(&line));
@@ -80,7 +78,7 @@ fn answer_all(judge: Judge) -> io::Result<()> {
     out.flush()
 }
 
-/// The next line, or why it is not read; none at the end.
+/// Returns the next line, or the reason why it cannot be read, or `None` at the end.
 fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, String>>> {
     let mut line = Vec::new();
     let read = io::Read::take(&mut *lines, LINE_MAX).read_until(b'\n', &mut line)?;
@@ -94,7 +92,7 @@ fn next_line(lines: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, Stri
     Ok(Some(Ok(line)))
 }
 
-/// Judges a line about definitions of tools.
+/// Judges a line about tool definitions.
 fn tooldef(line: &Payload) -> Result<(), String> {
     let members: Extras = line.get().map_err(|error| error.message().to_owned())?;
     let member = |name: &str| members.get(name).ok_or_else(|| format!("`{name}` is missing"));
@@ -130,7 +128,7 @@ fn register(existing: &Payload, new: &Payload) -> Result<(), String> {
     struct Registered {
         server_id: String,
         name: String,
-        /// Set where the one who registers is not the one who registered that id before.
+        /// Set if another party registered the id before.
         #[serde(default)]
         impersonates: bool,
     }
@@ -140,7 +138,7 @@ fn register(existing: &Payload, new: &Payload) -> Result<(), String> {
     let flaw = |flaw: NameFlaw| flaw.to_string();
     let servers = existing.iter().map(|known| known.server_id.as_str());
     if new.impersonates && servers.clone().any(|known| known == new.server_id) {
-        return Err(format!("the server id `{}` is already that of somebody else", new.server_id));
+        return Err(format!("the server id `{}` already belongs to another server", new.server_id));
     }
     NameFlaw::check_server(&new.server_id, servers).map_err(flaw)?;
     NameFlaw::check_tool(&new.name).map_err(flaw)?;

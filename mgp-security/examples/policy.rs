@@ -1,15 +1,13 @@
-//! Says what a call of a tool needs, for definitions and policies that come in as lines of JSON (MGP §3, §4).
+//! Prints the requirements of a tool call, for definitions and policies in lines of JSON (MGP §3, §4).
 //!
-//! A line is `{tool, annotations, security, trust, config, grants}`; the answer to it is
+//! A line is `{tool, annotations, security, trust, config, grants}`; its answer is
 //! `{effective_risk, validators, confirm, missing_permissions}`.
-//! What cannot be read is answered as the worst there is, with the reason.
+//! An unreadable line is answered with the strictest requirements, and the reason.
 //!
 //! ```sh
 //! echo '{"tool":"rm","security":{"risk_level":"safe"},"trust":"sandboxed"}' | cargo run -q -p mgp-security --all-features --example policy
 //! # {"effective_risk":"dangerous","validators":[],"confirm":true,"missing_permissions":[]}
 //! ```
-//!
-//! Applies to: both.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -27,7 +25,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Whose books these are, and the server they are about: a line speaks of one of each.
+/// The tenant of the entries, and below the server; every line is about one of each.
 const TENANT: &str = "local";
 const SERVER: &str = "server";
 
@@ -43,18 +41,18 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What a call of a tool needs.
+/// The requirements of a call.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Answer {
-    /// How dangerous it is.
+    /// The effective risk.
     pub(crate) effective_risk: RiskLevel,
-    /// The checks its arguments must pass.
+    /// The validators its arguments must pass.
     pub(crate) validators: Vec<Validator>,
-    /// Whether a person must confirm it before it runs.
+    /// `true` if a person must confirm it before it runs.
     pub(crate) confirm: bool,
     /// The permissions it needs and does not have.
     pub(crate) missing_permissions: Vec<Permission>,
-    /// Why the line could not be read.
+    /// The reason why the line could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
@@ -93,7 +91,7 @@ struct Line {
     now: Option<Timestamp>,
 }
 
-/// What the operator says about the server.
+/// The operator's configuration of the server.
 #[derive(Default, Deserialize)]
 struct Config {
     #[serde(alias = "trust_level")]
@@ -106,7 +104,7 @@ struct Config {
     permission_policy: Option<ApprovalPolicy>,
 }
 
-/// The word for a tool: one word for whichever it is, or words by tool.
+/// Returns the value for a tool: one value for every tool, or values by tool name.
 fn word<'a>(words: Option<&'a Value>, tool: &str) -> Result<Option<&'a str>, String> {
     let words = match words {
         Some(Value::Object(by_tool)) => by_tool.get(tool),
@@ -116,11 +114,11 @@ fn word<'a>(words: Option<&'a Value>, tool: &str) -> Result<Option<&'a str>, Str
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(word)) => Ok(Some(word)),
         Some(Value::Array(list)) if matches!(list[..], [Value::String(_)]) => Ok(list[0].as_str()),
-        Some(other) => Err(format!("`{other}` is no word")),
+        Some(other) => Err(format!("`{other}` is not a word")),
     }
 }
 
-/// An entry of an operator: about a permission, or about access to a tool.
+/// An entry of an operator, about a permission or about access to a tool.
 #[derive(Deserialize)]
 struct Grant {
     permission: String,
@@ -139,7 +137,7 @@ fn decide(line: &str) -> Result<Answer, String> {
     let policy = line.policy(&tool.name)?;
     let grants = grants(&line.grants)?;
     let now = match &line.now {
-        Some(now) => now.to_system_time().ok_or("`now` is no RFC 3339 time")?,
+        Some(now) => now.to_system_time().ok_or("`now` is not an RFC 3339 time")?,
         None => SystemTime::now(),
     };
     let assessment = Assessment::of(&tool, &policy);
@@ -157,8 +155,7 @@ fn decide(line: &str) -> Result<Answer, String> {
     })
 }
 
-/// What the grants come to where they are kept: the operator's entry that names the tool, and the permissions that a
-/// call lacks.
+/// Stores the grants; returns the operator's entry that names the tool, and the permissions that a call lacks.
 async fn kept(
     policy: &ServerPolicy,
     grants: &[Grant],
@@ -168,7 +165,7 @@ async fn kept(
 ) -> Result<(Option<Naming>, Vec<Permission>), RpcError> {
     let store = MemoryStore::new();
     let mut change = Change::new();
-    // Of several decisions about one permission the last stands, and a refusal before any approval.
+    // The last of several decisions about one permission counts, and a denial precedes any approval.
     let (denied, others): (Vec<_>, Vec<_>) =
         grants.iter().partition(|grant| grant.decision.as_deref() == Some("denied"));
     for (number, grant) in others.into_iter().chain(denied).enumerate() {
@@ -204,7 +201,7 @@ async fn kept(
 }
 
 impl Line {
-    /// The definition; what a server wrote wrongly counts as absent.
+    /// Returns the definition; malformed declarations of the server count as absent.
     fn definition(&self) -> Result<Tool, String> {
         let mut members = match &self.tool {
             Value::String(name) => Map::from_iter([("name".to_owned(), json!(name))]),
@@ -235,7 +232,7 @@ impl Line {
         Ok(tool)
     }
 
-    /// The operator's policy for the server.
+    /// Returns the operator's policy for the server.
     fn policy(&self, tool: &str) -> Result<ServerPolicy, String> {
         let none = Config::default();
         let config = self.config.as_ref().unwrap_or(&none);
@@ -265,7 +262,7 @@ impl Line {
     }
 }
 
-/// All grants, in whatever form they came.
+/// Parses all grants in their various forms.
 fn grants(value: &Value) -> Result<Vec<Grant>, String> {
     let entries: Vec<Value> = match value {
         Value::Null => Vec::new(),
@@ -294,7 +291,7 @@ fn grants(value: &Value) -> Result<Vec<Grant>, String> {
 }
 
 impl Grant {
-    /// The entry of the access book, for everyone.
+    /// Returns the access entry, for everyone.
     fn entry(&self) -> Result<Payload, RpcError> {
         let allows = self.permission == "allow";
         let entry = json!({
@@ -312,7 +309,7 @@ impl Grant {
         Payload::of(&entry)
     }
 
-    /// The records of the permissions it is about; nothing is kept of what was not decided.
+    /// Returns the records of the permissions; undecided ones have none.
     fn approvals(&self, now: SystemTime) -> Vec<Value> {
         let decision = self.decision.as_deref();
         let Some(decision) = decision.filter(|word| matches!(*word, "approved" | "denied")) else {
@@ -341,7 +338,7 @@ impl Grant {
     }
 }
 
-/// Reads a value by way of its text, because some types keep text.
+/// Converts a value through its text, because some types store text.
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_json::from_str(&value.to_string()).map_err(|error| error.to_string())
 }

@@ -1,19 +1,19 @@
-//! What runs after a change, until whoever it is for is gone.
-//!
-//! Applies to: both.
+//! Hooks that run after a change, until their owner is gone.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-/// Whether a hook wants to hear of the next change too.
+use mgp_types::sync::Mutex;
+
+/// The answer of a hook: whether it wants to run after the next change too.
 ///
-/// A hook that answers nothing does; one that holds a [`Weak`](std::sync::Weak) answers what `upgrade().map(…)` gives
-/// and is dropped once that is none.
+/// A hook that returns `()` does. A hook that holds a [`Weak`](std::sync::Weak) can return `upgrade().map(…)`,
+/// and is removed once that is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listening {
-    /// It does.
+    /// The hook stays.
     On,
-    /// It is dropped: whoever it was for is gone.
+    /// The hook is removed, because its owner is gone.
     Over,
 }
 
@@ -24,39 +24,35 @@ impl From<()> for Listening {
 }
 
 impl From<Option<()>> for Listening {
-    fn from(heard: Option<()>) -> Self {
-        heard.map_or(Self::Over, |()| Self::On)
+    fn from(owner: Option<()>) -> Self {
+        owner.map_or(Self::Over, |()| Self::On)
     }
 }
 
 type Hook = Arc<dyn Fn() -> Listening + Send + Sync>;
 
-/// Hooks, in the order they came; those that are over go at the next change.
+/// Hooks in the order they were added; finished ones are removed at the next change.
 #[derive(Default)]
 pub(crate) struct Hooks(Mutex<Vec<Hook>>);
 
 impl Hooks {
     pub(crate) fn add<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
-        self.hooks().push(Arc::new(move || hook().into()));
+        self.0.lock().push(Arc::new(move || hook().into()));
     }
 
-    /// Runs all of them, without holding anything: a hook may add another one.
+    /// Runs all hooks without holding the lock, so that a hook may add another one.
     pub(crate) fn tell(&self) {
-        let hooks = self.hooks().clone();
+        let hooks = self.0.lock().clone();
         let over: Vec<Hook> = hooks.into_iter().filter(|hook| hook() == Listening::Over).collect();
         if !over.is_empty() {
-            self.hooks().retain(|hook| !over.iter().any(|gone| Arc::ptr_eq(gone, hook)));
+            self.0.lock().retain(|hook| !over.iter().any(|gone| Arc::ptr_eq(gone, hook)));
         }
-    }
-
-    fn hooks(&self) -> MutexGuard<'_, Vec<Hook>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Hooks({})", self.hooks().len())
+        write!(f, "Hooks({})", self.0.lock().len())
     }
 }
 
@@ -67,18 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hook_goes_once_whoever_it_was_for_is_gone() {
-        let (hooks, heard) = (Hooks::default(), Arc::new(AtomicUsize::new(0)));
-        let weak = Arc::downgrade(&heard);
-        let count = |heard: Arc<AtomicUsize>| {
-            heard.fetch_add(1, Ordering::Relaxed);
+    fn a_hook_is_removed_once_its_owner_is_gone() {
+        let (hooks, runs) = (Hooks::default(), Arc::new(AtomicUsize::new(0)));
+        let weak = Arc::downgrade(&runs);
+        let count = |runs: Arc<AtomicUsize>| {
+            runs.fetch_add(1, Ordering::Relaxed);
         };
         hooks.add(move || weak.upgrade().map(count));
         hooks.add(|| {});
         hooks.tell();
-        assert_eq!((heard.load(Ordering::Relaxed), hooks.hooks().len()), (1, 2));
-        drop(heard);
+        assert_eq!((runs.load(Ordering::Relaxed), hooks.0.lock().len()), (1, 2));
+        drop(runs);
         hooks.tell();
-        assert_eq!(hooks.hooks().len(), 1, "the one that is for nobody in particular");
+        assert_eq!(hooks.0.lock().len(), 1, "the hook without an owner");
     }
 }

@@ -52,9 +52,9 @@ pub use approval::{
     InboxConfig, Question, RequestState, Terminal,
 };
 pub use audit::{
-    Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, Bad, By, Delivery,
-    DigestKey, Event, EventSource, Flagged, Flaw, Forwarder, Forwarding, Fsync, Head, Ingest, Keep,
-    LogConfig, LogError, LogFiles, NotNamed, Replay, verify,
+    Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, BadRecord,
+    Delivery, DigestKey, Event, EventActor, EventSource, Flagged, Forwarder, Forwarding, Fsync,
+    Head, Ingest, Keep, LogConfig, LogError, LogFiles, RecordFlaw, Replay, UnknownSink, verify,
 };
 pub use definition::{
     DecisionRefused, Definition, DefinitionLayer, DefinitionRefused, Definitions, Difference,

@@ -1,18 +1,17 @@
-//! What the operator configured for each server: the one thing that may loosen a rule (MGP §3.3, §4, §5.5).
-//!
-//! Applies to: both.
+//! The operator's policy for each server, the only configuration that can loosen a rule (MGP §3.3, §4, §5.5).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use mgp_types::mgp::{ApprovalPolicy, DefaultPolicy, Permission, RiskLevel, TrustLevel, Validator};
 use mgp_types::service::ServerId;
+use mgp_types::sync::RwLock;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::hooks::{Hooks, Listening};
 
-/// What the operator says about one server.
+/// The operator's policy for one server.
 ///
 /// ```
 /// use mgp_security::ServerPolicy;
@@ -25,7 +24,7 @@ use crate::hooks::{Hooks, Listening};
 /// assert_eq!(policy.risk["search"], RiskLevel::Safe);
 /// ```
 ///
-/// Read from a configuration, what is absent is as the default has it, and a member or word that is not known is an error:
+/// In a configuration, absent members have their defaults, and unknown members or words are errors:
 ///
 /// ```
 /// use mgp_security::ServerPolicy;
@@ -40,26 +39,26 @@ use crate::hooks::{Hooks, Listening};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ServerPolicy {
-    /// How far it is trusted; what the server says of itself never counts. `standard`.
+    /// The trust level; claims of the server are ignored. `standard`.
     #[serde(deserialize_with = "trust_level")]
     pub trust: TrustLevel,
-    /// What holds for callers without an entry. `opt-in`: no.
+    /// The access of callers without an entry. `opt-in`: none.
     pub default_policy: DefaultPolicy,
-    /// How permissions are decided. `interactive`.
+    /// The way permissions are approved. `interactive`.
     #[serde(deserialize_with = "approval_policy")]
     pub permission_policy: ApprovalPolicy,
-    /// What `auto_approve` does not approve: it is asked for as if the policy was `interactive`.
+    /// Permissions that `auto_approve` does not approve; they are handled as with `interactive`.
     pub auto_approve_except: Vec<Permission>,
-    /// The permissions the configuration grants.
+    /// The permissions granted by the configuration.
     pub permissions: Vec<Permission>,
-    /// What it never has, whatever else grants it.
+    /// The permissions the server never has, even if they are granted elsewhere.
     pub denied: Vec<Permission>,
-    /// The risk of single tools, in place of what is worked out.
+    /// The risk of single tools, instead of the computed one.
     #[serde(deserialize_with = "risk_levels")]
     pub risk: BTreeMap<String, RiskLevel>,
-    /// The validator of single tools, in place of those that would apply.
+    /// The validator of single tools, instead of those that would apply.
     pub validators: BTreeMap<String, Validator>,
-    /// From which risk on a call is confirmed. `dangerous`.
+    /// The risk from which on a call must be confirmed. `dangerous`.
     pub confirm: ConfirmFrom,
 }
 
@@ -80,35 +79,35 @@ impl Default for ServerPolicy {
 }
 
 impl ServerPolicy {
-    /// Sets how far the server is trusted.
+    /// Sets the trust level.
     #[must_use]
     pub fn trust(mut self, trust: TrustLevel) -> Self {
         self.trust = trust;
         self
     }
 
-    /// Sets what holds for callers without an entry.
+    /// Sets the access of callers without an entry.
     #[must_use]
     pub fn default_policy(mut self, policy: DefaultPolicy) -> Self {
         self.default_policy = policy;
         self
     }
 
-    /// Sets how permissions are decided.
+    /// Sets the way permissions are approved.
     #[must_use]
     pub fn permission_policy(mut self, policy: ApprovalPolicy) -> Self {
         self.permission_policy = policy;
         self
     }
 
-    /// Sets what `auto_approve` does not approve.
+    /// Adds permissions that `auto_approve` does not approve.
     #[must_use]
     pub fn auto_approve_except(mut self, except: impl IntoIterator<Item = Permission>) -> Self {
         self.auto_approve_except.extend(except);
         self
     }
 
-    /// How one permission is decided.
+    /// Returns the approval policy for one permission.
     pub(crate) fn decides(&self, permission: &Permission) -> &ApprovalPolicy {
         let is_excepted = || {
             let excepted = self.auto_approve_except.iter().flat_map(Permission::expand);
@@ -127,7 +126,7 @@ impl ServerPolicy {
         self
     }
 
-    /// Denies permissions, whatever else grants them: an operator's approval too.
+    /// Denies permissions, even if they are granted elsewhere, e.g. by an operator's approval.
     ///
     /// ```
     /// use mgp_security::{Permissions, Policies, ServerPolicy};
@@ -153,21 +152,21 @@ impl ServerPolicy {
         self
     }
 
-    /// Sets the risk of a tool, in place of what is worked out.
+    /// Sets the risk of a tool, instead of the computed one.
     #[must_use]
     pub fn risk(mut self, tool: impl Into<String>, risk: RiskLevel) -> Self {
         self.risk.insert(tool.into(), risk);
         self
     }
 
-    /// Sets the validator of a tool, in place of those that would apply.
+    /// Sets the validator of a tool, instead of those that would apply.
     #[must_use]
     pub fn validator(mut self, tool: impl Into<String>, validator: Validator) -> Self {
         self.validators.insert(tool.into(), validator);
         self
     }
 
-    /// Sets from which risk on a call is confirmed.
+    /// Sets the risk from which on a call must be confirmed.
     #[must_use]
     pub fn confirm(mut self, from: ConfirmFrom) -> Self {
         self.confirm = from;
@@ -195,37 +194,38 @@ fn risk_levels<'de, D: Deserializer<'de>>(
     }
 }
 
-/// Everywhere else an unknown word counts as the strictest, but whoever writes a configuration means what it says.
+/// Creates the error for an unknown word; elsewhere one counts as the strictest, but in a configuration it is a
+/// mistake.
 fn unknown<E: de::Error, T: fmt::Display>(word: &T, known: &[T]) -> E {
     let known: Vec<_> = known.iter().map(ToString::to_string).collect();
     E::custom(format_args!("unknown word `{word}`; known: {}", known.join(", ")))
 }
 
-/// From which effective risk on a call is confirmed (§4.4).
+/// The effective risk from which on a call must be confirmed (MGP §4.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ConfirmFrom {
-    /// Moderate calls are confirmed too.
+    /// Moderate and dangerous calls.
     Moderate,
-    /// Only dangerous ones are.
+    /// Dangerous calls only.
     #[default]
     Dangerous,
 }
 
-/// What a grant says about confirming the calls it names (§4.4).
+/// The effect of a grant on the confirmation of the calls it allows (MGP §4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ConfirmRule {
-    /// They never are, whatever the tool demands.
+    /// The calls are never confirmed, even if the tool demands it.
     Never,
 }
 
-/// The policies of all servers; a change holds from the next message on.
+/// The policies of all servers; a change takes effect with the next message.
 ///
-/// They are the operator's configuration. What is set here is not recorded: whoever loads the configuration does that,
-/// and [`Governance::set_policy`](crate::Governance::set_policy) does for changes while it runs.
+/// They are the operator's configuration. Changes through this type are not recorded: the program that loads the
+/// configuration records them, and [`Governance::set_policy`](crate::Governance::set_policy) does at run time.
 ///
 /// ```
 /// use mgp_security::{Policies, ServerPolicy};
@@ -238,10 +238,10 @@ pub enum ConfirmRule {
 /// assert_eq!(policies.of(Some(&"files".into())).default_policy, DefaultPolicy::OptOut);
 /// ```
 #[derive(Clone, Default)]
-pub struct Policies(Arc<Inner>);
+pub struct Policies(Arc<PolicyStore>);
 
 #[derive(Default)]
-struct Inner {
+struct PolicyStore {
     now: RwLock<Table>,
     hooks: Hooks,
 }
@@ -253,7 +253,7 @@ struct Table {
 }
 
 impl Policies {
-    /// The same policy for every server that has none of its own.
+    /// Creates policies with the same policy for every server without its own.
     #[must_use]
     pub fn all(policy: ServerPolicy) -> Self {
         let policies = Self::default();
@@ -261,10 +261,10 @@ impl Policies {
         policies
     }
 
-    /// The policy of a server; none is the party itself, which has the general one.
+    /// Returns the policy of a server; `None` is the party itself, which has the general policy.
     #[must_use]
     pub fn of(&self, server: Option<&ServerId>) -> Arc<ServerPolicy> {
-        let table = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.now.read();
         let own = server.and_then(|server| table.servers.get(server));
         Arc::clone(own.unwrap_or(&table.fallback))
     }
@@ -277,27 +277,27 @@ impl Policies {
         });
     }
 
-    /// Takes away the policy of a server, which has the general one from then on.
+    /// Removes the policy of a server, which has the general policy from then on.
     pub fn remove(&self, server: &ServerId) {
         self.write(|table| {
             table.servers.remove(server);
         });
     }
 
-    /// Runs after each change.
+    /// Adds a hook that runs after each change.
     pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);
     }
 
     fn write(&self, change: impl FnOnce(&mut Table)) {
-        change(&mut self.0.now.write().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.now.write());
         self.0.hooks.tell();
     }
 }
 
 impl fmt::Debug for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.0.now.read();
         f.debug_set().entries(table.servers.keys()).finish()
     }
 }
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_that_was_written_is_read_again() {
+    fn a_policy_round_trips() {
         let policy = ServerPolicy::default()
             .trust(TrustLevel::Experimental)
             .default_policy(DefaultPolicy::OptOut)
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_an_error() {
+    fn unknown_words_are_errors() {
         for text in [
             r#"{"trusted":"core"}"#,
             r#"{"trust":"kore"}"#,

@@ -1,6 +1,4 @@
-//! What governing takes in scope.
-//!
-//! Applies to: both.
+//! The types that most programs with governance need.
 
 pub use crate::{
     AccessLayer, Approver, AuditLayer, Decision, Elicit, Governance, PermissionChange, Policies,

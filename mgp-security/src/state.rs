@@ -1,11 +1,9 @@
-//! What a book of grants keeps: entries in a store, and the snapshot that decisions read (DESIGN §6).
+//! Persistent state: entries in a store, and the snapshot of them that decisions read.
 //!
-//! There is one way from the store into the snapshot, for changes made here and elsewhere: catching up with it.
-//! A change is in force before it is answered; what other processes change is in force soon after.
-//!
-//! Applies to: both.
+//! The snapshot changes in one way only, by catching up with the store, for local changes and those of other
+//! processes. A local change is in force before its caller gets an answer; a change of another process soon after.
 
-mod leaving;
+mod remove;
 #[cfg(test)]
 mod tests;
 
@@ -14,13 +12,14 @@ use std::fmt;
 use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context as Task, Waker};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditSink, Unaudited};
 use mgp_types::store::{Change, Store, StoreError, within};
+use mgp_types::sync::RwLock;
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,131 +28,130 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::hooks::{Hooks, Listening};
 
-/// How long is waited until a store that failed is asked again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The delay before a store that failed is read again.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The longest sleep until something expires by itself.
-const LONGEST: Duration = Duration::from_hours(1);
+/// The maximum sleep until an entry expires.
+const MAX_SLEEP: Duration = Duration::from_hours(1);
 
-/// What decisions read, made from all entries of one space.
+/// An immutable view of all entries of one space, from which decisions are made.
 pub(crate) trait Snapshot: Send + Sync + 'static {
-    /// What the store keeps under one key.
+    /// The type stored under one key.
     type Entry: Serialize + DeserializeOwned + Send + Sync + 'static;
 
     /// The space of the store.
     const SPACE: &'static str;
 
-    /// Puts the snapshot together.
+    /// Builds the snapshot.
     fn of(entries: &BTreeMap<String, Arc<Self::Entry>>) -> Self;
 
-    /// When the next entry expires, after a moment.
+    /// Returns the time of the next expiry after a time.
     fn next_expiry(&self, _after: SystemTime) -> Option<SystemTime> {
         None
     }
 }
 
-/// Entries of one kind, with the snapshot that is made of them.
-pub(crate) struct State<S: Snapshot>(Arc<Inner<S>>);
+/// Entries of one type in a store, with their snapshot; a cheap handle.
+pub(crate) struct State<S: Snapshot>(Arc<StoreCache<S>>);
 
-struct Inner<S: Snapshot> {
+struct StoreCache<S: Snapshot> {
     store: Arc<dyn Store>,
     audit: Arc<dyn AuditSink>,
     now: RwLock<Arc<S>>,
-    /// Set until the store was read, and while it cannot be: then nothing is decided.
+    /// Set until the store was read, and while it cannot be read; decisions fail then.
     lost: AtomicBool,
-    /// Held while the snapshot catches up, so that it never goes back.
-    kept: tokio::sync::Mutex<Kept<S::Entry>>,
-    /// The revision the snapshot stands at.
+    /// Held while the snapshot catches up, so that it never goes back in time.
+    table: tokio::sync::Mutex<EntryTable<S::Entry>>,
+    /// The revision of the snapshot.
     known: AtomicU64,
-    /// The revision the store stands at.
+    /// The revision of the store.
     news: watch::Receiver<u64>,
     hooks: Hooks,
-    /// Whether a task follows the store; it ends with its runtime.
+    /// Set while a task follows the store; the task ends with its runtime.
     followed: AtomicBool,
-    /// Wakes that task: something could not be read, or nobody holds the state any more.
+    /// Wakes that task: the store could not be read, or the last handle was dropped.
     again: Arc<Notify>,
 }
 
-struct Kept<E> {
+struct EntryTable<E> {
     entries: BTreeMap<String, Arc<E>>,
-    /// The revisions that wrote them.
+    /// The revision that wrote each entry.
     written: HashMap<String, u64>,
-    /// The revision that is in them; none before the first load.
+    /// The revision of the entries, or `None` before the first load.
     revision: Option<u64>,
 }
 
-/// An entry as the store has it.
+/// An entry of the store.
 pub(crate) struct Found<E> {
     pub(crate) key: String,
     pub(crate) entry: Arc<E>,
-    /// The revision that wrote it: a change that expects it depends on nobody having changed the entry since.
+    /// The revision that wrote it; a change that expects this revision fails if the entry has changed since.
     pub(crate) revision: u64,
 }
 
-/// Why a change was not made.
+/// An error of changing the state.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// The store did not take it.
+    /// The store refused the change.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store did not answer in time: the change was made, is made yet, or never is.
-    #[error("whether the change was made is not known: {0}")]
+    /// The store did not answer in time: the change may have been made, or may still be made.
+    #[error("it is not known whether the change was made: {0}")]
     Late(#[source] StoreError),
-    /// What cannot be recorded does not happen.
+    /// The change cannot be recorded, so it was not made.
     #[error("the change was not made: {0}")]
     Unaudited(#[from] Unaudited),
     /// An entry cannot be written as JSON.
     #[error("the change was not made: {0}")]
     Encode(#[source] RpcError),
-    /// The change was made, but what holds now cannot be read: nothing is decided until it can.
-    #[error("the change was made, but what holds now cannot be read: {0}")]
+    /// The change was made, but the store cannot be read back; no decisions are made until it can.
+    #[error("the change was made, but the new state cannot be read: {0}")]
     Unread(#[source] StoreError),
-    /// The change was made, could not be recorded and not be undone.
+    /// The change was made, but could be neither recorded nor undone.
     #[error("the change was made and could not be recorded: {0}")]
     Untold(#[source] Unaudited),
 }
 
 impl ChangeError {
-    /// What a caller hears of it: what is wrong with the store is for whoever runs it, and stands in the causes.
+    /// Returns the message for a caller; details of a store's failure are for the operator and stay in the causes.
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Store(error) => format!("the change was not made: {}", told(error)),
             Self::Unread(error) => {
-                format!("the change was made, but what holds now cannot be read: {}", told(error))
+                format!("the change was made, but the new state cannot be read: {}", told(error))
             }
             other => other.to_string(),
         }
     }
 }
 
-/// Why a change was not made, or is not known to be.
-fn unmade(error: StoreError) -> ChangeError {
+fn commit_error(error: StoreError) -> ChangeError {
     match error {
         StoreError::Late(_) => ChangeError::Late(error),
         error => ChangeError::Store(error),
     }
 }
 
-/// What a caller hears of a store that fails.
+/// Returns the message for a caller about a store that fails.
 pub(crate) fn told(error: &StoreError) -> String {
     RpcError::from(error.clone()).message().to_owned()
 }
 
-/// Entries to write, or to remove where there is none.
+/// Entries to write; `None` removes an entry.
 pub(crate) type Writes<E> = Vec<(String, Option<E>)>;
 
 impl<S: Snapshot> State<S> {
-    /// State over a store; until it was [opened](Self::open) nothing is decided from it.
+    /// Creates state over a store; no decision can be made from it before it was [opened](Self::open).
     pub(crate) fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
         let entries = BTreeMap::new();
-        let state = Self(Arc::new(Inner {
+        let state = Self(Arc::new(StoreCache {
             news: store.revision(),
             store,
             audit,
             now: RwLock::new(Arc::new(S::of(&entries))),
             lost: AtomicBool::new(true),
-            kept: tokio::sync::Mutex::new(Kept {
+            table: tokio::sync::Mutex::new(EntryTable {
                 entries,
                 written: HashMap::new(),
                 revision: None,
@@ -163,12 +161,12 @@ impl<S: Snapshot> State<S> {
             followed: AtomicBool::new(false),
             again: Arc::default(),
         }));
-        // A store in memory answers at once, and so it is open; of another one nothing is known yet.
+        // A store in memory answers at once, so the state is open already; another store has to be opened.
         let _ = pin!(state.0.catch_up()).poll(&mut Task::from_waker(Waker::noop()));
         state
     }
 
-    /// Reads what the store has and follows it from then on.
+    /// Reads the store and follows its changes.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
@@ -178,25 +176,25 @@ impl<S: Snapshot> State<S> {
         Ok(())
     }
 
-    /// The snapshot.
+    /// Returns the snapshot.
     ///
     /// # Errors
-    /// [`StoreError::Unread`] while the store was not read or cannot be: an old answer may be a wrong one.
+    /// [`StoreError::Unread`] while the store was not read or cannot be read: an old snapshot could grant too much.
     pub(crate) fn now(&self) -> Result<Arc<S>, StoreError> {
         self.readable()?;
-        Ok(Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner)))
+        Ok(Arc::clone(&self.0.now.read()))
     }
 
-    /// Looks at the snapshot without sharing it; the look must be short and take no lock.
+    /// Applies a function to the snapshot without cloning it; the function must be short and take no lock.
     ///
     /// # Errors
     /// As [`now`](Self::now).
     pub(crate) fn look<T>(&self, look: impl FnOnce(&S) -> T) -> Result<T, StoreError> {
         self.readable()?;
-        Ok(look(&self.0.now.read().unwrap_or_else(PoisonError::into_inner)))
+        Ok(look(&self.0.now.read()))
     }
 
-    /// Whether the snapshot may be decided from, or from what was made of it.
+    /// Checks that decisions may be made from the snapshot.
     ///
     /// # Errors
     /// As [`now`](Self::now).
@@ -208,7 +206,7 @@ impl<S: Snapshot> State<S> {
         self.readable_alone()
     }
 
-    /// The same where nobody follows the store: it may have changed meanwhile.
+    /// Checks the same without a task that follows the store, which may have changed meanwhile.
     #[cold]
     fn readable_alone(&self) -> Result<(), StoreError> {
         if self.0.news.has_changed().is_err() {
@@ -218,27 +216,27 @@ impl<S: Snapshot> State<S> {
         if self.0.is_current() { Ok(()) } else { Err(StoreError::Unread) }
     }
 
-    /// The entries the store has now, of those that are wanted.
+    /// Catches up, and returns the matching entries.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
+    /// [`StoreError`] if the store cannot be read.
     pub(crate) async fn latest(
         &self,
         is_wanted: impl Fn(&S::Entry) -> bool,
     ) -> Result<Vec<Found<S::Entry>>, StoreError> {
         within(self.0.store.answers_within(), self.catch_up()).await?;
-        let kept = self.0.kept.lock().await;
-        let wanted = kept.entries.iter().filter(|(_, entry)| is_wanted(entry));
+        let table = self.0.table.lock().await;
+        let wanted = table.entries.iter().filter(|(_, entry)| is_wanted(entry));
         Ok(wanted
             .map(|(key, entry)| Found {
                 key: key.clone(),
                 entry: Arc::clone(entry),
-                revision: kept.written.get(key).copied().unwrap_or_default(),
+                revision: table.written.get(key).copied().unwrap_or_default(),
             })
             .collect())
     }
 
-    /// Writes entries together with the events that tell of it; in force once it has answered.
+    /// Writes entries together with their audit events; the change is in force when this returns.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -259,14 +257,14 @@ impl<S: Snapshot> State<S> {
         self.commit(change, events).await
     }
 
-    /// Commits a change of this space, with the events that tell of it.
+    /// Commits a change of this space, with its audit events.
     ///
-    /// Where the sink takes events out of this very store, both are one commit.
-    /// Any other sink is told once the change is made, which is undone if the sink does not take it.
+    /// If the sink takes its events out of this very store, change and events are one commit.
+    /// Otherwise the events are recorded after the change, which is undone if the sink refuses them.
     ///
     /// # Errors
-    /// [`ChangeError`]; only [`ChangeError::Unread`] and [`ChangeError::Untold`] say that the change was made,
-    /// and [`ChangeError::Late`] that it may have been. The snapshot shows it once it is.
+    /// [`ChangeError`]. Only [`ChangeError::Unread`] and [`ChangeError::Untold`] mean that the change was made,
+    /// and [`ChangeError::Late`] that it may have been made. The snapshot shows it once it is.
     pub(crate) async fn commit(
         &self,
         mut change: Change,
@@ -274,11 +272,11 @@ impl<S: Snapshot> State<S> {
     ) -> Result<u64, ChangeError> {
         let inner = &*self.0;
         let patience = inner.store.answers_within();
-        let kept = |change| async move {
+        let commit = |change| async move {
             within(patience, inner.store.commit(change)).await.map_err(|error| {
-                // What comes of it is seen by whoever follows.
+                // The following task detects the outcome.
                 self.follow();
-                unmade(error)
+                commit_error(error)
             })
         };
         let revision = match inner.audit.outbox(&*inner.store) {
@@ -286,9 +284,9 @@ impl<S: Snapshot> State<S> {
                 for event in events {
                     change = change.event(log, event);
                 }
-                kept(change).await?
+                commit(change).await?
             }
-            None if events.is_empty() => kept(change).await?,
+            None if events.is_empty() => commit(change).await?,
             None => self.commit_and_tell(change, events).await?,
         };
         let seen = within(patience, self.catch_up()).await;
@@ -300,10 +298,10 @@ impl<S: Snapshot> State<S> {
         Ok(revision)
     }
 
-    /// Commits what happens whether or not it can be recorded: the end of what was granted for a time.
+    /// Commits a change that must happen even if it cannot be recorded: the expiry of an entry.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit), but what could not be recorded is not undone.
+    /// As for [`commit`](Self::commit), but a change that could not be recorded is not undone.
     pub(crate) async fn commit_end(
         &self,
         change: Change,
@@ -320,20 +318,20 @@ impl<S: Snapshot> State<S> {
         Ok(())
     }
 
-    /// Commits, then tells a sink that has no part in the store.
+    /// Commits, then records the events in a sink that is independent of the store.
     async fn commit_and_tell(
         &self,
         change: Change,
         events: Vec<AuditEvent>,
     ) -> Result<u64, ChangeError> {
         let state = self.clone();
-        let (keep, kept) = oneshot::channel();
+        let (made, was_made) = oneshot::channel();
         let work = async move {
             let inner = &*state.0;
-            let undo = Undo::of(&state, &change).await?;
+            let undo = UndoChange::of(&state, &change).await?;
             let revision = inner.store.commit(change).await?;
-            // Whoever asked may have left.
-            let _ = keep.send(());
+            // The caller may have gone.
+            let _ = made.send(());
             for event in events {
                 if let Err(unaudited) = inner.audit.record(event).await {
                     return Err(undo.undo(&*inner.store, revision, unaudited).await);
@@ -342,11 +340,11 @@ impl<S: Snapshot> State<S> {
             Ok(revision)
         };
         let Ok(runtime) = Handle::try_current() else { return work.await };
-        // In a task of its own: whoever stops waiting must not stop it between the change and its record.
+        // In its own task: a caller that gives up must not stop it between the change and its record.
         let work = runtime.spawn(work);
-        // Where that fails it ends without a word here; the work itself says why.
-        let kept = async { kept.await.or(Ok(())) };
-        within(self.0.store.answers_within(), kept).await.map_err(unmade)?;
+        // If this fails, the work has ended and returns its own error.
+        let was_made = async { was_made.await.or(Ok(())) };
+        within(self.0.store.answers_within(), was_made).await.map_err(commit_error)?;
         match work.await {
             Ok(done) => done,
             Err(end) => match end.try_into_panic() {
@@ -356,12 +354,12 @@ impl<S: Snapshot> State<S> {
         }
     }
 
-    /// The sink that changes are told to.
+    /// Returns the sink of audit events.
     pub(crate) fn audit(&self) -> &Arc<dyn AuditSink> {
         &self.0.audit
     }
 
-    /// Runs after each change of the snapshot, and when an entry expires; it must not wait.
+    /// Adds a hook that runs after each change of the snapshot, and when an entry expires; it must not wait.
     pub(crate) fn on_change<L: Into<Listening>>(
         &self,
         hook: impl Fn() -> L + Send + Sync + 'static,
@@ -370,13 +368,13 @@ impl<S: Snapshot> State<S> {
         self.follow();
     }
 
-    /// Follows the store from now on, once there is a runtime to do it.
+    /// Starts the task that follows the store, if there is a runtime.
     fn follow(&self) {
         let inner = &*self.0;
         if let Ok(runtime) = Handle::try_current()
             && !inner.followed.swap(true, Ordering::AcqRel)
         {
-            // What changed while nobody followed is read before anything is decided.
+            // Changes made while no task followed are read before the next decision.
             if !inner.is_current() {
                 inner.lost.store(true, Ordering::Release);
             }
@@ -385,7 +383,7 @@ impl<S: Snapshot> State<S> {
         }
     }
 
-    /// Brings the snapshot up to what the store has; what fails is tried again by whoever follows.
+    /// Catches up with the store; after a failure, the following task retries.
     async fn catch_up(&self) -> Result<(), StoreError> {
         let caught = self.0.catch_up().await;
         if caught.is_err() {
@@ -396,89 +394,89 @@ impl<S: Snapshot> State<S> {
     }
 }
 
-impl<S: Snapshot> Inner<S> {
-    /// Brings the snapshot up to what the store has.
+impl<S: Snapshot> StoreCache<S> {
+    /// Catches up with the store.
     async fn catch_up(&self) -> Result<(), StoreError> {
-        let mut kept = self.kept.lock().await;
-        let caught = self.read(&mut kept).await;
-        self.known.store(kept.revision.unwrap_or_default(), Ordering::Release);
+        let mut table = self.table.lock().await;
+        let caught = self.read(&mut table).await;
+        self.known.store(table.revision.unwrap_or_default(), Ordering::Release);
         let was_lost = self.lost.swap(caught.is_err(), Ordering::AcqRel);
         let changed = caught?;
-        drop(kept);
-        // Whoever asked while nothing could be decided asks again.
+        drop(table);
+        // Waiters that could not decide before can try again.
         if changed || was_lost {
             self.hooks.tell();
         }
         Ok(())
     }
 
-    /// Whether the snapshot is what the store has, as far as is known.
+    /// Returns whether the snapshot has the newest known revision of the store.
     fn is_current(&self) -> bool {
         !self.lost.load(Ordering::Acquire)
             && self.known.load(Ordering::Acquire) >= *self.news.borrow()
     }
 
-    /// Whether anything had changed.
-    async fn read(&self, kept: &mut Kept<S::Entry>) -> Result<bool, StoreError> {
-        let mut anew = kept.revision.is_none();
-        let loaded = match kept.revision {
+    /// Reads the changes; returns whether there were any.
+    async fn read(&self, table: &mut EntryTable<S::Entry>) -> Result<bool, StoreError> {
+        let mut reload = table.revision.is_none();
+        let loaded = match table.revision {
             Some(since) => match self.store.changes(S::SPACE, since).await {
                 Err(StoreError::Forgotten) => {
-                    anew = true;
+                    reload = true;
                     self.store.load(S::SPACE).await?
                 }
                 changes => changes?,
             },
             None => self.store.load(S::SPACE).await?,
         };
-        if loaded.records.is_empty() && !anew {
-            kept.revision = Some(loaded.revision);
+        if loaded.records.is_empty() && !reload {
+            table.revision = Some(loaded.revision);
             return Ok(false);
         }
-        if anew {
-            kept.entries.clear();
-            kept.written.clear();
+        if reload {
+            table.entries.clear();
+            table.written.clear();
         }
         for record in loaded.records {
             let Some(value) = record.value else {
-                kept.written.remove(&record.key);
-                kept.entries.remove(&record.key);
+                table.written.remove(&record.key);
+                table.entries.remove(&record.key);
                 continue;
             };
             let entry = value.get().map_err(|error| {
                 StoreError::Unreadable(format!("`{}` in `{}`: {error}", record.key, S::SPACE))
             })?;
-            kept.written.insert(record.key.clone(), record.revision);
-            kept.entries.insert(record.key, Arc::new(entry));
+            table.written.insert(record.key.clone(), record.revision);
+            table.entries.insert(record.key, Arc::new(entry));
         }
-        // Only now: what could not be read must be read again, not passed over.
-        kept.revision = Some(loaded.revision);
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(S::of(&kept.entries));
+        // Set last: entries that could not be read must be read again.
+        table.revision = Some(loaded.revision);
+        *self.now.write() = Arc::new(S::of(&table.entries));
         Ok(true)
     }
 
-    /// How long until an entry expires, at most [`LONGEST`].
+    /// Returns the time until the next expiry, at most [`MAX_SLEEP`].
     fn until_expiry(&self, now: SystemTime) -> Option<Duration> {
-        let snapshot = Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner));
+        let snapshot = Arc::clone(&self.now.read());
         let at = snapshot.next_expiry(now)?;
-        Some(at.duration_since(now).unwrap_or_default().min(LONGEST))
+        Some(at.duration_since(now).unwrap_or_default().min(MAX_SLEEP))
     }
 }
 
-/// Without anybody to hold the state, nobody needs to follow.
-impl<S: Snapshot> Drop for Inner<S> {
+/// Stops the following task when the last handle is dropped.
+impl<S: Snapshot> Drop for StoreCache<S> {
     fn drop(&mut self) {
         self.again.notify_one();
     }
 }
 
-/// The task that follows a store, until nobody holds the state or the runtime ends.
+/// The task that follows a store until the last handle is dropped or the runtime ends.
 struct Follower<S: Snapshot> {
-    state: Weak<Inner<S>>,
+    state: Weak<StoreCache<S>>,
     again: Arc<Notify>,
 }
 
-/// Whoever decides next follows anew.
+/// Clears the mark, so that the next decision starts a new task.
 impl<S: Snapshot> Drop for Follower<S> {
     fn drop(&mut self) {
         if let Some(state) = self.state.upgrade() {
@@ -492,7 +490,7 @@ impl<S: Snapshot> Follower<S> {
         let Some(mut news) = self.state.upgrade().map(|state| state.store.revision()) else {
             return;
         };
-        // What changed before this task came to run counts as news.
+        // Changes made before this task started count as well.
         news.mark_changed();
         loop {
             let Some(sleep) =
@@ -500,11 +498,11 @@ impl<S: Snapshot> Follower<S> {
             else {
                 return;
             };
-            // A little later, so that the entry has expired for everyone.
-            let patience = sleep.unwrap_or(LONGEST) + Duration::from_millis(5);
+            // A little later, so that the entry has expired by then.
+            let patience = sleep.unwrap_or(MAX_SLEEP) + Duration::from_millis(5);
             tokio::select! {
                 changed = news.changed() => if changed.is_err() {
-                    // A store that has ended tells of no revocation: an old answer may be a wrong one.
+                    // A store that has ended reports no revocation, so an old snapshot could grant too much.
                     if let Some(state) = self.state.upgrade() {
                         state.lost.store(true, Ordering::Release);
                     }
@@ -513,7 +511,7 @@ impl<S: Snapshot> Follower<S> {
                 () = self.again.notified() => {}
                 () = tokio::time::sleep(patience) => {
                     let Some(state) = self.state.upgrade() else { return };
-                    if sleep.is_some_and(|sleep| sleep < LONGEST) {
+                    if sleep.is_some_and(|sleep| sleep < MAX_SLEEP) {
                         state.hooks.tell();
                     }
                     continue;
@@ -524,36 +522,36 @@ impl<S: Snapshot> Follower<S> {
                 match state.catch_up().await {
                     Ok(()) => break,
                     Err(error) => {
-                        tracing::error!(space = S::SPACE, %error, "the state cannot be read; nothing is decided");
+                        tracing::error!(space = S::SPACE, %error, "failed to read the state; decisions are denied");
                     }
                 }
                 drop(state);
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// What a change of one space replaced.
-struct Undo {
+/// The records that a change of one space replaced.
+struct UndoChange {
     space: &'static str,
-    /// Each record, whether the change left one there, and what was there before.
+    /// For each record: its key, whether the change wrote or removed it, and its value before.
     before: Vec<(String, bool, Option<Payload>)>,
 }
 
-impl Undo {
-    /// What a change will replace.
+impl UndoChange {
+    /// Reads the records that a change will replace.
     async fn of<S: Snapshot>(state: &State<S>, change: &Change) -> Result<Self, ChangeError> {
         state.catch_up().await?;
-        let kept = state.0.kept.lock().await;
+        let table = state.0.table.lock().await;
         let before = change.writes_to(S::SPACE).map(|(key, stays)| {
-            let before = kept.entries.get(key).map(|entry| Payload::of(&**entry)).transpose();
+            let before = table.entries.get(key).map(|entry| Payload::of(&**entry)).transpose();
             before.map(|before| (key.to_owned(), stays, before)).map_err(ChangeError::Encode)
         });
         Ok(Self { space: S::SPACE, before: before.collect::<Result<_, _>>()? })
     }
 
-    /// Takes back what cannot be recorded, unless somebody has changed it again by now.
+    /// Undoes a change that cannot be recorded, unless the records have been changed again.
     async fn undo(self, store: &dyn Store, revision: u64, why: Unaudited) -> ChangeError {
         let mut change = Change::new();
         for (key, stays, before) in self.before {
@@ -566,7 +564,7 @@ impl Undo {
         match store.commit(change).await {
             Ok(_) => ChangeError::Unaudited(why),
             Err(error) => {
-                tracing::error!(space = self.space, %error, "a change that could not be recorded stays");
+                tracing::error!(space = self.space, %error, "failed to undo a change that could not be recorded");
                 ChangeError::Untold(why)
             }
         }

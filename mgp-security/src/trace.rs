@@ -1,9 +1,6 @@
-//! A span around each call, with the trace it belongs to (MGP §6.5).
+//! A tracing span around each call, with its trace id (MGP §6.5).
 //!
 //! Applies to: both.
-
-use std::fmt;
-use std::task::{Context as Task, Poll};
 
 use mgp_types::RpcError;
 use mgp_types::service::{Call, MgpService, Reply};
@@ -18,7 +15,7 @@ use tracing::instrument::Instrumented;
 pub struct TraceLayer(());
 
 impl TraceLayer {
-    /// The layer.
+    /// Creates the layer.
     pub const fn new() -> Self {
         Self(())
     }
@@ -38,23 +35,17 @@ pub struct Trace<S> {
     inner: S,
 }
 
-impl<S> fmt::Debug for Trace<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Trace")
-    }
-}
+mgp_types::opaque_debug!(Trace<S>);
 
 impl<S: MgpService> Service<Call> for Trace<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Instrumented<S::Future>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        // What the caller says wins over nothing; a forwarded call brings its trace in the context.
+        // A trace id in the params replaces the one in the context, which a forwarded call brings along.
         if let Some(trace) = call.params().trace_id() {
             call.cx_mut().trace = Some(trace);
         }

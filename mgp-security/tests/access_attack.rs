@@ -1,6 +1,4 @@
-//! An agent with one tool grant tries to widen its rights in every spelling there is (MGP §5.4).
-//!
-//! Applies to: inbound.
+//! An agent with one tool grant tries to widen its rights in every possible spelling (MGP §5.4).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -14,7 +12,7 @@ use mgp_types::store::{MemoryStore, Record, Store};
 use serde_json::{Value, json};
 use tower_layer::Layer;
 
-/// Params that would help the agent if anybody believed them.
+/// Params that would help the agent if they were trusted.
 fn forgeries() -> Vec<Value> {
     let grant = json!({
         "entry_type": "server_grant", "agent_id": "mallory", "server_id": "files", "tool_name": null,
@@ -40,7 +38,7 @@ fn forgeries() -> Vec<Value> {
         with(
             json!({ "_meta": { "io.modelcontextprotocol/clientInfo": { "name": "root" } }, "_mgp": { "agent_id": "root" } }),
         ),
-        // As a revocation: of what holds others, and of what holds it.
+        // As a revocation: of an entry that restrains others, and of one that restrains the agent.
         json!({ "agent_id": "ann", "server_id": "files", "entry_type": "server_grant" }),
         json!({ "agent_id": "mallory", "server_id": "files", "entry_type": "tool_grant" }),
         json!({}),
@@ -59,7 +57,7 @@ struct Place {
     mallory: Principal,
 }
 
-/// A server with everything that can be called to administer it.
+/// A server with every method that administers it.
 async fn place() -> Place {
     let (store, log) = (MemoryStore::new(), MemoryAudit::bounded(8));
     let access = Access::new(Arc::new(store.clone()), Arc::new(log.clone()), Policies::default());
@@ -81,12 +79,12 @@ async fn place() -> Place {
     Place { store, log, stack: Stack::new(audited), mallory }
 }
 
-/// How many events there were so far; the log keeps the last few only, which is quick to read.
+/// Returns the number of events so far; the log in memory keeps only the last few, which is fast to read.
 fn total(log: &MemoryAudit) -> u64 {
     log.dropped() + log.events().len() as u64
 }
 
-/// How many events of a type came since there were so many.
+/// Returns the number of events of a type since a count.
 fn since(log: &MemoryAudit, before: u64, event_type: &str) -> usize {
     let new = usize::try_from(total(log) - before).unwrap();
     let events = log.events();
@@ -114,9 +112,9 @@ async fn no_administrative_method_in_any_spelling_changes_anything() {
                 assert_eq!(since(&log, seen, "PERMISSION_DENIED"), 1, "{} {forged}", info.name);
             }
             let seen = total(&log);
-            let told = client.notify(info.name, &forged.to_string()).await;
+            let answer = client.notify(info.name, &forged.to_string()).await;
             if served {
-                assert_eq!(told.unwrap_err().code().0, 1000, "{} {forged}", info.name);
+                assert_eq!(answer.unwrap_err().code().0, 1000, "{} {forged}", info.name);
                 assert_eq!(since(&log, seen, "PERMISSION_DENIED"), 1, "{} {forged}", info.name);
             }
             attempts += 2;
@@ -140,21 +138,21 @@ async fn no_kernel_tool_in_any_spelling_changes_anything() {
             .flat_map(|sep| forgeries().into_iter().map(move |f| (sep, f)))
         {
             if is_query && (forged["agent_id"] == "mallory" || !forged["agent_id"].is_string()) {
-                // It may ask about itself, and nobody can ask about nobody.
+                // It may query its own access, and a query must name an agent.
                 continue;
             }
             let name = tool.name.replace('.', separator);
             let call = json!({ "name": name, "arguments": forged, "_meta": forged["_meta"] });
             let seen = total(&log);
             let refused = client.request("tools/call", &call.to_string()).await.unwrap_err();
-            // One that is not served is a tool like others, and not its agent's.
+            // A method that is not served is an ordinary tool, which the agent may not use.
             assert_eq!(refused.code().0, if served { 1000 } else { 1001 }, "{call}");
             assert_eq!(since(&log, seen, "TOOL_BLOCKED"), 1, "{call}");
             assert_eq!(since(&log, seen, "PERMISSION_DENIED"), usize::from(served), "{call}");
 
             let seen = total(&log);
-            let told = client.notify("tools/call", &call.to_string()).await;
-            assert!(told.is_err(), "{call}");
+            let answer = client.notify("tools/call", &call.to_string()).await;
+            assert!(answer.is_err(), "{call}");
             assert_eq!(since(&log, seen, "TOOL_BLOCKED"), 1, "{call}");
         }
     }

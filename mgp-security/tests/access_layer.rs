@@ -1,6 +1,4 @@
-//! The gate on a stack: calls, lists, what belongs to whole servers, credentials (MGP §5).
-//!
-//! Applies to: both.
+//! The access gate on a stack: calls, lists, methods of whole servers, credentials (MGP §5).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -41,12 +39,12 @@ async fn deny(access: &Access, tool: &str) {
 }
 
 #[tokio::test]
-async fn a_refusal_says_who_what_why_and_what_helps() {
+async fn a_refusal_names_agent_tool_reason_and_remedy() {
     let access = Access::in_memory(Policies::default());
     let log = MemoryAudit::new();
     let layer = AccessLayer::new(access.clone()).server("files").layer(server("{}"));
     let mut client = mock::client(Stack::new(AuditLayer::new(Arc::new(log.clone())).layer(layer)));
-    // Whoever administers is no exception.
+    // Operators are no exception.
     client.cx.principal = Principal::local().operator();
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     assert_eq!(
@@ -61,8 +59,8 @@ async fn a_refusal_says_who_what_why_and_what_helps() {
     );
     let events = log.events();
     assert_eq!((events.len(), events[0].event_type.as_str()), (1, "TOOL_BLOCKED"));
-    let told = Payload::of(&events[0].details).unwrap();
-    assert!(told.as_str().contains(r#""rule":"default_policy opt-in""#), "{told:?}");
+    let details = Payload::of(&events[0].details).unwrap();
+    assert!(details.as_str().contains(r#""rule":"default_policy opt-in""#), "{details:?}");
 
     allow(&access, "local", None).await;
     deny(&access, "read").await;
@@ -76,10 +74,10 @@ async fn a_refusal_says_who_what_why_and_what_helps() {
 }
 
 #[tokio::test]
-async fn a_list_is_only_read_where_something_may_be_hidden() {
+async fn a_list_is_read_only_if_a_tool_may_be_hidden() {
     let access = Access::in_memory(Policies::default());
     allow(&access, "local", None).await;
-    // It could not be filtered, so it was not looked at.
+    // An unreadable list could not be filtered, so it was not read.
     let mut odd = client(&access, r#"{"tools":7}"#);
     assert_eq!(odd.request("tools/list", "{}").await.unwrap().as_str(), r#"{"tools":7}"#);
     let mut client = client(&access, LIST);
@@ -93,7 +91,7 @@ async fn a_list_is_only_read_where_something_may_be_hidden() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_a_whole_server_is_decided_for_it() {
+async fn methods_of_a_whole_server_are_decided_for_the_server() {
     let access = Access::in_memory(Policies::default());
     allow(&access, "local", Some("read")).await;
     let mut client = client(&access, r#"{"resources":[1],"prompts":[1],"resourceTemplates":[1]}"#);
@@ -127,7 +125,7 @@ async fn what_belongs_to_a_whole_server_is_decided_for_it() {
 }
 
 #[tokio::test]
-async fn a_tool_call_that_names_no_tool_goes_no_further() {
+async fn a_tool_call_without_a_tool_name_is_refused() {
     let access = Access::in_memory(Policies::default());
     let mut client = client(&access, "{}");
     for params in ["{}", r#"{"name":7}"#] {
@@ -181,7 +179,7 @@ async fn a_pass_narrows_and_never_widens() {
 }
 
 #[tokio::test]
-async fn a_key_for_one_tool_is_for_nothing_else_of_a_server() {
+async fn a_key_for_one_tool_permits_no_other_method_of_a_server() {
     let access = Access::in_memory(Policies::default());
     allow(&access, "local", None).await;
     let mut client = client(&access, r#"{"resources":[1]}"#);
@@ -232,7 +230,7 @@ async fn a_key_for_tools_does_not_administer() {
 }
 
 #[tokio::test]
-async fn watching_resources_takes_what_reading_them_takes() {
+async fn subscribing_to_resources_needs_the_access_of_reading_them() {
     let access = Access::in_memory(Policies::default());
     let mut client = client(&access, "{}");
     let lists = r#"{"notifications":{"toolsListChanged":true}}"#;

@@ -1,6 +1,4 @@
-//! Random worlds of entries, policies and groups: lists and calls agree, and the laws of §5.2 hold (MGP §5).
-//!
-//! Applies to: both.
+//! Random worlds of entries, policies and groups: lists and calls agree, and the rules of §5.2 hold (MGP §5).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -27,7 +25,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)
 }
 
-/// An entry as the test knows it.
+/// An entry of the test world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line {
     tenant: &'static str,
@@ -73,7 +71,7 @@ impl Line {
         Entry::new(self.tenant, access)
     }
 
-    /// An end that cannot be read has passed for what allows, and never comes for what denies.
+    /// Returns whether the entry is in force: an unreadable expiry ends an allow and never ends a deny.
     fn counts(self) -> bool {
         match self.ends {
             End::Never | End::Later => true,
@@ -112,8 +110,8 @@ impl World {
         world
     }
 
-    /// What §5.2 says, word by word, for agent `ada` of tenant `acme`.
-    fn says(&self, server: &str, tool: &str) -> bool {
+    /// Returns the decision of §5.2, word by word, for agent `ada` of tenant `acme`.
+    fn decides(&self, server: &str, tool: &str) -> bool {
         let is_for_ada = |line: &&Line| {
             line.tenant == "acme"
                 && line.server == server
@@ -156,12 +154,12 @@ impl World {
         access
     }
 
-    /// The tools that ada can call, on each server, as the function decides.
+    /// Returns the tools that ada can call on each server, as the function decides.
     async fn decided(&self) -> Vec<(&'static str, &'static str)> {
         decided(&self.access().await)
     }
 
-    /// Lists and calls through the layer agree with each other and with what §5.2 says.
+    /// Checks that lists and calls through the layer agree with each other and with §5.2.
     async fn agrees(&self) {
         let layer = AccessLayer::new(self.access().await);
         let peer = Stack::from_fn(|call| async move {
@@ -169,7 +167,7 @@ impl World {
             Ok(Reply::raw(Payload::from_trusted(text)))
         });
         let mut client = mock::client(Stack::new(layer.layer(peer)));
-        // The subject is somebody else: the agent it acts through is who entries are about.
+        // The subject is another user: entries are about the agent.
         client.cx.principal = Principal::new("acme", "bob").agent("ada");
         for server in SERVERS {
             client.cx.server = Some(server.into());
@@ -178,27 +176,27 @@ impl World {
                 let listed = list.as_str().contains(&format!(r#"{{"name":"{tool}"}}"#));
                 let called = client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await;
                 let code = called.as_ref().map_or_else(|error| error.code().0, |_| 0);
-                let expected = self.says(server, tool);
+                let expected = self.decides(server, tool);
                 assert_eq!(listed, expected, "list of {tool} on {server}: {list:?}");
                 assert_eq!(code, if expected { 0 } else { 1001 }, "{tool} on {server}");
             }
         }
     }
 
-    /// One of the laws, with one more line.
+    /// Checks one of the rules, with one more entry.
     async fn obeys(&self, law: u8, more: Line) {
         let seen = self.decided().await;
         match law % 5 {
             0 => {
                 let with = self.with(Line { allows: true, ..more }).decided().await;
-                // A narrower level outranks a wider one; on its own level an allow hides nothing.
+                // A narrower level overrides a wider one; on its own level an allow hides nothing.
                 assert!(
                     seen.iter().all(|pair| with.contains(pair)),
                     "an allow hid: {seen:?} {with:?}"
                 );
             }
             1 => {
-                // A deny shows nothing.
+                // A deny makes nothing visible.
                 let with = self.with(Line { allows: false, ..more }).decided().await;
                 assert!(
                     with.iter().all(|pair| seen.contains(pair)),

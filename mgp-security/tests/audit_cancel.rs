@@ -1,6 +1,4 @@
-//! A dangerous call that is given up, breaks or dies at any point leaves exactly one final record on the disk (MGP §6).
-//!
-//! Applies to: both.
+//! A dangerous call that is cancelled, breaks or dies at any point leaves exactly one final record on disk (MGP §6).
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -18,12 +16,13 @@ use mgp_security::{
     Approver, AuditLayer, AuditLog, AuditQuery, Decision, Governance, Head, LogConfig, Policies,
     Question, ServerPolicy, verify,
 };
+use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::mgp::{
     ApprovalPolicy, AuditEvent, DefaultPolicy, GrantDecision, RiskLevel, Validator,
 };
 use mgp_types::service::{BoxFuture, Call, Context, Reply, Stack, Start, mock};
 use mgp_types::{Payload, RpcError};
-use processes::{Folder, Running, role, said, say};
+use processes::{ChildTest, number_after, report, role};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::Instant;
@@ -31,21 +30,21 @@ use tower_layer::Layer as _;
 
 const TOOLS: [&str; 4] = ["wipe", "hang", "wait", "break"];
 
-/// Longer than anything here takes, shorter than a log waits for room.
+/// Longer than any step here takes, shorter than the time a log waits for room.
 const A_WHILE: Duration = Duration::from_millis(20);
 
-/// A log on disk, and tools before which layers stand.
+/// A log on disk, and tools behind layers.
 struct World {
-    folder: Folder,
+    folder: TempDir,
     log: AuditLog,
     tools: Tools,
 }
 
 #[derive(Clone, Default)]
 struct Tools {
-    /// How many calls came to a tool.
+    /// The number of calls that reached a tool.
     ran: Arc<AtomicUsize>,
-    /// What `wait` waits for.
+    /// The gate at which `wait` waits.
     gate: Arc<Notify>,
 }
 
@@ -82,7 +81,7 @@ impl Tools {
     }
 }
 
-/// Confirms after a few polls, or never.
+/// An approver that confirms after a few polls, or never.
 #[derive(Clone, Copy, PartialEq)]
 enum Person {
     Slow,
@@ -106,7 +105,7 @@ impl Approver for Person {
 
 impl World {
     async fn new(queue: usize) -> Self {
-        let folder = Folder::new("audit-cancel");
+        let folder = temp_dir();
         let log = AuditLog::open(config(folder.path()).queue(queue), None).await.unwrap();
         Self { folder, log, tools: Tools::default() }
     }
@@ -115,7 +114,7 @@ impl World {
         governed(&self.log, &self.tools.stack(), approver)
     }
 
-    /// The audit layer and nothing else.
+    /// Returns the audit layer alone.
     fn alone(&self) -> Stack {
         Stack::new(AuditLayer::new(Arc::new(self.log.clone())).layer(self.tools.stack()))
     }
@@ -124,13 +123,13 @@ impl World {
         self.tools.ran.load(Ordering::Relaxed)
     }
 
-    /// The final record of a call.
+    /// Returns the final record of a call.
     async fn last(&self, trace: &str) -> AuditEvent {
         self.log.flush().await.unwrap();
         last(&self.log, trace).await
     }
 
-    /// That a call was given up is on record, and nothing else about its end.
+    /// Checks that a call has one final record, which is a cancellation.
     async fn is_cancelled(&self, trace: &str) {
         let event = self.last(trace).await;
         assert_eq!(shown(&event), "TOOL_EXECUTED FAILURE cancelled", "{trace}");
@@ -146,7 +145,7 @@ fn config(folder: &Path) -> LogConfig {
     LogConfig::new(folder.join("log"))
 }
 
-/// All layers before tools that are dangerous and need nothing but a confirmation.
+/// Returns all layers around dangerous tools that need only a confirmation.
 fn governed(log: &AuditLog, tools: &Stack, approver: impl Approver + 'static) -> Stack {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
@@ -169,7 +168,7 @@ fn call(stack: &Stack, tool: &str, trace: &str) -> BoxFuture<'static, Result<Rep
     client.call("tools/call", &format!(r#"{{"name":"{tool}"}}"#))
 }
 
-/// Polls a future so often and drops it; what it answered, if it came to that.
+/// Polls a future a number of times and drops it; returns its output if it completed.
 async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = times;
@@ -187,7 +186,7 @@ async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     polled.await
 }
 
-/// The records of how calls ended, of all that fit.
+/// Returns the final records of all matching calls.
 async fn finals(log: &AuditLog, mut query: AuditQuery) -> Vec<AuditEvent> {
     let mut events = Vec::new();
     loop {
@@ -208,7 +207,7 @@ async fn last(log: &AuditLog, trace: &str) -> AuditEvent {
     events.remove(0)
 }
 
-/// Type and result of a record, and how it says that the call was cut short.
+/// Returns type and result of a record, and how the call was interrupted.
 fn shown(event: &AuditEvent) -> String {
     let details = event.details.as_ref().unwrap();
     let words = ["cancelled", "interrupted"].into_iter().filter(|word| details.get(word).is_some());
@@ -222,7 +221,7 @@ fn sound(folder: &Path) {
     verify(&dir, "audit", &Head::beside(&dir, "audit").unwrap().unwrap()).unwrap();
 }
 
-/// Drops a call after each number of polls until it is one that completes; how many that were.
+/// Drops a call after each number of polls until it completes; returns that number.
 async fn at_every_poll(world: &World, name: &str, stack: impl Fn() -> Stack) -> usize {
     for polls in 0.. {
         let trace = format!("{name}-{polls}");
@@ -236,23 +235,23 @@ async fn at_every_poll(world: &World, name: &str, stack: impl Fn() -> Stack) -> 
 }
 
 #[tokio::test]
-async fn a_call_dropped_after_any_number_of_polls_is_on_record() {
+async fn a_call_dropped_after_any_number_of_polls_is_recorded() {
     let world = World::new(64).await;
-    // Nothing is known of the tools yet in the first, so that each call asks for them too.
+    // In the first run the tools are unknown, so each call lists them too.
     let cold = at_every_poll(&world, "cold", || world.governed(Person::Slow)).await;
     let stack = world.governed(Person::Slow);
     let warm = at_every_poll(&world, "warm", || stack.clone()).await;
     let alone = at_every_poll(&world, "alone", || world.alone()).await;
-    // The tool yields four times, the person three times, and a ticket may be there at the first poll.
+    // The tool yields four times, the approver three times, and a ticket may be ready at the first poll.
     assert!(cold >= 8 && warm >= 8 && alone >= 5, "{cold} {warm} {alone}");
     world.end();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_dropped_at_any_time_is_on_record() {
+async fn a_call_dropped_at_any_time_is_recorded() {
     let world = World::new(4096).await;
     let stacks = [world.governed(Person::Slow), world.alone()];
-    // How long one takes here; the first also wait for the disk that opening left behind.
+    // The duration of a call here; the first ones also wait for the disk after opening.
     let (mut warm, mut longest) = (Vec::new(), Duration::ZERO);
     for number in 0..20 {
         let (trace, begun) = (format!("warm-{number}"), Instant::now());
@@ -290,12 +289,12 @@ async fn a_call_dropped_at_any_time_is_on_record() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
-    assert!((50..550).contains(&given_up), "{given_up} of 600 is no sample");
+    assert!((50..550).contains(&given_up), "{given_up} of 600 is not a sample");
     world.end();
 }
 
 #[tokio::test]
-async fn a_call_dropped_while_the_log_is_full_is_on_record() {
+async fn a_call_dropped_while_the_log_is_full_is_recorded() {
     let world = World::new(2).await;
     for (name, stack) in [("governed", world.governed(Person::Slow)), ("alone", world.alone())] {
         let before = world.ran();
@@ -314,7 +313,7 @@ async fn a_call_dropped_while_the_log_is_full_is_on_record() {
         assert!(tokio::time::timeout(A_WHILE, waits).await.is_err());
         world.is_cancelled(&trace).await;
 
-        // The one that gets the room is dropped right then.
+        // The call that gets the room is dropped at that moment.
         let mut waits = call(&stack, "wipe", &format!("{name}-gets-room"));
         assert!(polled(&mut waits, 1).await.is_none());
         world.tools.gate.notify_one();
@@ -329,7 +328,7 @@ async fn a_call_dropped_while_the_log_is_full_is_on_record() {
 }
 
 #[tokio::test]
-async fn a_call_dropped_while_somebody_is_asked_is_on_record() {
+async fn a_call_dropped_while_an_approver_is_asked_is_recorded() {
     let world = World::new(64).await;
     let stack = world.governed(Person::Asleep);
     assert!(tokio::time::timeout(A_WHILE, call(&stack, "wipe", "asked")).await.is_err());
@@ -339,7 +338,7 @@ async fn a_call_dropped_while_somebody_is_asked_is_on_record() {
 }
 
 #[tokio::test]
-async fn a_call_dropped_while_its_tool_runs_or_its_answer_is_ready_is_on_record() {
+async fn a_call_dropped_while_its_tool_runs_or_its_answer_is_ready_is_recorded() {
     let world = World::new(64).await;
     for (name, stack) in [("governed", world.governed(Person::Slow)), ("alone", world.alone())] {
         let trace = format!("{name}-runs");
@@ -358,10 +357,10 @@ async fn a_call_dropped_while_its_tool_runs_or_its_answer_is_ready_is_on_record(
         world.tools.gate.notify_one();
         drop(waits);
         world.is_cancelled(&trace).await;
-        // It goes to the next in line, and there is none.
+        // The notification goes to the next waiter, and there is none.
         world.tools.gate.notified().await;
 
-        // Answered is answered, whether or not anybody looks at it.
+        // An answer counts even if it is not read.
         let trace = format!("{name}-answered");
         drop(call(&stack, "wipe", &trace).await.unwrap());
         assert_eq!(shown(&world.last(&trace).await), "TOOL_EXECUTED SUCCESS");
@@ -370,7 +369,7 @@ async fn a_call_dropped_while_its_tool_runs_or_its_answer_is_ready_is_on_record(
 }
 
 #[tokio::test]
-async fn a_tool_that_panics_is_on_record_as_broken() {
+async fn a_tool_that_panics_is_recorded_as_failed() {
     let world = World::new(64).await;
     for (name, stack) in [("governed", world.governed(Person::Slow)), ("alone", world.alone())] {
         let trace = format!("{name}-breaks");
@@ -385,42 +384,42 @@ async fn a_tool_that_panics_is_on_record_as_broken() {
 
 // === processes that die ===
 
-/// Says that somebody is asked, who does not answer.
+/// An approver that reports its question to the parent, and never answers.
 struct Asked;
 
 impl Approver for Asked {
     fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
-        say("asked", 0);
+        report("asked", 0);
         Box::pin(std::future::pending())
     }
 }
 
-/// Does nothing by itself: what the next tests start.
+/// The role of a child process, started by the next tests; does nothing as a test.
 #[tokio::test]
 async fn child() {
     let Some((role, folder)) = role() else { return };
     let log = AuditLog::open(config(&folder), None).await.unwrap();
     let tools = Tools::default();
-    // Says which call came to its tool.
-    let told = Stack::from_fn(move |call| {
+    // Reports which call reached its tool.
+    let reporting = Stack::from_fn(move |call| {
         let number = call.tool().and(call.cx().trace.as_deref()).map(str::to_owned);
         let answer = tools.clone().answer(call);
         async move {
             if let Some(number) = number {
-                say("runs", number.parse().unwrap());
+                report("runs", number.parse().unwrap());
             }
             answer.await
         }
     });
     match &*role {
         "asks" => {
-            call(&governed(&log, &told, Asked), "wipe", "0").await.unwrap();
+            call(&governed(&log, &reporting, Asked), "wipe", "0").await.unwrap();
         }
         "runs" => {
-            call(&governed(&log, &told, Person::Slow), "hang", "0").await.unwrap();
+            call(&governed(&log, &reporting, Person::Slow), "hang", "0").await.unwrap();
         }
         from => {
-            let stack = governed(&log, &told, Person::Slow);
+            let stack = governed(&log, &reporting, Person::Slow);
             for number in from.parse::<u64>().unwrap().. {
                 call(&stack, "wipe", &number.to_string()).await.unwrap();
             }
@@ -429,13 +428,13 @@ async fn child() {
 }
 
 #[tokio::test]
-async fn a_call_whose_process_is_killed_is_on_record_once_the_log_is_opened() {
+async fn a_call_whose_process_is_killed_is_recorded_when_the_log_is_opened() {
     for (role, word) in [("asks", "asked"), ("runs", "runs")] {
-        let folder = Folder::new("audit-killed");
-        let mut child = Running::start(role, folder.path());
-        child.hear(word);
+        let folder = temp_dir();
+        let mut child = ChildTest::start(role, folder.path());
+        child.wait_for(word);
         child.kill();
-        // Opened twice, it is told once.
+        // After two openings it is still recorded once.
         for _ in 0..2 {
             let log = AuditLog::open(config(folder.path()), None).await.unwrap();
             let event = last(&log, "0").await;
@@ -447,22 +446,23 @@ async fn a_call_whose_process_is_killed_is_on_record_once_the_log_is_opened() {
 }
 
 #[tokio::test]
-async fn calls_of_a_process_killed_at_any_time_are_on_record() {
-    let folder = Folder::new("audit-killed");
+async fn calls_of_a_process_killed_at_any_time_are_recorded() {
+    let folder = temp_dir();
     let (mut next, mut cut) = (0, 0);
     for _ in 0..20 {
-        let mut child = Running::start(&next.to_string(), folder.path());
-        let first = child.hear("runs");
+        let mut child = ChildTest::start(&next.to_string(), folder.path());
+        let first = child.wait_for("runs");
         std::thread::sleep(Duration::from_micros(fastrand::u64(..8_000)));
         child.kill();
         let mut rest = String::new();
         child.lines.read_to_string(&mut rest).unwrap();
         let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let newest = whole.lines().filter_map(|line| said(line, "runs")).max().unwrap_or(first);
+        let newest =
+            whole.lines().filter_map(|line| number_after(line, "runs")).max().unwrap_or(first);
         let log = AuditLog::open(config(folder.path()), None).await.unwrap();
         for number in next..=newest {
             let shown = shown(&last(&log, &number.to_string()).await);
-            // The last that is known to have run may have been followed by another; those before it are complete.
+            // The last call known to have run may be followed by another; those before it are complete.
             let was_cut = shown == "TOOL_EXECUTED FAILURE cancelled interrupted";
             assert!(was_cut || shown == "TOOL_EXECUTED SUCCESS", "{number}: {shown}");
             cut += usize::from(was_cut);

@@ -1,6 +1,4 @@
-//! Changes of the operator's configuration while it runs: by operators, on the record (MGP §5.5).
-//!
-//! Applies to: both.
+//! Changes of the operator's configuration at run time: by operators only, and recorded (MGP §5.5).
 
 use std::sync::Arc;
 
@@ -9,7 +7,7 @@ use mgp_types::mgp::DefaultPolicy;
 use mgp_types::service::{MemoryAudit, Principal, ServerId};
 
 #[tokio::test]
-async fn groups_and_policies_change_on_the_record_and_by_operators_only() {
+async fn changes_of_groups_and_policies_are_recorded_and_made_by_operators_only() {
     let log = MemoryAudit::new();
     let governance = Governance::builder().audit(Arc::new(log.clone())).build();
     let (ann, eve) = (Principal::new("acme", "ann").operator(), Principal::new("acme", "eve"));
@@ -35,6 +33,6 @@ async fn groups_and_policies_change_on_the_record_and_by_operators_only() {
     let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
     let (denied, changed) = ("PERMISSION_DENIED", "dev.cloto.policy_changed");
     assert_eq!(types, [denied, denied, denied, changed, changed, changed]);
-    let told = serde_json::to_string(&events[4].details).unwrap();
-    assert!(told.contains(r#""agent_id":"ada","before":[],"after":["interns"]"#), "{told}");
+    let details = serde_json::to_string(&events[4].details).unwrap();
+    assert!(details.contains(r#""agent_id":"ada","before":[],"after":["interns"]"#), "{details}");
 }

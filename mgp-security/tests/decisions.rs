@@ -1,6 +1,4 @@
-//! The program that times decisions decides rightly, and prints a figure for each kind.
-//!
-//! Applies to: both.
+//! The example that times decisions decides correctly, and prints a figure for each kind.
 
 #[expect(dead_code, reason = "the program's `main` is not run here")]
 #[path = "../examples/decisions.rs"]

@@ -1,11 +1,9 @@
-//! Grants and revocations under SIGKILL: what was acknowledged holds, and is told exactly once (MGP §5, §6).
+//! Grants and revocations under SIGKILL: acknowledged changes persist, and are recorded exactly once (MGP §5, §6).
 //!
-//! `KILLS` in the environment says how often; 30 times without it.
-//!
-//! Applies to: both.
+//! The environment variable `KILLS` sets the number of kills; 30 by default.
 
 #![cfg(feature = "sqlite")]
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that says what it measured")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that prints its measurement")]
 
 mod processes;
 
@@ -17,40 +15,41 @@ use std::time::{Duration, SystemTime};
 use mgp_security::{
     Access, AuditLog, EventSource as _, Head, LogConfig, LogError, Policies, verify,
 };
+use mgp_testkit::temp_dir;
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, AuditEvent, EntryType,
 };
 use mgp_types::service::{AuditSink, Principal};
 use mgp_types::store::{Db, Store};
-use processes::{Folder, Running, role, said, say};
+use processes::{ChildTest, number_after, report, role};
 use tokio::time::Instant;
 
-/// How often a process is killed, unless the environment says otherwise.
+/// The number of kills, unless the environment sets it.
 const KILLS: u32 = 30;
 
-/// How many kills one folder takes before the next begins.
+/// The number of kills per folder.
 const A_FOLDER: u32 = 50;
 
-/// How many grants stand at a time: each is taken back when so many came after it.
+/// The number of grants at a time: each is revoked after so many others followed.
 const STANDING: u64 = 20;
 
-/// How long opening everything may take.
+/// The time limit for opening everything.
 const OPENING: Duration = Duration::from_millis(100);
 
-/// How long is waited for what must come: for the last events of a log, for a log to be free.
+/// The time limit for the last events of a log to arrive, and for a log to be released.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The changes, by number from 1 on: odd ones grant, even ones take an old grant back.
+/// The changes, by number from 1 on: odd ones grant, even ones revoke an older grant.
 #[derive(Clone, Copy)]
 struct Step(u64);
 
 impl Step {
-    /// The agent of a grant.
+    /// Returns the agent of a grant.
     fn granted(self) -> Option<u64> {
         (self.0 % 2 == 1).then_some(self.0 / 2)
     }
 
-    /// The agent of a revocation; in the beginning there is nothing to take back.
+    /// Returns the agent of a revocation; the first even steps have none.
     fn revoked(self) -> Option<u64> {
         (self.0 / 2 - 1).checked_sub(STANDING).filter(|_| self.0.is_multiple_of(2))
     }
@@ -68,8 +67,8 @@ impl Step {
         }
     }
 
-    /// The event that tells of it.
-    fn told(self) -> Option<(&'static str, String)> {
+    /// Returns the event of the change.
+    fn event_key(self) -> Option<(&'static str, String)> {
         let granted = self.granted().map(|agent| ("ACCESS_GRANTED", name(agent)));
         granted.or_else(|| self.revoked().map(|agent| ("ACCESS_REVOKED", name(agent))))
     }
@@ -79,7 +78,7 @@ fn name(agent: u64) -> String {
     format!("agent.{agent}")
 }
 
-/// Everything that is kept in a folder.
+/// Everything that is stored in a folder.
 struct Open {
     db: Db,
     log: AuditLog,
@@ -94,8 +93,8 @@ impl Open {
         let until = Instant::now() + PATIENCE;
         let log = loop {
             match AuditLog::open(config.clone(), Some(Arc::clone(&store))).await {
-                // A task that follows the store may hold the last handle of the test itself a moment longer.
-                Err(LogError::Taken { .. }) if Instant::now() < until => {
+                // A task that follows the store may hold the last handle of the test a little longer.
+                Err(LogError::InUse { .. }) if Instant::now() < until => {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 opened => break opened.unwrap(),
@@ -118,7 +117,7 @@ impl Open {
         decided.is_allowed()
     }
 
-    /// How many of the changes were made: those from 1 to this one, and no other.
+    /// Returns how many of the changes were made: those from 1 to this one, and no other.
     fn made(&self, at_most: u64) -> u64 {
         let holds = |agent: u64, made: u64| {
             let granted = agent * 2 < made;
@@ -127,12 +126,12 @@ impl Open {
         };
         let fits =
             |made: &u64| (0..=at_most / 2).all(|agent| self.may(agent) == holds(agent, *made));
-        (0..=at_most).rev().find(fits).expect("the entries are those of no moment")
+        (0..=at_most).rev().find(fits).expect("the entries match one moment")
     }
 
-    /// The events after one, once there are as many as changes tell of.
+    /// Returns the events after one, once there are as many as the changes cause.
     async fn events(&self, mut seq: u64, expected: usize) -> Vec<AuditEvent> {
-        // What was committed and is not in the log yet is taken out of the store now.
+        // Events that were committed but are not in the log yet are taken out of the store now.
         let until = Instant::now() + PATIENCE;
         let mut events = Vec::new();
         loop {
@@ -151,66 +150,67 @@ impl Open {
     }
 }
 
-fn told(event: &AuditEvent) -> Option<(&str, String)> {
+fn event_key(event: &AuditEvent) -> Option<(&str, String)> {
     let details = event.details.as_ref().unwrap();
     Some((event.event_type.as_str(), details.get("agent_id")?.get().unwrap()))
 }
 
-/// Does nothing by itself: what the other test starts.
+/// The role of the child process; does nothing as a test.
 #[tokio::test]
 async fn child() {
     let Some((from, folder)) = role() else { return };
     let open = Open::all(&folder).await;
     for number in from.parse().unwrap().. {
         Step(number).make(&open.access).await;
-        say("ack", number);
+        report("ack", number);
     }
 }
 
-/// Kills a process that makes changes; the last that it acknowledged, if any.
+/// Kills a process that makes changes; returns the last change that it acknowledged, if any.
 fn change_and_kill(folder: &Path, from: u64, kill: u32) -> Option<u64> {
-    let mut child = Running::start(&from.to_string(), folder);
+    let mut child = ChildTest::start(&from.to_string(), folder);
     let mut acknowledged = None;
     if kill % 4 == 3 {
-        // While it opens the folder, mostly.
+        // Mostly while it opens the folder.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..25_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {
-            acknowledged = Some(child.hear("ack"));
+            acknowledged = Some(child.wait_for("ack"));
         }
         std::thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
     }
     child.kill();
     let mut rest = String::new();
     child.lines.read_to_string(&mut rest).unwrap();
-    // The last line may be cut short.
+    // The last line may be incomplete.
     let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().filter_map(|line| said(line, "ack")).max().or(acknowledged)
+    whole.lines().filter_map(|line| number_after(line, "ack")).max().or(acknowledged)
 }
 
-// What follows the store must be able to let go of it while the test listens to a child.
+// The task that follows the store must be able to release it while the test reads from a child.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_holds_after_every_kill_and_is_told_once() {
+async fn acknowledged_changes_persist_after_every_kill_and_are_recorded_once() {
     if role().is_some() {
         return;
     }
     let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
     let (mut openings, mut changes) = (Vec::new(), 0);
     for first in (0..kills).step_by(A_FOLDER as usize) {
-        let folder = Folder::new("kills");
+        let folder = temp_dir();
         let (mut made, mut events) = (0, 0);
         for kill in first..kills.min(first + A_FOLDER) {
             let acknowledged = change_and_kill(folder.path(), made + 1, kill).unwrap_or(made);
             let begun = Instant::now();
             let open = Open::all(folder.path()).await;
             openings.push(begun.elapsed());
-            // The one that was on its way may have been made too.
+            // The change in progress may have been made too.
             let now = open.made(acknowledged + 1);
             assert!(now >= acknowledged, "{acknowledged} acknowledged, {now} made");
-            let expected: Vec<_> = (made + 1..=now).filter_map(|step| Step(step).told()).collect();
+            let expected: Vec<_> =
+                (made + 1..=now).filter_map(|step| Step(step).event_key()).collect();
             let found = open.events(events, expected.len()).await;
-            let found: Vec<_> = found.iter().map(|event| told(event).unwrap()).collect();
-            assert_eq!(found, expected, "each change is told once, in its order");
+            let found: Vec<_> = found.iter().map(|event| event_key(event).unwrap()).collect();
+            assert_eq!(found, expected, "each change is recorded once, in order");
             events += found.len() as u64;
             made = now;
             let head = Head::in_store(&open.db, "audit").await.unwrap().unwrap();

@@ -1,6 +1,4 @@
-//! A lying server that is configured `sandboxed` is decided exactly like one that declares nothing (MGP §4).
-//!
-//! Applies to: both.
+//! A lying server configured as `sandboxed` is treated exactly like one that declares nothing (MGP §4).
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -22,7 +20,7 @@ use tower_layer::Layer;
 #[path = "../examples/policy.rs"]
 mod policy;
 
-/// Tools as they are, without a word on what they do.
+/// Tools without any declaration about their effects.
 fn tools() -> Vec<Value> {
     let tool = |name: &str, arguments: &[&str]| {
         let properties: Value =
@@ -45,7 +43,7 @@ fn tools() -> Vec<Value> {
     ]
 }
 
-/// What a server may claim: each is joined to the definition of a tool.
+/// Claims of a server: each is merged into the definition of a tool.
 fn lies() -> Vec<Value> {
     let security = [
         json!({"risk_level": "safe"}),
@@ -110,7 +108,7 @@ fn decided(tool: &Value, surroundings: &Value) -> String {
     serde_json::to_string(&answer).unwrap()
 }
 
-/// Joins a claim to a definition.
+/// Merges a claim into a definition.
 fn claiming(tool: &Value, lie: &Value) -> Value {
     let mut tool = tool.clone();
     for (name, value) in lie.as_object().unwrap() {
@@ -120,7 +118,7 @@ fn claiming(tool: &Value, lie: &Value) -> Value {
 }
 
 #[test]
-fn what_a_sandboxed_server_claims_decides_nothing() {
+fn claims_of_a_sandboxed_server_have_no_effect() {
     let lies = lies();
     assert!(lies.len() >= 40, "{}", lies.len());
     for trust in ["sandboxed", "untrusted", "an unknown word"] {
@@ -254,7 +252,7 @@ fn grants_and_configuration_come_in_many_forms() {
 }
 
 #[test]
-fn what_cannot_be_read_is_the_worst_there_is() {
+fn unreadable_input_gets_the_strictest_answer() {
     for line in [
         "",
         "{",
@@ -273,7 +271,7 @@ fn what_cannot_be_read_is_the_worst_there_is() {
     }
 }
 
-/// A server that lists what it is told to, and runs whatever it is asked to.
+/// A server whose list the test sets, and which runs every call.
 #[derive(Clone, Default)]
 struct Liar {
     tools: Arc<Mutex<Vec<Value>>>,
@@ -304,7 +302,7 @@ impl Liar {
     }
 }
 
-/// A client behind all layers, whose operator configured and granted something.
+/// A client behind all layers, with the operator's configuration and grants.
 struct World {
     liar: Liar,
     governance: Governance,
@@ -338,7 +336,7 @@ impl World {
         PermissionChange::new(Some("liar".into()), permissions.iter().cloned())
     }
 
-    /// What becomes of a call: the code and the reasons of a refusal, or that it ran.
+    /// Calls a tool; returns the code and the reasons of a refusal, or `Ok` if it ran.
     async fn call(&mut self, tool: &str) -> Result<(), (ErrorCode, String)> {
         let before = self.liar.ran();
         let call = json!({ "name": tool, "arguments": {} }).to_string();
@@ -358,7 +356,7 @@ fn sandboxed() -> ServerPolicy {
 }
 
 #[tokio::test]
-async fn a_sandboxed_server_is_decided_by_all_layers_as_if_it_had_claimed_nothing() {
+async fn all_layers_treat_a_sandboxed_server_as_if_it_had_claimed_nothing() {
     let mut config_only = sandboxed();
     config_only.permission_policy = ApprovalPolicy::ConfigOnly;
     config_only.permissions = vec![Permission::FilesystemRead, Permission::MemoryWrite];
@@ -377,7 +375,7 @@ async fn a_sandboxed_server_is_decided_by_all_layers_as_if_it_had_claimed_nothin
             }
             let (honest, _) = &outcomes[0];
             let same = outcomes.iter().filter(|(outcome, _)| outcome == honest).count();
-            // What cannot be read, or speaks to the model, is not even pinned.
+            // An unreadable definition, or one that addresses the model, is not even pinned.
             let disabled = |(outcome, _): &&(Result<_, (ErrorCode, String)>, _)| {
                 matches!(outcome, Err((ErrorCode::TOOL_DISABLED, _)))
             };
@@ -399,7 +397,7 @@ async fn a_definition_that_turns_into_a_lie_is_not_called() {
         let changed = claiming(tool, &lie);
         world.liar.lists(std::slice::from_ref(&changed));
         world.governance.definitions().stale(&"liar".into());
-        // What no model sees and no gate reads may change.
+        // Members that neither models nor gates read may change.
         let unseen = matches!(lie.as_object().unwrap().keys().next().unwrap().as_str(), "_meta")
             && lie["_meta"]["dev.cloto/mgp"]["security"].is_null();
         let outcome = world.call("echo").await;
@@ -411,7 +409,7 @@ async fn a_definition_that_turns_into_a_lie_is_not_called() {
 }
 
 #[tokio::test]
-async fn a_server_that_hides_a_tool_does_not_get_around_what_the_operator_said_of_it() {
+async fn hiding_a_tool_does_not_evade_the_operators_policy() {
     let mut policy = sandboxed();
     policy.validators.insert("run".to_owned(), Validator::Sandbox);
     for trust in [TrustLevel::Sandboxed, TrustLevel::Trusted] {
@@ -419,15 +417,15 @@ async fn a_server_that_hides_a_tool_does_not_get_around_what_the_operator_said_o
         let mut world = world(policy.clone()).await;
         world.names("run").await;
         world.names("tidy").await;
-        // It is asked for a permission that nobody has decided about.
+        // The tool needs a permission that is undecided.
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
         let shell = World::about(&[Permission::ShellExecute]);
         world.governance.permissions().approve(&operator(), shell.clone()).await.unwrap();
-        // Its validator is not there.
+        // Its validator does not exist.
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::VALIDATION_BLOCKED);
         world.governance.permissions().deny(&operator(), shell).await.unwrap();
         assert_eq!(world.call("run").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
-        // An entry for a tool that nobody has seen does not spare its confirmation.
+        // An entry for an unknown tool does not spare its confirmation.
         assert_eq!(world.call("tidy").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
     }
 }
@@ -452,7 +450,7 @@ async fn a_server_that_grows_its_permissions_is_asked_for_them_like_a_new_one() 
     let hash = waiting.held.fingerprint;
     let definitions = world.governance.definitions().clone();
     definitions.approve(&operator(), &waiting.server, "echo", &hash, None).await.unwrap();
-    // That its definition is as it is gives it nothing.
+    // An approved definition grants no permission.
     assert_eq!(world.call("echo").await.unwrap_err().0, ErrorCode::PERMISSION_DENIED);
     let camera = World::about(&[Permission::Camera]);
     world.governance.permissions().approve(&operator(), camera).await.unwrap();

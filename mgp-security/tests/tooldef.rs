@@ -1,12 +1,10 @@
-//! The review of definitions against descriptions of our own: traps, and honest ones in the manner of tools in use.
-//!
-//! Applies to: both.
+//! The review of definitions against our own examples: traps, and honest descriptions in the style of real tools.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use mgp_security::Inspection;
 use mgp_types::{Extras, Payload};
 
-/// The lines that are decided otherwise than they should be, of how many.
+/// Returns the lines that are decided wrongly, and the number of lines.
 fn wrong(lines: &str, is_trap: impl Fn(&Inspection) -> bool) -> (Vec<String>, usize) {
     let mut wrong = Vec::new();
     for line in lines.lines() {

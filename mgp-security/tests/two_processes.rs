@@ -1,9 +1,8 @@
-//! Two processes on one store: what one takes back holds there before it is answered, and soon in the other (MGP §3–§5).
-//!
-//! Applies to: both.
+//! Two processes on one store: a revocation takes effect at once in the process that makes it, and soon in the other
+//! (MGP §3–§5).
 
 #![cfg(feature = "sqlite")]
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that says what it measured")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that prints its measurement")]
 
 mod processes;
 
@@ -12,35 +11,36 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_security::{Governance, PermissionChange, Standing};
+use mgp_testkit::temp_dir;
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, EntryType, Permission,
 };
 use mgp_types::service::{Principal, Reply, ServerId, Stack, mock};
 use mgp_types::store::Db;
 use mgp_types::{Payload, Timestamp};
-use processes::{Folder, Running, role, say};
+use processes::{ChildTest, report, role};
 use tokio::time::Instant;
 use tower_layer::Layer as _;
 
-/// How often each kind of change is measured.
+/// The number of measurements per kind of change.
 const ROUNDS: u64 = 20;
 
-/// When it must be in force in the other process.
+/// The time limit for a change to take effect in the other process.
 const SOON: Duration = Duration::from_millis(250);
 
-/// How long the child waits for a change; then it ends, and the test with it.
+/// The time the child waits for a change before it ends, and the test with it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The kinds of change, each of things with numbers.
+/// The kinds of change, each with numbered subjects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// Grants of agents that are taken back.
+    /// Grants of agents that are revoked.
     Access,
-    /// Permissions of servers that are taken back.
+    /// Permissions of servers that are revoked.
     Permission,
     /// Definitions of tools that changed and are approved.
     Pin,
-    /// Grants of agents whose time is over.
+    /// Grants of agents that expire.
     Expiry,
 }
 
@@ -54,7 +54,7 @@ fn name(number: u64) -> String {
     format!("name.{number}")
 }
 
-/// What a process decides from.
+/// The state that a process decides from.
 struct Process {
     governance: Governance,
 }
@@ -67,7 +67,7 @@ impl Process {
         Self { governance }
     }
 
-    /// Whether a thing of a kind may be used now.
+    /// Returns whether a subject may be used now.
     fn may(&self, kind: Kind, number: u64) -> bool {
         let (name, at) = (name(number), SystemTime::now());
         match kind {
@@ -89,7 +89,7 @@ impl Process {
         self.governance.definitions().standing(Some(&"files".into()), tool)
     }
 
-    /// Sees the tools of a server twice, and each is another one the second time.
+    /// Lists the tools of a server twice, with other definitions the second time.
     async fn see_tools_change(&self) {
         for version in 0..2 {
             let tools = Stack::from_fn(move |_| async move {
@@ -108,7 +108,7 @@ impl Process {
         }
     }
 
-    /// Makes everything that is to change.
+    /// Creates every subject that is going to change.
     async fn prepare(&self, kind: Kind) {
         if kind == Kind::Pin {
             return self.see_tools_change().await;
@@ -150,12 +150,12 @@ impl Process {
     }
 }
 
-/// What a thing is after its change.
+/// Returns whether a subject may be used after its change.
 fn after(kind: Kind) -> bool {
     kind == Kind::Pin
 }
 
-/// Does nothing by itself: what the other tests start.
+/// The role of the child process; does nothing as a test.
 #[tokio::test]
 async fn child() {
     let Some((role, folder)) = role() else { return };
@@ -165,32 +165,32 @@ async fn child() {
         process.see_tools_change().await;
     }
     assert!((0..ROUNDS).all(|number| process.may(kind, number) != after(kind)));
-    say("ready", 0);
+    report("ready", 0);
     let until = Instant::now() + PATIENCE;
     for number in 0..ROUNDS {
         while process.may(kind, number) != after(kind) {
             assert!(Instant::now() < until, "{kind:?} {number} never came");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        say("now", number);
+        report("now", number);
     }
 }
 
-/// Changes things in this process, and measures until they have changed in the other.
+/// Makes changes in this process, and measures the time until they take effect in the other.
 async fn measure(kind: Kind) {
-    let folder = Folder::new("two-processes");
+    let folder = temp_dir();
     let here = Process::start(folder.path()).await;
     here.prepare(kind).await;
-    let mut there = Running::start(&format!("{kind:?}"), folder.path());
-    there.hear("ready");
+    let mut there = ChildTest::start(&format!("{kind:?}"), folder.path());
+    there.wait_for("ready");
     let mut took = Vec::new();
     for number in 0..ROUNDS {
-        // At any moment between two looks of the other.
+        // At a random moment between two polls of the other process.
         tokio::time::sleep(Duration::from_millis(fastrand::u64(..120))).await;
         let begun = Instant::now();
         here.change(kind, number).await;
         assert_eq!(here.may(kind, number), after(kind), "{kind:?} {number} here");
-        assert_eq!(there.hear("now"), number);
+        assert_eq!(there.wait_for("now"), number);
         took.push(begun.elapsed());
     }
     judge(&format!("{kind:?}"), took);
@@ -200,31 +200,31 @@ fn judge(kind: &str, mut took: Vec<Duration>) {
     took.sort();
     let worst = took[took.len() - 1];
     println!("{kind}: in force elsewhere after {worst:?} at worst");
-    // A machine that does other things as well may be late once.
+    // A busy machine may be late once.
     let most = took[took.len() - 2];
     assert!(most < SOON, "{kind}: {took:?}");
 }
 
 #[tokio::test]
-async fn a_grant_that_is_taken_back_is_gone_here_at_once_and_there_soon() {
+async fn a_revoked_grant_ends_here_at_once_and_there_soon() {
     measure(Kind::Access).await;
 }
 
 #[tokio::test]
-async fn a_permission_that_is_taken_back_is_gone_here_at_once_and_there_soon() {
+async fn a_revoked_permission_ends_here_at_once_and_there_soon() {
     measure(Kind::Permission).await;
 }
 
 #[tokio::test]
-async fn a_definition_that_is_approved_can_be_called_here_at_once_and_there_soon() {
+async fn an_approved_definition_can_be_called_here_at_once_and_there_soon() {
     measure(Kind::Pin).await;
 }
 
 #[tokio::test]
 async fn a_grant_ends_everywhere_at_its_time_and_not_before() {
-    let folder = Folder::new("two-processes");
+    let folder = temp_dir();
     let here = Process::start(folder.path()).await;
-    // The other process must be there before the first one ends.
+    // The other process must be running before the first grant expires.
     let first = Duration::from_secs(3);
     let begun = SystemTime::now();
     let end = |number: u64| begun + first + Duration::from_millis(number * 40);
@@ -235,15 +235,15 @@ async fn a_grant_ends_everywhere_at_its_time_and_not_before() {
         grant.expires_at = Some(Timestamp::from(end(number)));
         here.governance.access().grant(&ann(), grant).await.unwrap();
     }
-    let mut there = Running::start("Expiry", folder.path());
-    there.hear("ready");
+    let mut there = ChildTest::start("Expiry", folder.path());
+    there.wait_for("ready");
     assert!(SystemTime::now() < end(0), "the other process came too late to see anything");
     let mut took = Vec::new();
     for number in 0..ROUNDS {
-        assert_eq!(there.hear("now"), number);
+        assert_eq!(there.wait_for("now"), number);
         // Times in entries have milliseconds.
         let late = SystemTime::now() + Duration::from_millis(1);
-        took.push(late.duration_since(end(number)).expect("it ended too early there"));
+        took.push(late.duration_since(end(number)).expect("it expired too early there"));
         assert!(!here.may(Kind::Expiry, number));
     }
     judge("Expiry", took);

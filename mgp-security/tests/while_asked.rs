@@ -1,6 +1,4 @@
-//! What changes while somebody is asked counts: a yes to a call that may no longer run does not run it.
-//!
-//! Applies to: both.
+//! A change while an approval is pending counts: an approved call that may no longer run does not run.
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -25,16 +23,16 @@ use tower_layer::Layer;
 
 const CALL: &str = r#"{"name":"wipe","arguments":{}}"#;
 
-/// Says yes, once it is let.
+/// An approver that says yes when the test lets it.
 #[derive(Clone)]
 struct Person {
     asked: Arc<AtomicUsize>,
-    says: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Person {
     fn new() -> Self {
-        Self { asked: Arc::default(), says: Arc::new(Semaphore::new(0)) }
+        Self { asked: Arc::default(), permits: Arc::new(Semaphore::new(0)) }
     }
 
     async fn was_asked(&self, times: usize) {
@@ -51,16 +49,16 @@ impl Approver for Person {
         question: Question,
     ) -> BoxFuture<'static, Result<Decision, RpcError>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let says = Arc::clone(&self.says);
+        let permits = Arc::clone(&self.permits);
         Box::pin(async move {
             assert!(matches!(question.about, About::Permissions { .. } | About::Call { .. }));
-            says.acquire().await.unwrap().forget();
+            permits.acquire().await.unwrap().forget();
             Ok(Decision::new(GrantDecision::Approved, "ada"))
         })
     }
 }
 
-/// A governed server with one tool, which needs `shell.execute` and is dangerous.
+/// A governed server with one dangerous tool, which needs `shell.execute`.
 struct World {
     governance: Governance,
     person: Person,
@@ -137,18 +135,18 @@ impl World {
         self.client.request("tools/list", "{}").await.unwrap();
     }
 
-    /// Begins a call, and waits until the person has this question.
+    /// Starts a call, and waits until the approver has the given question.
     async fn ask(&mut self, question: usize) -> tokio::task::JoinHandle<Result<Reply, RpcError>> {
         let call = tokio::spawn(self.client.call("tools/call", CALL));
         for before in 1..question {
             self.person.was_asked(before).await;
-            self.person.says.add_permits(1);
+            self.person.permits.add_permits(1);
         }
         self.person.was_asked(question).await;
         call
     }
 
-    /// Says yes, and expects a refusal that is told once.
+    /// Approves, and expects a refusal that is recorded once.
     #[track_caller]
     fn refused(&self, outcome: Result<Reply, RpcError>, code: i64, what: &str) {
         let error = outcome.expect_err(what);
@@ -166,91 +164,91 @@ impl World {
 const QUESTIONS: [usize; 2] = [1, 2];
 
 #[tokio::test]
-async fn a_yes_runs_what_may_still_run() {
+async fn an_approved_call_that_may_still_run_runs() {
     let mut world = World::new();
     world.grant_access(None).await;
     let call = world.ask(2).await;
-    world.person.says.add_permits(1);
+    world.person.permits.add_permits(1);
     call.await.unwrap().unwrap();
     assert_eq!(world.ran.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn access_that_was_revoked_while_somebody_was_asked_does_not_count() {
+async fn access_that_was_revoked_while_an_approver_was_asked_does_not_count() {
     for question in QUESTIONS {
         let mut world = World::new();
         world.grant_access(None).await;
         let call = world.ask(question).await;
         world.revoke_access().await;
-        world.person.says.add_permits(2);
+        world.person.permits.add_permits(2);
         world.refused(call.await.unwrap(), 1001, "revoked access");
     }
 }
 
 #[tokio::test]
-async fn access_that_ended_while_somebody_was_asked_does_not_count() {
+async fn access_that_ended_while_an_approver_was_asked_does_not_count() {
     for question in QUESTIONS {
         let mut world = World::new();
         let end = SystemTime::now() + Duration::from_millis(400);
         world.grant_access(Some(end)).await;
         let call = world.ask(question).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
-        world.person.says.add_permits(2);
+        world.person.permits.add_permits(2);
         world.refused(call.await.unwrap(), 1001, "ended access");
     }
 }
 
 #[tokio::test]
-async fn a_definition_that_changed_while_somebody_was_asked_is_not_called() {
+async fn a_definition_that_changed_while_an_approver_was_asked_is_not_called() {
     for question in QUESTIONS {
         let mut world = World::new();
         world.grant_access(None).await;
         let call = world.ask(question).await;
         world.change_definition().await;
-        world.person.says.add_permits(2);
-        // Whoever confirmed another tool has confirmed nothing.
+        world.person.permits.add_permits(2);
+        // The confirmation was for another definition.
         let code = if question == 1 { 4002 } else { 1000 };
         world.refused(call.await.unwrap(), code, "changed definition");
     }
 }
 
 #[tokio::test]
-async fn a_list_that_went_stale_while_somebody_was_asked_is_not_trusted() {
+async fn a_list_that_went_stale_while_an_approver_was_asked_is_not_trusted() {
     for question in QUESTIONS {
         let mut world = World::new();
         world.grant_access(None).await;
         let call = world.ask(question).await;
         world.governance.definitions().stale(&disk());
-        world.person.says.add_permits(2);
+        world.person.permits.add_permits(2);
         world.refused(call.await.unwrap(), 4002, "stale list");
     }
 }
 
 #[tokio::test]
-async fn a_permission_that_was_revoked_while_somebody_confirmed_does_not_count() {
+async fn a_permission_that_was_revoked_while_a_person_confirmed_does_not_count() {
     let mut world = World::new();
     world.grant_access(None).await;
     let call = world.ask(2).await;
     world.governance.permissions().revoke(&operator(), World::shell()).await.unwrap();
-    world.person.says.add_permits(1);
+    world.person.permits.add_permits(1);
     world.refused(call.await.unwrap(), 1000, "revoked permission");
-    assert_eq!(world.person.asked.load(Ordering::Relaxed), 2, "nobody is asked again");
+    assert_eq!(world.person.asked.load(Ordering::Relaxed), 2, "no second question");
 }
 
 #[tokio::test]
-async fn a_permission_that_ended_while_somebody_confirmed_does_not_count() {
+async fn a_permission_that_ended_while_a_person_confirmed_does_not_count() {
     let mut world = World::new();
     world.grant_access(None).await;
     let end = SystemTime::now() + Duration::from_millis(400);
     world.governance.permissions().approve(&operator(), World::shell().until(end)).await.unwrap();
     let call = world.ask(1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    world.person.says.add_permits(1);
+    world.person.permits.add_permits(1);
     world.refused(call.await.unwrap(), 1000, "ended permission");
 }
 
 #[tokio::test]
-async fn a_policy_that_changed_while_somebody_was_asked_counts() {
+async fn a_policy_that_changed_while_an_approver_was_asked_counts() {
     for question in QUESTIONS {
         let mut world = World::new();
         let mut open = policy();
@@ -258,7 +256,7 @@ async fn a_policy_that_changed_while_somebody_was_asked_counts() {
         world.governance.policies().set("disk", open.clone());
         let call = world.ask(question).await;
         world.governance.policies().set("disk", policy());
-        world.person.says.add_permits(2);
+        world.person.permits.add_permits(2);
         world.refused(call.await.unwrap(), 1001, "another default policy");
 
         let mut world = World::new();
@@ -267,12 +265,12 @@ async fn a_policy_that_changed_while_somebody_was_asked_counts() {
         let mut checked = open;
         checked.validators.insert("wipe".to_owned(), Validator::from("sandbox"));
         world.governance.policies().set("disk", checked);
-        world.person.says.add_permits(2);
+        world.person.permits.add_permits(2);
         world.refused(call.await.unwrap(), 1010, "a validator that is not there");
     }
 }
 
-/// A tool that may become another.
+/// A tool whose risk and definition can change.
 #[derive(Clone)]
 struct Changing(Arc<Mutex<(RiskLevel, &'static str)>>);
 
@@ -308,7 +306,7 @@ async fn alone_the_confirmation_is_for_the_tool_that_was_asked_about() {
         let call = tokio::spawn(client.call("tools/call", CALL));
         person.was_asked(1).await;
         *changing.0.lock().unwrap() = after;
-        person.says.add_permits(1);
+        person.permits.add_permits(1);
         let outcome = call.await.unwrap();
         assert_eq!(outcome.is_ok(), runs, "{outcome:?}");
         assert_eq!(ran.load(Ordering::Relaxed), usize::from(runs));

@@ -1,4 +1,4 @@
-//! One layer alone on a server: a record of every call (MGP §6), in a folder of its own.
+//! A server with one layer: an audit log of every call (MGP §6), in a folder.
 //!
 //! `cargo run -q -p mgp-server-sdk --example audit_alone -- FOLDER`
 

@@ -1,7 +1,7 @@
-//! Two small servers to work on a table with: `desk terminal` reads and writes files, `desk data` calculates.
+//! Two small servers for tests: `desk terminal` reads and writes files, `desk data` calculates.
 //!
-//! They are what the flows of MGP §16.5 and §16.6 are told with: a tool is found by what the user wants, and another one
-//! is asked for when a step of a task lacks it.
+//! They serve the flows of MGP §16.5 and §16.6: a tool is found by the user's request, and another one is requested
+//! when a step of a task needs it.
 
 use std::fs;
 
@@ -12,13 +12,13 @@ use mgp_server_sdk::prelude::*;
 /// Reads the contents of a file.
 #[tool(read_only, security(risk = "safe", permissions("filesystem.read")))]
 fn read_file(
-    /// Where it is.
+    /// The path of the file.
     path: &str,
 ) -> Result<String, ToolError> {
     fs::read_to_string(path).map_err(|error| ToolError(format!("{path}: {error}")))
 }
 
-/// Lists the names of what is in a folder.
+/// Lists the names of the entries of a folder.
 #[tool(read_only, security(risk = "safe", permissions("filesystem.read")))]
 fn list_folder(path: &str) -> Result<String, ToolError> {
     let all = fs::read_dir(path).map_err(|error| ToolError(format!("{path}: {error}")))?;
@@ -28,7 +28,7 @@ fn list_folder(path: &str) -> Result<String, ToolError> {
     Ok(names.join("\n"))
 }
 
-/// The rows of a table, each cell by the name of its column.
+/// The rows of a table and the names of its columns.
 #[derive(Serialize, JsonSchema)]
 struct Table {
     columns: Vec<String>,
@@ -48,9 +48,9 @@ fn parse_csv(
 /// Writes a report in Markdown.
 #[tool(idempotent, security(risk = "moderate", permissions("filesystem.write"), reversible))]
 fn write_report(
-    /// Where to.
+    /// The path of the report.
     path: &str,
-    /// What is in it.
+    /// The text of the report.
     text: &str,
 ) -> Result<String, ToolError> {
     fs::write(path, text).map_err(|error| ToolError(format!("{path}: {error}")))?;
@@ -59,7 +59,7 @@ fn write_report(
 
 // === The data ===
 
-/// What is known of a column of numbers.
+/// The statistics of a column of numbers.
 #[derive(Serialize, JsonSchema)]
 struct Statistics {
     column: String,
@@ -74,7 +74,7 @@ struct Statistics {
 fn analyze_csv(
     /// The table; its first line names the columns.
     csv: &str,
-    /// The column; the first one with numbers without it.
+    /// The name of the column; by default the first one with numbers.
     #[arg(default)]
     column: &str,
 ) -> Result<Json<Statistics>, ToolError> {

@@ -1,9 +1,9 @@
-//! A server with one tool that repeats what it is told, and what the benches measure.
+//! A server with one tool that returns its argument; the benchmarks measure it.
 //!
 //! `cargo run -q --release -p mgp-server-sdk --example echo --
 //! [--tools N] [--rt current|multi] [--http ADDR [--sse]] [--governed]`
 //!
-//! Governed, it grants the tool to whoever calls and records each call in a log on disk, in a folder that goes with it.
+//! With `--governed` it grants the tool to all callers and writes an audit log to a folder that is removed at the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn server(more: usize) -> Result<Server, RpcError> {
             "Echo the message back",
             |Args(echo): Args<Echo>| async move { echo.message },
         );
-    // It takes microseconds, so it needs no task of its own.
+    // The tool takes microseconds, so it needs no task of its own.
     let echo = echo.inline().risk(RiskLevel::Safe);
     let mut server = Server::new("echo", env!("CARGO_PKG_VERSION")).tool(echo);
     for number in 0..more {
@@ -37,7 +37,7 @@ fn server(more: usize) -> Result<Server, RpcError> {
     Ok(server)
 }
 
-/// A tool with a schema of the usual size, to make the list long.
+/// Returns a tool with a schema of typical size, to make the list long.
 fn filler(number: usize) -> Result<Tool, RpcError> {
     let schema = serde_json::json!({
         "type": "object",
@@ -55,17 +55,17 @@ fn filler(number: usize) -> Result<Tool, RpcError> {
     Ok(tool.input_schema(RawObject::of(&schema)?))
 }
 
-/// A folder that goes with the process.
+/// A folder that is removed on drop.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing depends on it.
+        // Nothing depends on the result.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Permission, access, risk and audit: everybody may call everything, and each call is recorded.
+/// Permission, access, risk and audit: every caller may call every tool, and each call is recorded.
 async fn governance(log: &Path) -> Result<Governance, Box<dyn std::error::Error>> {
     let log = AuditLog::open(LogConfig::new(log), None).await?;
     let governance = Governance::builder().audit(Arc::new(log)).build();
@@ -75,7 +75,6 @@ async fn governance(log: &Path) -> Result<Governance, Box<dyn std::error::Error>
     Ok(governance)
 }
 
-/// What was asked for on the command line.
 struct Options {
     tools: usize,
     multi: bool,
@@ -119,7 +118,7 @@ fn options() -> Result<Options, Box<dyn std::error::Error>> {
     Ok(options)
 }
 
-#[expect(clippy::print_stderr, reason = "whoever lets the system choose a port must learn which")]
+#[expect(clippy::print_stderr, reason = "the caller needs the port that the system chose")]
 async fn serve(options: Options) -> Result<(), Box<dyn std::error::Error>> {
     let mut server = server(options.tools)?;
     let log = Folder(std::env::temp_dir().join(format!("mgp-echo-{}", std::process::id())));

@@ -1,11 +1,11 @@
-//! A notebook: its notes are resources that change, a prompt puts one before the model, and names are completed.
+//! A notebook: its notes are resources that change, a prompt shows one to the model, and names are completed.
 //!
 //! `cargo run -q -p mgp-server-sdk --example resources_prompts`
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::types::sync::Mutex;
 use mgp_server_sdk::{ContextExt, Elicited, LogLevel, Prompt, Resource, Resources, Typed};
 
 /// The notes by name.
@@ -14,15 +14,15 @@ struct Notebook(Mutex<BTreeMap<String, String>>);
 
 impl Notebook {
     fn read(&self, name: &str) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.0.lock().get(name).cloned()
     }
 
     fn write(&self, name: &str, text: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), text);
+        self.0.lock().insert(name.to_owned(), text);
     }
 
     fn names(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.0.lock().keys().cloned().collect()
     }
 }
 
@@ -37,23 +37,23 @@ struct Named {
 struct Note {
     /// The name of the note.
     name: String,
-    /// What it says.
+    /// The text of the note.
     text: String,
 }
 
-/// What the person is asked before a note is overwritten.
+/// The form before a note is overwritten.
 #[derive(Deserialize, JsonSchema)]
 struct Overwrite {
-    /// Shall the old text go?
+    /// Overwrite the old text?
     sure: bool,
 }
 
-/// Reads a note; `None` tells the caller that there is no such resource.
+/// Reads a note; `None` means that there is no such resource.
 async fn read(State(notebook): State<Notebook>, Args(note): Args<Named>) -> Option<String> {
     notebook.read(&note.name)
 }
 
-/// Puts a note before the model.
+/// Adds a note to a prompt.
 async fn summarize(
     State(notebook): State<Notebook>,
     Args(note): Args<Named>,
@@ -67,7 +67,7 @@ async fn names(State(notebook): State<Notebook>, typed: Typed) -> Vec<String> {
     typed.matching(notebook.names())
 }
 
-/// Writes a note: asks before it overwrites one, and tells everyone who watches it.
+/// Writes a note: asks before it overwrites one, and notifies the subscribers of the resource.
 async fn write(
     State(notebook): State<Notebook>,
     State(resources): State<Resources>,
@@ -86,7 +86,6 @@ async fn write(
     Ok("written")
 }
 
-/// The server.
 pub(crate) fn server() -> Server {
     let notebook = Notebook::default();
     notebook.write("groceries", "Milk, bread.".to_owned());

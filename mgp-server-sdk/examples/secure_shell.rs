@@ -1,7 +1,8 @@
-//! Tools that do something to the world, and say so: MGP clients check, confirm and refuse by what is declared here.
+//! Tools with effects on the system that declare them: MGP clients check, confirm and refuse calls by these
+//! declarations.
 //!
-//! A plain MCP client sees the hints that follow from it (`readOnlyHint`, `destructiveHint`, `openWorldHint`).
-//! The checks themselves are the client's; the tool refuses by itself only what it was told is not granted.
+//! A plain MCP client sees the hints that follow from them (`readOnlyHint`, `destructiveHint`, `openWorldHint`).
+//! The client performs the checks; the server itself refuses only calls whose permissions are known to be denied.
 
 use std::process::Stdio;
 
@@ -10,12 +11,12 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::mgp::Permission;
 use tokio::process::Command;
 
-/// What a command left behind.
+/// The outcome of a command.
 #[derive(Serialize, JsonSchema)]
 struct Outcome {
-    /// What it wrote.
+    /// The output, standard error included.
     output: String,
-    /// Its exit code; none when a signal ended it.
+    /// The exit code; `None` if a signal ended the process.
     code: Option<i32>,
 }
 
@@ -63,7 +64,7 @@ async fn calculate(
     run("python3", &["-I", "-c", &code]).await
 }
 
-/// Says which of the permissions of this server are granted.
+/// Returns the state of this server's permissions.
 #[tool(security(risk = "safe"))]
 async fn permissions(grants: Grants) -> String {
     let needed = [Permission::ShellExecute, Permission::CodeExecution];
@@ -74,7 +75,7 @@ async fn permissions(grants: Grants) -> String {
 
 async fn run(program: &str, arguments: &[&str]) -> Result<Json<Outcome>, ToolError> {
     let mut command = Command::new(program);
-    // A call that is cancelled or takes too long takes its process with it.
+    // A call that is cancelled or times out also ends its process.
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     let done = command.output().await?;
     let output = [done.stdout, done.stderr].concat();
@@ -87,7 +88,7 @@ async fn run(program: &str, arguments: &[&str]) -> Result<Json<Outcome>, ToolErr
 #[tokio::main]
 async fn main() -> Result<(), ServeError> {
     Server::new("secure-shell", env!("CARGO_PKG_VERSION"))
-        .instructions("Prefer `calculate` to `shell` wherever it will do.")
+        .instructions("Prefer `calculate` to `shell` where possible.")
         .tool(shell())
         .tool(calculate())
         .tool(permissions())

@@ -1,6 +1,6 @@
-//! One layer alone on a server: calls are refused with 2000 until what they need is there (MGP §11.2).
+//! A server with one layer: calls fail with code 2000 until the server is ready (MGP §11.2).
 //!
-//! `cargo run -q -p mgp-server-sdk --example warmup_alone -- MILLISECONDS`: so long the server takes to warm up.
+//! `cargo run -q -p mgp-server-sdk --example warmup_alone -- MILLISECONDS` sets the time to warm up.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use mgp_lifecycle::{ReadyLayer, State};
 use mgp_server_sdk::prelude::*;
 use mgp_types::mgp::ServerState;
 
-/// Says what the model says.
+/// Asks the model.
 #[tool(inline, read_only)]
 fn think(about: &str) -> String {
     format!("{about}: it depends.")
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ready = ReadyLayer::new(state.clone());
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(warming)).await;
-        // From `connecting` it may be connected; nobody else changes the state here.
+        // The transition from `connecting` is valid; nothing else changes the state here.
         let _ = state.enter(ServerState::Connected, "the model is loaded");
     });
     Ok(Server::new("thinker", "1.0").tool(think()).layer(ready).serve_stdio().await?)

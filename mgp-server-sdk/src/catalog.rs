@@ -1,47 +1,45 @@
-//! A list that can change while it is served: looked up by key, listed in pages of ready bytes.
-//!
-//! Applies to: inbound.
+//! A list that can change while it is served: looked up by key, listed in encoded pages.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use mgp_types::mcp::{CacheScope, Era, ResultType};
+use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 
-use crate::audience::{Audience, List};
+use crate::subscribers::{ListKind, Subscribers};
 
-/// How long a modern client may keep a list: changes are told, so this only bounds a lost message.
+/// The time for which a modern client may cache a list; changes are announced, so it only covers a lost message.
 pub(crate) const LIST_TTL_MS: u64 = 60_000;
 
-/// How many entries a page has unless the server says otherwise.
-const PAGE: usize = 500;
+/// The default number of entries on a page.
+const DEFAULT_PAGE_SIZE: usize = 500;
 
-/// Something that is listed.
+/// An entry of a catalog.
 pub(crate) trait Entry: fmt::Debug + Send + Sync + 'static {
-    /// The list it is in.
-    const LIST: List;
+    /// The list that contains the entry.
+    const LIST: ListKind;
 
-    /// What it is looked up by.
+    /// Returns the key of lookups.
     fn key(&self) -> &str;
 
-    /// One page as bytes.
-    fn encode(entries: &[Arc<Self>], around: Around) -> Result<Payload, RpcError>;
+    fn encode(entries: &[Arc<Self>], fields: PageFields) -> Result<Payload, RpcError>;
 }
 
-/// What stands around the entries of a page.
+/// The fields of a page besides its entries.
 #[derive(Clone, Debug)]
-pub(crate) struct Around {
-    /// Where to go on.
+pub(crate) struct PageFields {
+    /// The cursor of the next page.
     pub(crate) next: Option<String>,
-    /// What 2026-07-28 demands of every list.
+    /// Required since 2026-07-28, as are the next two.
     pub(crate) result_type: Option<ResultType>,
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) cache_scope: Option<CacheScope>,
 }
 
-impl Around {
+impl PageFields {
     pub(crate) fn of(era: Era, next: Option<String>) -> Self {
         let modern = era == Era::Modern;
         Self {
@@ -53,49 +51,49 @@ impl Around {
     }
 }
 
-/// The entries, shared.
-pub(crate) struct Catalog<E>(Arc<Inner<E>>);
+/// A shared, changeable list.
+pub(crate) struct Catalog<E>(Arc<CatalogState<E>>);
 
-struct Inner<E> {
-    now: Mutex<Arc<Snapshot<E>>>,
-    audience: Audience,
+struct CatalogState<E> {
+    snapshot: Mutex<Arc<Snapshot<E>>>,
+    subscribers: Subscribers,
 }
 
-/// The entries at one moment; a change makes a new one, so that calls and lists never wait.
+/// The entries at one moment; a change replaces the snapshot, so calls and lists never wait.
 #[derive(Debug)]
 pub(crate) struct Snapshot<E> {
     order: Vec<Arc<E>>,
     by_key: HashMap<String, Arc<E>>,
-    /// Names this state of the list in cursors; the same in every process that lists the same.
+    /// Identifies this version of the list in cursors; equal in all processes with the same list.
     revision: u32,
-    page: usize,
+    page_size: usize,
     /// The cursor after the last page.
-    then: Option<String>,
+    final_cursor: Option<String>,
     pages: Vec<[OnceLock<Result<Payload, RpcError>>; 2]>,
 }
 
 impl<E: Entry> Catalog<E> {
-    pub(crate) fn new(audience: Audience) -> Self {
-        let now = Mutex::new(Arc::new(Snapshot::new(Vec::new(), PAGE, None)));
-        Self(Arc::new(Inner { now, audience }))
+    pub(crate) fn new(subscribers: Subscribers) -> Self {
+        let snapshot = Mutex::new(Arc::new(Snapshot::new(Vec::new(), DEFAULT_PAGE_SIZE, None)));
+        Self(Arc::new(CatalogState { snapshot, subscribers }))
     }
 
-    /// Adds an entry, replacing one of the same key; `true` when there was one.
+    /// Adds an entry or replaces the one with its key; returns `true` if it replaced one.
     pub(crate) fn add(&self, entry: E) -> bool {
         let entry = Arc::new(entry);
         let replaced = self.change(|order| {
             let old = order.iter().position(|old| old.key() == entry.key());
             match old {
-                Some(place) => order[place] = entry,
+                Some(index) => order[index] = entry,
                 None => order.push(entry),
             }
             old.is_some()
         });
-        self.0.audience.changed(E::LIST);
+        self.0.subscribers.changed(E::LIST);
         replaced
     }
 
-    /// Removes an entry; `true` when there was one.
+    /// Removes an entry; returns `true` if there was one.
     pub(crate) fn remove(&self, key: &str) -> bool {
         let removed = self.change(|order| {
             let before = order.len();
@@ -103,40 +101,40 @@ impl<E: Entry> Catalog<E> {
             order.len() < before
         });
         if removed {
-            self.0.audience.changed(E::LIST);
+            self.0.subscribers.changed(E::LIST);
         }
         removed
     }
 
-    /// Sets how many entries a page has, and the cursor after the last page.
-    pub(crate) fn shape(&self, page: Option<usize>, then: Option<String>) {
-        let mut now = self.now();
-        let page = page.unwrap_or(now.page).max(1);
-        *now = Arc::new(Snapshot::new(now.order.clone(), page, then.or_else(|| now.then.clone())));
+    /// Sets the number of entries on a page, and the cursor after the last page.
+    pub(crate) fn set_paging(&self, page_size: Option<usize>, final_cursor: Option<String>) {
+        let mut current = self.0.snapshot.lock();
+        let page_size = page_size.unwrap_or(current.page_size).max(1);
+        *current = Arc::new(Snapshot::new(
+            current.order.clone(),
+            page_size,
+            final_cursor.or_else(|| current.final_cursor.clone()),
+        ));
     }
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot<E>> {
-        Arc::clone(&self.now())
+        Arc::clone(&self.0.snapshot.lock())
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.now().order.len()
+        self.0.snapshot.lock().order.len()
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<E>> {
-        self.now().by_key.get(key).cloned()
+        self.0.snapshot.lock().by_key.get(key).cloned()
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<E>>) -> T) -> T {
-        let mut now = self.now();
-        let mut order = now.order.clone();
+        let mut current = self.0.snapshot.lock();
+        let mut order = current.order.clone();
         let result = change(&mut order);
-        *now = Arc::new(Snapshot::new(order, now.page, now.then.clone()));
+        *current = Arc::new(Snapshot::new(order, current.page_size, current.final_cursor.clone()));
         result
-    }
-
-    fn now(&self) -> MutexGuard<'_, Arc<Snapshot<E>>> {
-        self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -153,7 +151,7 @@ impl<E: Entry> fmt::Debug for Catalog<E> {
 }
 
 impl<E: Entry> Snapshot<E> {
-    fn new(order: Vec<Arc<E>>, page: usize, then: Option<String>) -> Self {
+    fn new(order: Vec<Arc<E>>, page_size: usize, final_cursor: Option<String>) -> Self {
         let by_key =
             order.iter().map(|entry| (entry.key().to_owned(), Arc::clone(entry))).collect();
         let mut hasher = DefaultHasher::new();
@@ -161,17 +159,16 @@ impl<E: Entry> Snapshot<E> {
             entry.key().hash(&mut hasher);
         }
         let revision = u32::try_from(hasher.finish() >> 32).unwrap_or_default();
-        let pages = order.len().div_ceil(page).max(1);
+        let pages = order.len().div_ceil(page_size).max(1);
         let pages = std::iter::repeat_with(Default::default).take(pages).collect();
-        Self { order, by_key, revision, page, then, pages }
+        Self { order, by_key, revision, page_size, final_cursor, pages }
     }
 
-    /// The entries in order.
     pub(crate) fn entries(&self) -> &[Arc<E>] {
         &self.order
     }
 
-    /// One page: encoded once per era, then bytes; `None` for a cursor that is no page of this list.
+    /// Returns one page, encoded once per era; `None` for a cursor that is not a page of this list.
     pub(crate) fn page(&self, cursor: Option<&str>, era: Era) -> Option<Result<Payload, RpcError>> {
         let number = match cursor {
             None => 0,
@@ -182,14 +179,14 @@ impl<E: Entry> Snapshot<E> {
     }
 
     fn encode(&self, number: usize, era: Era) -> Result<Payload, RpcError> {
-        let start = number * self.page;
-        let end = self.order.len().min(start + self.page);
+        let start = number * self.page_size;
+        let end = self.order.len().min(start + self.page_size);
         let next = if number + 1 < self.pages.len() {
             Some(format!("p{}.{:x}", number + 1, self.revision))
         } else {
-            self.then.clone()
+            self.final_cursor.clone()
         };
-        E::encode(&self.order[start..end], Around::of(era, next))
+        E::encode(&self.order[start..end], PageFields::of(era, next))
     }
 
     fn number(&self, cursor: &str) -> Option<usize> {
@@ -199,7 +196,7 @@ impl<E: Entry> Snapshot<E> {
     }
 }
 
-/// −32602 for a cursor that is none, or of a list that has changed since.
+/// Returns −32602 for an invalid cursor, or one of a list that has changed since.
 pub(crate) fn bad_cursor() -> RpcError {
     RpcError::invalid_params(
         "`cursor` is not one of this list, or the list has changed; start again without it",

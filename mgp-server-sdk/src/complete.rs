@@ -1,6 +1,4 @@
-//! Completion: proposals for an argument of a prompt, or a variable of a template, while it is typed (MCP completion).
-//!
-//! Applies to: inbound.
+//! Completion of an argument of a prompt, or a variable of a template (MCP completion).
 
 use std::collections::BTreeMap;
 
@@ -9,15 +7,15 @@ use mgp_types::mcp::{CompleteParams, CompleteReference, CompleteResult, Completi
 use mgp_types::method::{CompletionComplete, Request};
 use mgp_types::service::{Call, Extensions, Reply, Router, Stack};
 
-use crate::error::Flaw;
+use crate::error::BuildError;
 use crate::prompt::Prompts;
-use crate::request::{Function, Serving, TextRequest, Typed};
+use crate::request::{Function, HandlerConfig, TextRequest, Typed};
 use crate::resource::Resources;
 
-/// How many proposals an answer may have.
-const VALUES: usize = 100;
+/// The maximum number of proposals in an answer.
+const MAX_PROPOSALS: usize = 100;
 
-/// What proposes values, by argument.
+/// The completion functions by argument.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Completers(BTreeMap<String, Function<Completion>>);
 
@@ -30,51 +28,56 @@ impl Completers {
         self.0.is_empty()
     }
 
-    /// What proposes for something that is no argument, and what lacks state.
-    pub(crate) fn flaws(&self, what: &str, arguments: &[&str], state: &Extensions) -> Vec<Flaw> {
-        let flaw = |(argument, function): (&String, &Function<Completion>)| {
+    /// Returns an error for each function whose argument does not exist or whose state is missing.
+    pub(crate) fn errors(
+        &self,
+        what: &str,
+        arguments: &[&str],
+        state: &Extensions,
+    ) -> Vec<BuildError> {
+        let error = |(argument, function): (&String, &Function<Completion>)| {
             if !arguments.contains(&argument.as_str()) {
                 let (what, argument) = (what.to_owned(), argument.clone());
-                return Some(Flaw::Completion { what, argument });
+                return Some(BuildError::UnknownArgument { what, argument });
             }
-            function.flaw(what, state)
+            function.missing_state(what, state)
         };
-        self.0.iter().filter_map(flaw).collect()
+        self.0.iter().filter_map(error).collect()
     }
 }
 
-/// What a prompt or template lets complete.
+/// The completion functions and arguments of a prompt or template.
 #[derive(Debug)]
-pub(crate) struct Completable {
+pub(crate) struct CompletionTarget {
     pub(crate) completers: Completers,
-    /// Its arguments, where they are known.
+    /// The known arguments; `None` if unknown.
     pub(crate) arguments: Option<Vec<String>>,
 }
 
-/// Answers `completion/complete`.
+/// The endpoint of `completion/complete`.
 #[derive(Clone, Debug)]
-pub(crate) struct Completing {
+pub(crate) struct CompletionEndpoint {
     pub(crate) prompts: Prompts,
     pub(crate) resources: Resources,
-    /// Proposes where nothing else does.
+    /// Used for arguments without a completion function.
     pub(crate) fallback: Option<Function<Completion>>,
 }
 
-impl Completing {
-    pub(crate) fn routes(self, serving: &Serving) -> Router {
+impl CompletionEndpoint {
+    pub(crate) fn routes(self, serving: &HandlerConfig) -> Router {
         let serving = serving.clone();
         let answer = Stack::from_fn(move |call| self.clone().complete(call, serving.clone()));
         Router::new().route(CompletionComplete::METHOD, answer)
     }
 
-    async fn complete(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
+    async fn complete(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let params: CompleteParams = call.params().get()?;
         let (name, found) = self.find(params.reference)?;
         let typed = Typed { argument: params.argument.name, value: params.argument.value };
         if let Some(known) = &found.arguments
             && !known.contains(&typed.argument)
         {
-            let shown: String = typed.argument.chars().take(80).collect();
+            let shown = mgp_types::clip(&typed.argument, 80);
             return Err(RpcError::invalid_params(format!("`{name}` has no argument `{shown}`")));
         }
         let function = found.completers.0.get(&typed.argument).or(self.fallback.as_ref()).cloned();
@@ -92,7 +95,7 @@ impl Completing {
         serving.run(call.cx(), completing).await
     }
 
-    fn find(&self, reference: CompleteReference) -> Result<(String, Completable), RpcError> {
+    fn find(&self, reference: CompleteReference) -> Result<(String, CompletionTarget), RpcError> {
         match reference {
             CompleteReference::Prompt(prompt) => {
                 let found = self.prompts.completable(&prompt.name)?;
@@ -100,7 +103,7 @@ impl Completing {
             }
             CompleteReference::Resource(resource) => {
                 let found = self.resources.completable(&resource.uri).ok_or_else(|| {
-                    let shown: String = resource.uri.chars().take(200).collect();
+                    let shown = mgp_types::clip(&resource.uri, 200);
                     RpcError::invalid_params(format!("unknown resource template `{shown}`"))
                 })?;
                 Ok((resource.uri, found))
@@ -112,12 +115,12 @@ impl Completing {
     }
 }
 
-/// At most as many proposals as an answer may have; what was cut off is counted.
+/// Truncates proposals to the maximum and sets the total.
 fn bounded(mut completion: Completion) -> Completion {
-    if completion.values.len() > VALUES {
+    if completion.values.len() > MAX_PROPOSALS {
         completion.total.get_or_insert(u64::try_from(completion.values.len()).unwrap_or(u64::MAX));
         completion.has_more = Some(true);
-        completion.values.truncate(VALUES);
+        completion.values.truncate(MAX_PROPOSALS);
     }
     completion
 }

@@ -1,45 +1,26 @@
-//! How a server ends: when it is told to, once what runs is answered (MGP §11.4).
-//!
-//! Applies to: inbound.
+//! Shutdown of a server: on request, once running calls are answered (MGP §11.4).
 
 use mgp_lifecycle::{Drain, DrainConfig};
 use mgp_transport::Ending;
 use tokio::task::JoinHandle;
 
 use crate::server::Server;
-use crate::signals::Signals;
 
-/// Who may end the server, and how.
+/// The ways to shut the server down.
 #[derive(Debug, Default)]
-pub(crate) struct Stopping {
+pub(crate) struct Shutdown {
     pub(crate) drain: Drain,
-    pub(crate) signals: Heed,
-    /// Whether the peer of [`Server::serve`] owns the server.
+    /// If set, the program handles SIGTERM and SIGINT.
+    pub(crate) leaves_signals: bool,
+    /// If set, the peer of [`Server::serve`] owns the server.
     pub(crate) is_owned: bool,
 }
 
-/// What becomes of SIGTERM and SIGINT.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Heed {
-    /// They drain the server.
-    #[default]
-    Drains,
-    /// The program hears them.
-    Program,
-}
-
-impl Heed {
-    /// Has signals drain the server as long as the answer lives, unless the program does.
-    pub(crate) fn heed(self, drain: &Drain) -> Option<Signals> {
-        (self == Self::Drains).then(|| Signals::heed(drain))
-    }
-}
-
 impl Server {
-    /// Ends the server gracefully, from anywhere and at any time: what runs is finished, new calls are answered 2001, and
-    /// then [`Server::serve`] and its kin return.
+    /// Returns a handle that ends the server gracefully at any time: running calls finish, new calls fail with code
+    /// 2001, and then [`Server::serve`] and the other serving methods return.
     ///
-    /// The owner of a server does the same by `mgp/lifecycle/shutdown`, and its process by SIGTERM.
+    /// The owner of a server drains it by `mgp/lifecycle/shutdown`, the system by SIGTERM.
     ///
     /// ```
     /// use std::time::Duration;
@@ -59,43 +40,43 @@ impl Server {
     /// ```
     #[must_use]
     pub fn drain_handle(&self) -> Drain {
-        self.stopping.drain.clone()
+        self.shutdown.drain.clone()
     }
 
-    /// Changes how the server drains: the time that running calls have (30 s) and the longest time somebody can ask for.
+    /// Changes how the server drains: the time limit of running calls (30 s) and the longest one a client may request.
     pub fn drain(self, change: impl FnOnce(&mut DrainConfig)) -> Self {
-        self.stopping.drain.configure(change);
+        self.shutdown.drain.configure(change);
         self
     }
 
     /// Leaves SIGTERM and SIGINT to the program.
     ///
-    /// Without it both drain a server on stdin and stdout or at an address, and the second one ends the process.
-    /// A program that listens for itself drains with [`Server::drain_handle`].
+    /// By default both drain a server on stdin and stdout or at an address, and a second one ends the process.
+    /// A program that handles signals by itself drains with [`Server::drain_handle`].
     pub fn without_signals(mut self) -> Self {
-        self.stopping.signals = Heed::Program;
+        self.shutdown.leaves_signals = true;
         self
     }
 
-    /// Lets the peer of [`Server::serve`] shut the server down, as the process that started it always may over stdio.
+    /// Lets the peer of [`Server::serve`] shut the server down, as the parent process always may over stdio.
     ///
     /// Over HTTP only callers with operator authority may.
     pub fn owned_by_peer(mut self) -> Self {
-        self.stopping.is_owned = true;
+        self.shutdown.is_owned = true;
         self
     }
 }
 
-/// Ends a connection when the server has drained, as long as this lives.
+/// Closes a connection once the server has drained; stops when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Leaving(JoinHandle<()>);
+pub(crate) struct CloseWhenDrained(JoinHandle<()>);
 
-impl Leaving {
+impl CloseWhenDrained {
     pub(crate) fn when_drained(drain: Drain, ending: Ending) -> Self {
-        // A task of its own: the connection is not to look at it with each message.
+        // A separate task: the connection must not check for a drain with each message.
         Self(tokio::spawn(async move {
             drain.begun().await;
-            // A peer that does not read must not look like calls that run.
+            // A peer that does not read must not be counted as running calls.
             ending.announce();
             drain.ended().await;
             ending.begin();
@@ -103,7 +84,7 @@ impl Leaving {
     }
 }
 
-impl Drop for Leaving {
+impl Drop for CloseWhenDrained {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -1,6 +1,4 @@
-//! Why serving ended, and why a call was refused: the one place where reasons become codes.
-//!
-//! Applies to: inbound.
+//! Errors of serving and refused calls, and their codes.
 
 use std::fmt;
 
@@ -9,11 +7,11 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::BadHeaderPlan;
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
-use crate::tool::Standing;
+use crate::tool::GrantStanding;
 
-/// Why a server could not serve, or stopped.
+/// The reason why a server could not serve, or stopped.
 ///
-/// `Debug` says the same as `Display`: a `main` that returns this error shows its sentence.
+/// `Debug` shows the same text as `Display`, for a `main` that returns this error.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -23,43 +21,43 @@ pub enum ServeError {
     /// The connection failed.
     #[error(transparent)]
     Connection(Closed),
-    /// The server was put together wrongly.
+    /// The server cannot be built.
     #[error("the server cannot be built: {0}")]
     Build(#[from] RpcError),
-    /// The address cannot be listened at.
+    /// The server cannot listen on the address.
     #[cfg(feature = "http")]
-    #[error("cannot listen at `{address}`, which should be HOST:PORT: {source}")]
+    #[error("cannot listen on `{address}`: {source}; use HOST:PORT, e.g. 127.0.0.1:8000")]
     Listen {
-        /// The address as it was given.
+        /// The address as given.
         address: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A host or origin of the configuration is written in a way no browser writes it.
+    /// A host or origin of the configuration is not spelled as browsers send it.
     #[cfg(feature = "http")]
-    #[error("`{wrong}` is no {what}: write {right}")]
+    #[error("`{wrong}` is not a valid {what}; use {right}")]
     Listed {
-        /// What it should be.
+        /// The kind of entry: host or origin.
         what: &'static str,
-        /// As it was given.
+        /// The entry as given.
         wrong: String,
-        /// How it is written.
+        /// The expected spelling.
         right: &'static str,
     },
-    /// The path to serve is none.
+    /// The endpoint is not a path.
     #[cfg(feature = "http")]
-    #[error("the endpoint `{0}` is no path: it must begin with `/`")]
+    #[error("the endpoint `{0}` is not a path; begin it with `/`")]
     Endpoint(String),
-    /// Nobody would be asked who they are.
+    /// The server has no authentication.
     #[cfg(feature = "http")]
     #[error(
-        "`{0}` would serve anyone: ask callers for a key with `.auth(…)`, or say `.no_auth()` (on loopback only)"
+        "`{0}` would serve callers without authentication; add `.auth(…)`, or `.no_auth()` on a loopback address"
     )]
     Unguarded(std::net::SocketAddr),
-    /// Anyone on the network would be served.
+    /// The server would be open to the network.
     #[cfg(feature = "http")]
     #[error(
-        "`{0}` can be reached from other machines, so `.no_auth()` is no choice there: use `.auth(…)`"
+        "`{0}` is reachable from other machines, so `.no_auth()` is not allowed; use `.auth(…)`"
     )]
     Exposed(std::net::SocketAddr),
 }
@@ -70,57 +68,57 @@ impl fmt::Debug for ServeError {
     }
 }
 
-/// Why a server cannot be built.
+/// A reason why a server cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Flaw {
-    /// The name of a tool cannot be used.
+pub(crate) enum BuildError {
+    /// A tool has an invalid name.
     #[error("tool `{0}`: a name is 1 to 128 of the characters A-Z a-z 0-9 _ . / -")]
-    Name(String),
-    /// The name of a tool belongs to the protocol.
+    InvalidName(String),
+    /// A tool has a name that the protocol reserves.
     #[error(
-        "tool `{tool}`: names that begin with `{prefix}` belong to the protocol; choose another"
+        "tool `{tool}`: names that begin with `{prefix}` are reserved by the protocol; choose another"
     )]
-    Reserved { tool: String, prefix: &'static str },
-    /// The annotations of a tool's arguments mean nothing.
+    ReservedName { tool: String, prefix: &'static str },
+    /// A tool has invalid header annotations on its arguments.
     #[error("tool `{tool}`: {why}")]
-    Headers { tool: String, why: BadHeaderPlan },
-    /// Two tools have one name.
-    #[error("tool `{0}` is there twice; rename one, or put it with `replace` where that is meant")]
-    Twice(String),
+    InvalidHeaders { tool: String, why: BadHeaderPlan },
+    /// Two tools have the same name.
+    #[error("tool `{0}` is defined twice; rename one, or replace the first with `replace`")]
+    DuplicateTool(String),
     /// A tool needs state that the server lacks.
     #[error(
         "tool `{tool}` takes `State<{state}>`, and the server has none; give it one with `.state(…)`"
     )]
-    State { tool: String, state: &'static str },
+    MissingToolState { tool: String, state: &'static str },
     /// A prompt, resource or completion needs state that the server lacks.
     #[error("{what} takes `State<{state}>`, and the server has none; give it one with `.state(…)`")]
-    Lacks { what: String, state: &'static str },
+    MissingState { what: String, state: &'static str },
     /// The server is governed twice.
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,
-    /// Two prompts or resources have one name.
-    #[error("{0} is there twice")]
-    Again(String),
-    /// A URI template is not understood.
+    /// Two prompts or resources have the same name.
+    #[error("{0} is defined twice; rename one")]
+    Duplicate(String),
+    /// A URI template is invalid.
     #[error("the URI template `{template}` {why}")]
-    Template { template: String, why: &'static str },
-    /// Something is completed that is not there.
+    InvalidTemplate { template: String, why: &'static str },
+    /// A completion function belongs to an argument that does not exist.
     #[error("{what} has no argument `{argument}` to complete")]
-    Completion { what: String, argument: String },
-    /// A permission means nothing.
+    UnknownArgument { what: String, argument: String },
+    /// A tool needs an unknown permission.
     #[error(
         "tool `{tool}` needs the unknown permission `{permission}`; use a standard one, or a reverse-domain name such as `com.example.{permission}`"
     )]
-    Permission { tool: String, permission: Permission },
+    UnknownPermission { tool: String, permission: Permission },
 }
 
-/// All that keeps a server from being built.
+/// All reasons why a server cannot be built.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-pub(crate) struct Flaws(pub(crate) Vec<Flaw>);
+pub(crate) struct BuildErrors(pub(crate) Vec<BuildError>);
 
-impl From<Flaws> for RpcError {
-    fn from(flaws: Flaws) -> Self {
+impl From<BuildErrors> for RpcError {
+    fn from(flaws: BuildErrors) -> Self {
         Self::internal(flaws.to_string()).because(flaws)
     }
 }
@@ -131,11 +129,11 @@ impl From<Flaws> for RpcError {
 pub(crate) struct PermissionMissing {
     tool: String,
     permission: Permission,
-    standing: Standing,
+    standing: GrantStanding,
 }
 
 impl PermissionMissing {
-    pub(crate) fn new(tool: &str, permission: Permission, standing: Standing) -> Self {
+    pub(crate) fn new(tool: &str, permission: Permission, standing: GrantStanding) -> Self {
         Self { tool: tool.to_owned(), permission, standing }
     }
 }
@@ -144,7 +142,7 @@ impl From<PermissionMissing> for RpcError {
     fn from(missing: PermissionMissing) -> Self {
         let code = ErrorCode::PERMISSION_DENIED;
         let mut details = Object::new();
-        // Words can always be written.
+        // Encoding a string cannot fail.
         let _ = details.encode("permission", missing.permission.as_str());
         let _ = details.encode("status", missing.standing.as_str());
         let _ = details.encode("remedy", remedy(missing.standing));
@@ -154,25 +152,23 @@ impl From<PermissionMissing> for RpcError {
     }
 }
 
-/// What helps a call that lacks a permission: the client decides about it, so the client can change that.
-fn remedy(standing: Standing) -> &'static str {
+/// Returns the remedy for a missing permission: only the client can grant it.
+fn remedy(standing: GrantStanding) -> &'static str {
     match standing {
-        Standing::Deferred => "call again once the client has decided about it",
-        _ => "whoever runs the client can grant it to this server",
+        GrantStanding::Deferred => "call again once the client has decided about it",
+        _ => "the client's operator can grant it to this server",
     }
 }
 
-/// A refusal of what bounds this server.
+/// A limit of this server that a call would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// A session or stream watches too many resources.
-    #[error(
-        "more than {0} resources cannot be watched at once; end the watch of another one first"
-    )]
+    /// A session or stream has too many subscriptions to resources.
+    #[error("cannot subscribe to more than {0} resources; unsubscribe from another one first")]
     TooManyWatched(usize),
-    /// Too many sessions and streams are told about changes.
+    /// Too many sessions and streams receive change notifications.
     #[error(
-        "too many sessions and streams are told about changes; try again once others have ended, or ask for lists without being told"
+        "too many clients receive change notifications; retry later, or poll the lists instead"
     )]
     TooManyListeners,
 }

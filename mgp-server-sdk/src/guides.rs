@@ -1,4 +1,4 @@
-//! The guides, compiled with the other examples.
+//! The guides, compiled as doctests.
 
 #[doc = include_str!("../../docs/first-server.md")]
 mod first_server {}

@@ -1,6 +1,4 @@
-//! What a server says of its health: its own figures, and the checks of its author (MGP §11.3).
-//!
-//! Applies to: inbound.
+//! Health of a server: its own figures and the checks of its author (MGP §11.3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +10,10 @@ use crate::server::Server;
 use crate::tool::Tools;
 
 impl Server {
-    /// Checks something without which the server is unhealthy, whenever somebody asks how it is, once a second at most.
+    /// Adds a check that must succeed for the server to be healthy; it runs on a health request, at most once a second.
     ///
-    /// A check gives back a `bool`, `()`, a `HealthStatus`, that and any JSON value, or a `Result` of these; an error
-    /// is logged and told as `false`. It has a second, and runs on a task: see [`Health`].
+    /// A check returns a `bool`, `()`, a `HealthStatus`, one of these with any JSON value, or a `Result` of these; an
+    /// error is logged and reported as `false`. It has one second, and runs on a task: see [`Health`].
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -35,9 +33,9 @@ impl Server {
         self.health(|health| health.check(name, check))
     }
 
-    /// Changes what is told about the health of the server: checks, resources, the servers behind it.
+    /// Changes the health report of the server: checks, resources, the servers behind it.
     ///
-    /// Uptime, tools, requests that run, memory and connections are counted without it.
+    /// Uptime, tools, running requests, memory and connections are always counted.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -52,9 +50,9 @@ impl Server {
         self
     }
 
-    /// Counts connections for the health of the server, unless its author does.
-    pub(crate) fn count_connections(&mut self) -> Open {
-        let open = Open::default();
+    /// Counts connections for the health report, unless the author does.
+    pub(crate) fn count_connections(&mut self) -> ConnectionCount {
+        let open = ConnectionCount::default();
         if !self.health.counts_connections() {
             let counted = open.clone();
             self.count_by(move || counted.0.load(Ordering::Relaxed) as u64);
@@ -62,7 +60,7 @@ impl Server {
         open
     }
 
-    /// Counts the connections of a listener for the health of the server, unless its author does.
+    /// Counts the connections of a listener for the health report, unless the author does.
     #[cfg(feature = "http")]
     pub(crate) fn count_http(&mut self, limits: &mgp_transport::http::ConnectionLimits) {
         if !self.health.counts_connections() {
@@ -76,28 +74,28 @@ impl Server {
     }
 }
 
-/// Connections that are open.
+/// The number of open connections.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Open(Arc<AtomicUsize>);
+pub(crate) struct ConnectionCount(Arc<AtomicUsize>);
 
-impl Open {
-    /// Counts one until the guard is dropped.
-    pub(crate) fn enter(self) -> OpenGuard {
+impl ConnectionCount {
+    /// Counts one connection until the guard is dropped.
+    pub(crate) fn enter(self) -> ConnectionGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
-        OpenGuard(self)
+        ConnectionGuard(self)
     }
 }
 
-/// A connection that is open.
-pub(crate) struct OpenGuard(Open);
+/// An open connection.
+pub(crate) struct ConnectionGuard(ConnectionCount);
 
-impl Drop for OpenGuard {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The health of a server that is put together.
+/// Adds the server's own figures to its health report.
 pub(crate) fn of(
     health: Health,
     offer: &ServerOffer,

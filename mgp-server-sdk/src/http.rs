@@ -1,6 +1,4 @@
-//! A server at a URL.
-//!
-//! Applies to: inbound.
+//! Serving over HTTP.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,17 +17,17 @@ use tokio::net::{TcpListener, lookup_host};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::drain::Heed;
 use crate::error::ServeError;
 use crate::server::Server;
+use crate::signals::SignalGuard;
 
-/// The service behind its door, whatever the door is; cheaper to clone for each request than a boxed service.
+/// A service with its authentication; cheaper to clone for each request than a boxed service.
 #[derive(Clone)]
-struct Guarded(Arc<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>);
+struct BoxedService(Arc<dyn Fn(Request<Incoming>) -> ResponseFuture + Send + Sync>);
 
-type Answering = BoxFuture<'static, Result<Response<HttpBody>, Infallible>>;
+type ResponseFuture = BoxFuture<'static, Result<Response<HttpBody>, Infallible>>;
 
-impl Guarded {
+impl BoxedService {
     fn new<S>(service: S) -> Self
     where
         S: Service<Request<Incoming>, Response = Response<HttpBody>, Error = Infallible>,
@@ -40,21 +38,21 @@ impl Guarded {
     }
 }
 
-impl Service<Request<Incoming>> for Guarded {
+impl Service<Request<Incoming>> for BoxedService {
     type Response = Response<HttpBody>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Answering {
+    fn call(&mut self, request: Request<Incoming>) -> ResponseFuture {
         (self.0)(request)
     }
 }
 
-/// A server that will listen at an address.
+/// A server that will listen on an address.
 ///
 /// ```no_run
 /// use mgp_server_sdk::prelude::*;
@@ -71,23 +69,23 @@ pub struct HttpServer {
     address: String,
     config: HttpConfig,
     limits: ConnectionLimits,
-    door: Door,
+    authentication: Authentication,
 }
 
-/// Who is let in.
-enum Door {
-    /// Nobody: it was not said.
-    Unsaid,
-    /// Anyone.
-    Open,
-    /// Who passes this.
-    Guarded(Box<dyn FnOnce(HttpService) -> Guarded + Send>),
+/// The authentication of callers.
+enum Authentication {
+    /// The author did not choose; an error.
+    Unset,
+    /// Callers are not authenticated.
+    Off,
+    /// A layer authenticates callers.
+    Layer(Box<dyn FnOnce(HttpService) -> BoxedService + Send>),
 }
 
 impl Server {
-    /// Serves at an address, `127.0.0.1:8000` for example; port 0 lets the system choose.
+    /// Serves over HTTP on an address, e.g. `127.0.0.1:8000`; with port 0 the system chooses a port.
     ///
-    /// Callers are asked for a key or token ([`HttpServer::auth`]), unless on loopback it was said that they are not
+    /// Callers authenticate with a key or token ([`HttpServer::auth`]); on loopback that can be turned off
     /// ([`HttpServer::no_auth`]).
     pub fn http(self, address: impl Into<String>) -> HttpServer {
         HttpServer {
@@ -95,40 +93,40 @@ impl Server {
             address: address.into(),
             config: HttpConfig::default(),
             limits: ConnectionLimits::default(),
-            door: Door::Unsaid,
+            authentication: Authentication::Unset,
         }
     }
 
-    /// The server as a service of HTTP requests, to be mounted in a router of one's own.
+    /// Turns the server into a service of HTTP requests, to mount in a router of yours.
     ///
-    /// Who calls is read from the request's extensions: put an authenticating layer around it, or say in the
-    /// configuration who callers without one are. Pages of other origins need a [`CorsLayer`] outside of both.
+    /// The caller's identity is read from the request's extensions: wrap the service in an authentication layer, or set
+    /// the identity of anonymous callers in the configuration. Pages of other origins need a [`CorsLayer`] around both.
     ///
-    /// To end gracefully, drain it by its [handle](Server::drain_handle); once that has ended,
-    /// [`HttpService::end_streams`] lets go of those who read, and the router can be shut down.
+    /// To shut down gracefully, drain the server by its [handle](Server::drain_handle); once that has ended,
+    /// [`HttpService::end_streams`] closes the open streams, and the router can be shut down.
     ///
     /// # Errors
-    /// As [`Server::into_stack`].
+    /// The errors of [`Server::into_stack`].
     pub fn into_http_service(self, config: HttpConfig) -> Result<HttpService, ServeError> {
         Ok(HttpService::new(self.into_stack()?, config))
     }
 }
 
 impl HttpServer {
-    /// The path to serve; `/mcp` without it.
+    /// Sets the path of the endpoint. Default: `/mcp`.
     pub fn endpoint(mut self, path: impl Into<String>) -> Self {
         self.config.endpoint = Some(path.into());
         self
     }
 
-    /// Lets anyone in who can reach this machine's loopback address: every program and person on it.
+    /// Serves callers without authentication: every program and user that can reach this machine's loopback address.
     pub fn no_auth(mut self) -> Self {
-        self.door = Door::Open;
+        self.authentication = Authentication::Off;
         self.config.anonymous = Some(Principal::local());
         self
     }
 
-    /// Lets in who passes this layer, which puts a [`Principal`] into the request's extensions.
+    /// Authenticates callers with a layer that puts a [`Principal`] into the request's extensions.
     pub fn auth<L>(mut self, layer: L) -> Self
     where
         L: Layer<HttpService> + Send + 'static,
@@ -136,31 +134,33 @@ impl HttpServer {
         L::Service: Clone + Send + Sync + 'static,
         <L::Service as Service<Request<Incoming>>>::Future: Send + 'static,
     {
-        self.door = Door::Guarded(Box::new(move |service| Guarded::new(layer.layer(service))));
+        self.authentication =
+            Authentication::Layer(Box::new(move |service| BoxedService::new(layer.layer(service))));
         self
     }
 
-    /// Changes hosts and origins that are served, bounds and times.
+    /// Changes the HTTP configuration: allowed hosts and origins, limits, time-outs.
     pub fn config(mut self, change: impl FnOnce(&mut HttpConfig)) -> Self {
         change(&mut self.config);
         self
     }
 
-    /// Changes the bounds of connections.
+    /// Changes the limits of connections.
     pub fn connections(mut self, change: impl FnOnce(&mut ConnectionLimits)) -> Self {
         change(&mut self.limits);
         self
     }
 
-    /// Takes the address.
+    /// Binds the address.
     ///
     /// # Errors
-    /// When it cannot be listened at, when nobody would be asked who they are, or as [`Server::into_stack`].
+    /// If the server cannot listen on the address, if authentication was not chosen, or an error of
+    /// [`Server::into_stack`].
     ///
     /// # Cancel safety
-    /// Dropping the future lets go of the address.
+    /// Dropping the future releases the address.
     pub async fn bind(self) -> Result<Bound, ServeError> {
-        let Self { mut server, address, mut config, limits, door } = self;
+        let Self { mut server, address, mut config, limits, authentication } = self;
         if config.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
             return Err(ServeError::Endpoint(config.endpoint.unwrap_or_default()));
         }
@@ -168,9 +168,9 @@ impl HttpServer {
         let cannot = |source| ServeError::Listen { address: address.clone(), source };
         let addresses: Vec<SocketAddr> = lookup_host(&address).await.map_err(cannot)?.collect();
         for address in &addresses {
-            match &door {
-                Door::Unsaid => return Err(ServeError::Unguarded(*address)),
-                // A door may let some pass without a word, so it makes no difference here.
+            match &authentication {
+                Authentication::Unset => return Err(ServeError::Unguarded(*address)),
+                // The authentication layer may let anonymous callers pass, so this holds with it too.
                 _ if config.anonymous.is_some() && !address.ip().is_loopback() => {
                     return Err(ServeError::Exposed(*address));
                 }
@@ -180,37 +180,41 @@ impl HttpServer {
         let listener = TcpListener::bind(addresses.as_slice()).await.map_err(cannot)?;
         let local = listener.local_addr().map_err(cannot)?;
         if !local.ip().is_loopback() {
-            tracing::warn!(%local, "keys and tokens cross the network as they are: put TLS in front");
+            tracing::warn!(%local, "no TLS: keys and tokens cross the network unencrypted; use a TLS proxy");
         }
         if local.ip().is_unspecified() && config.hosts.is_empty() {
-            tracing::warn!("only this machine is served: allow the names by which others call it");
+            tracing::warn!(%local, "only local requests are served; add the server's host names to `hosts`");
         }
-        // Whoever calls by the address that was listened at names it; "any" is no address of this machine.
+        // Callers may name the host by the bound address; the unspecified address is not a host.
         match local.ip() {
             ip if ip.is_unspecified() => {}
             IpAddr::V4(ip) => config.hosts.push(ip.to_string()),
             IpAddr::V6(ip) => config.hosts.push(format!("[{ip}]")),
         }
-        // A browser asks whether it may call before it says who calls.
+        // Preflight requests of browsers carry no credentials, so CORS is outside of authentication.
         let cors = CorsLayer::new(&config);
-        let (drain, signals) = (server.drain_handle(), server.stopping.signals);
+        let (drain, drains_on_signals) = (server.drain_handle(), !server.shutdown.leaves_signals);
         server.count_http(&limits);
         let stack = server.into_stack()?;
         let service = HttpService::new(stack.clone(), config);
-        let guarded = match door {
-            Door::Guarded(guard) => Guarded::new(cors.layer(guard(service.clone()))),
-            Door::Unsaid | Door::Open => Guarded::new(cors.layer(service.clone())),
+        let boxed = match authentication {
+            Authentication::Layer(authenticate) => {
+                BoxedService::new(cors.layer(authenticate(service.clone())))
+            }
+            Authentication::Unset | Authentication::Off => {
+                BoxedService::new(cors.layer(service.clone()))
+            }
         };
-        Ok(Bound { listener, local, stack, service, guarded, limits, drain, signals })
+        Ok(Bound { listener, local, stack, service, boxed, limits, drain, drains_on_signals })
     }
 
-    /// Takes the address and serves until the server has [drained](Server::drain_handle).
+    /// Binds the address and serves until the server has [drained](Server::drain_handle).
     ///
-    /// SIGTERM and SIGINT drain it, unless they are left [to the program](Server::without_signals); the second one ends
+    /// SIGTERM and SIGINT drain it, unless they are left [to the program](Server::without_signals); a second one ends
     /// the process.
     ///
     /// # Errors
-    /// As [`HttpServer::bind`].
+    /// The errors of [`HttpServer::bind`].
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
@@ -220,13 +224,13 @@ impl HttpServer {
     }
 }
 
-/// Whether hosts and origins are written as browsers write them; another spelling would never be met.
+/// Checks that hosts and origins are spelled as browsers send them; another spelling would never match.
 fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
     let listed =
         |what, wrong: &String, right| Err(ServeError::Listed { what, wrong: wrong.clone(), right });
     let is_host = |host: &&String| {
         !host.is_empty() && !host.contains(['/', '@', ' ', '*']) && {
-            // An address of the sixth version has colons, and brackets around them.
+            // An IPv6 address has colons, and brackets around them.
             host.starts_with('[') && host.ends_with(']') || !host.contains(':')
         }
     };
@@ -234,7 +238,7 @@ fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
         return listed("host", wrong, "the name alone, without scheme and port: `mcp.example.com`");
     }
     let is_origin = |origin: &&String| {
-        // A port that goes without saying is not said.
+        // Browsers omit the default port.
         let secure = origin.strip_prefix("https://").filter(|rest| !rest.ends_with(":443"));
         let plain = origin.strip_prefix("http://").filter(|rest| !rest.ends_with(":80"));
         secure
@@ -253,60 +257,60 @@ fn check_lists(config: &HttpConfig) -> Result<(), ServeError> {
 
 impl fmt::Debug for HttpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let door = match self.door {
-            Door::Unsaid => "unsaid",
-            Door::Open => "open",
-            Door::Guarded(_) => "guarded",
+        let authentication = match self.authentication {
+            Authentication::Unset => "unset",
+            Authentication::Off => "off",
+            Authentication::Layer(_) => "layer",
         };
         f.debug_struct("HttpServer")
             .field("address", &self.address)
-            .field("door", &door)
+            .field("authentication", &authentication)
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
 }
 
-/// A server that has its address.
-#[must_use = "nobody is served until it runs"]
+/// A server that has bound its address.
+#[must_use = "no caller is served until it runs"]
 pub struct Bound {
     listener: TcpListener,
     local: SocketAddr,
     stack: Stack,
     service: HttpService,
-    guarded: Guarded,
+    boxed: BoxedService,
     limits: ConnectionLimits,
     drain: Drain,
-    signals: Heed,
+    drains_on_signals: bool,
 }
 
 impl Bound {
-    /// The address.
+    /// Returns the bound address.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// The stack, to serve it over other carriers as well.
+    /// Returns the stack, to serve it over other transports as well.
     pub fn stack(&self) -> Stack {
         self.stack.clone()
     }
 
-    /// The service behind the door, to look at what runs.
+    /// Returns the service without authentication, to inspect running calls.
     pub fn service(&self) -> HttpService {
         self.service.clone()
     }
 
-    /// Does what [`run`](Self::run) does, and heeds signals as [`HttpServer::serve`] does.
+    /// Serves like [`run`](Self::run), and handles signals like [`HttpServer::serve`].
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn serve(self) {
-        let _signals = self.signals.heed(&self.drain);
+        let _signals = self.drains_on_signals.then(|| SignalGuard::drain(&self.drain));
         self.run().await;
     }
 
     /// Serves until the server has [drained](Server::drain_handle).
     ///
-    /// New connections are taken until then, so that their calls are answered 2001 and not lost.
+    /// New connections are accepted until then, so that their calls fail with code 2001 and are not lost.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
@@ -314,15 +318,15 @@ impl Bound {
         self.run_until(pending()).await;
     }
 
-    /// Serves until `stop` completes or the server has [drained](Server::drain_handle), then lets running answers finish
-    /// for a moment ([`ConnectionLimits::grace`]).
+    /// Serves until `stop` completes or the server has [drained](Server::drain_handle), then waits a moment for running
+    /// responses ([`ConnectionLimits::grace`]).
     ///
-    /// To let running calls finish too, drain instead.
+    /// To wait for running calls too, drain instead.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their calls.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
-        let Self { listener, service, guarded, limits, drain, .. } = self;
+        let Self { listener, service, boxed, limits, drain, .. } = self;
         let end = async move {
             let (mut stop, mut drained) = (pin!(stop), pin!(drain.ended()));
             poll_fn(|task| match stop.as_mut().poll(task) {
@@ -330,15 +334,11 @@ impl Bound {
                 Poll::Ready(()) => Poll::Ready(()),
             })
             .await;
-            // Who reads them would keep its connection for ever.
+            // A client that reads a stream would keep its connection open.
             service.end_streams();
         };
-        listen(listener, guarded, limits, end).await;
+        listen(listener, boxed, limits, end).await;
     }
 }
 
-impl fmt::Debug for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("local", &self.local).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Bound { local });

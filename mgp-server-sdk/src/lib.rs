@@ -1,6 +1,6 @@
-//! Write servers for the Model General Protocol and MCP.
+//! An SDK for servers of the Model General Protocol (MGP) and of MCP.
 //!
-//! One server speaks every MCP revision and, to peers that negotiate it, MGP; a plain peer sees plain MCP.
+//! One server speaks every MCP revision and, to clients that negotiate it, MGP; other clients see plain MCP.
 //!
 //! ```no_run
 //! use mgp_server_sdk::prelude::*;
@@ -8,7 +8,7 @@
 //! /// Greets a person.
 //! #[tool(read_only)]
 //! async fn greet(
-//!     /// Who to greet.
+//!     /// The person to greet.
 //!     name: String,
 //! ) -> String {
 //!     format!("Hello, {name}!")
@@ -21,14 +21,14 @@
 //! ```
 //!
 //! # Tools
-//! `#[tool]` (feature `macros`, on by default) writes calls of the builder, which does the same by hand:
+//! The attribute `#[tool]` (feature `macros`, on by default) generates the builder calls that can be written by hand:
 //!
 //! ```
 //! use mgp_server_sdk::prelude::*;
 //!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct Greet {
-//!     /// Who to greet.
+//!     /// The person to greet.
 //!     name: String,
 //! }
 //!
@@ -38,18 +38,19 @@
 //! # drop(greet);
 //! ```
 //!
-//! The derives write `serde::` and `schemars::`, so the crate that uses them depends on both
+//! The derives expand to paths in `serde::` and `schemars::`, so the crate that uses them must depend on both
 //! (`serde` with feature `derive`, `schemars` 1).
 //!
-//! - A tool function takes its arguments, and whatever implements [`FromCall`]: [`State`], `Context`, `Outlet`,
+//! - A tool function takes its arguments and any type that implements [`FromCall`]: [`State`], `Context`, `Outlet`,
 //!   `Principal`, `Peer`, `Deadline`, [`Cancelled`], [`Trace`], [`SessionInfo`], [`Grants`], [`Logger`].
-//! - Arguments that do not fit its types never reach it; the answer names the field.
-//!   Bounds that only the schema knows (`#[schemars(range(…))]`) are for the model to read; a type that refuses enforces them.
-//! - What it does to the world is declared with `security(…)` or [`Tool::security`]: MGP clients check it,
-//!   MCP clients get the hints that follow from it.
-//! - [`Server::layer`] stands around the server, [`Tool::layer`] around one tool.
+//! - Arguments that do not match its types are refused before the function runs; the error names the field.
+//!   Bounds that only the schema states (`#[schemars(range(…))]`) inform the model; to enforce a bound, use a type
+//!   that rejects other values.
+//! - The effects of a tool are declared with `security(…)` or [`Tool::security`]: MGP clients check them,
+//!   MCP clients receive the hints that follow from them.
+//! - [`Server::layer`] wraps the server, [`Tool::layer`] one tool.
 //!
-//! A tool sends partial results through its `Outlet`; what nobody asked for costs nothing:
+//! A tool sends partial results through its `Outlet`; items that the caller did not request cost nothing:
 //!
 //! ```
 //! use mgp_server_sdk::prelude::*;
@@ -58,19 +59,19 @@
 //!     let mut all = String::new();
 //!     for number in 1..=3 {
 //!         let text = format!("{number} ");
-//!         // `Gone` says that the caller left or listens to nothing: a reason to stop early, never to fail.
+//!         // `Gone` means that the caller left or takes no chunks: a reason to stop early, never to fail.
 //!         if outlet.text(&text).await.is_err() || outlet.progress(number.into(), 3.0).await.is_err() {
 //!             break;
 //!         }
 //!         all.push_str(&text);
 //!     }
-//!     // The answer has the full text: not every caller takes chunks.
+//!     // The result has the full text: not every caller takes chunks.
 //!     Ok::<_, RpcError>(all)
 //! });
 //! # drop(count);
 //! ```
 //!
-//! Resources and prompts are functions too, what is typed for them is completed, and any of them may ask its caller:
+//! Resources and prompts are functions too. Their arguments can be completed, and each may ask its caller for input:
 //!
 //! ```
 //! use mgp_server_sdk::prelude::*;
@@ -78,7 +79,7 @@
 //!
 //! #[derive(Deserialize, JsonSchema)]
 //! struct City {
-//!     /// Where.
+//!     /// The name of the city.
 //!     city: String,
 //! }
 //!
@@ -92,29 +93,24 @@
 //! });
 //! let server = Server::new("weather", "1.0").resource(weather).prompt(plan).logging();
 //! let resources = server.resources();
-//! // While it runs: who watches the resource is told.
+//! // While it runs, this notifies the clients that are subscribed to the resource.
 //! resources.updated("weather://Oslo/now");
 //! # drop(server);
 //! ```
-//!
-//! Applies to: inbound.
 
 mod ask;
-mod audience;
 mod catalog;
+mod change_notifier;
 mod complete;
 mod drain;
 mod error;
 mod features;
-mod furnish;
-mod govern;
+mod governance;
 #[cfg(doctest)]
 mod guides;
 mod health;
-mod herald;
 #[cfg(feature = "http")]
 mod http;
-mod into_stack;
 mod limit;
 mod listen;
 mod log;
@@ -122,17 +118,17 @@ mod permission;
 pub mod prelude;
 mod prompt;
 mod request;
+mod request_context;
 mod resource;
 mod server;
 mod signals;
 mod stack;
+mod subscribers;
 mod tool;
 
-pub use ask::{
-    ContextExt, Elicitation, Elicited, RootsQuestion, Sampling, UrlElicitation, Visited,
-};
+pub use ask::{ContextExt, Elicitation, Elicited, RootsRequest, Sampling, UrlElicitation, Visited};
+pub use change_notifier::{Herald, Watch, Watches};
 pub use error::ServeError;
-pub use herald::{Herald, Watch, Watches};
 #[cfg(feature = "http")]
 pub use http::{Bound, HttpServer};
 pub use log::Logger;
@@ -142,7 +138,7 @@ pub use mgp_lifecycle::{
 };
 #[cfg(feature = "macros")]
 pub use mgp_macros::{tool, tools};
-/// Governance and its layers; most programs need its `prelude` and no more.
+/// Governance and its layers; most programs need only its `prelude`.
 pub use mgp_security as security;
 #[cfg(feature = "http")]
 pub use mgp_security::auth;
@@ -158,11 +154,11 @@ pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, U
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
-    Args, Cancelled, FromCall, Grants, Handler, IntoToolResult, IntoTools, Json, Need, SchemaStyle,
-    SessionInfo, Standing, State, Tool, ToolError, ToolRequest, Tools, Trace,
+    Args, Cancelled, FromCall, GrantStanding, Grants, Handler, IntoToolResult, IntoTools, Json,
+    Need, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 
-/// What macros and examples need besides this crate.
+/// The crates that macros and examples need besides this one.
 #[doc(hidden)]
 pub mod reexports {
     pub use {mgp_types, schemars, serde};

@@ -1,46 +1,44 @@
-//! How often and how much tools may be called, and how large a call may be (MGP §14.3: 3000–3003).
-//!
-//! Applies to: inbound.
+//! Rates, quotas and sizes of tool calls (MGP §14.3: 3000–3003).
 
 use mgp_lifecycle::{QuotaLayer, RateLayer, RateLimit, SizeConfig, SizeLayer, Timeouts};
 
 use crate::server::Server;
 use crate::stack::Gate;
 
-/// What the author of a server bounds besides turns and time.
+/// The limits of a server besides concurrency and time.
 #[derive(Debug, Default)]
-pub(crate) struct Bounds {
+pub(crate) struct CallLimits {
     rates: Vec<RateLimit>,
     quotas: Vec<QuotaLayer>,
     max_arguments: Option<usize>,
     max_result: Option<usize>,
 }
 
-impl Bounds {
-    /// The layers, innermost first.
+impl CallLimits {
+    /// Returns the layers, innermost first.
     ///
-    /// Outermost is what is cheapest to refuse; what is too large takes no turn of a rate, and what comes too fast
-    /// is not charged for. What was not asked for costs nothing.
+    /// The cheapest refusal is outermost: a call that is too large does not count for a rate, and one over its rate
+    /// is not charged to a quota. A limit that is not set adds no layer.
     pub(crate) fn gates(
         self,
         is_tool: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> impl Iterator<Item = Gate> {
         let rate =
-            (!self.rates.is_empty()).then(|| Gate::of(RateLayer::of(self.rates).tools(is_tool)));
+            (!self.rates.is_empty()).then(|| Gate::new(RateLayer::of(self.rates).tools(is_tool)));
         let size = (self.max_arguments.is_some() || self.max_result.is_some()).then(|| {
             let mut config = SizeConfig::default();
             config.arguments = self.max_arguments.unwrap_or(usize::MAX);
             config.result = self.max_result.unwrap_or(usize::MAX);
-            Gate::of(SizeLayer::new(config))
+            Gate::new(SizeLayer::new(config))
         });
-        self.quotas.into_iter().map(Gate::of).chain(rate).chain(size)
+        self.quotas.into_iter().map(Gate::new).chain(rate).chain(size)
     }
 }
 
 impl Server {
-    /// Bounds how often tools are called; several bounds hold together.
+    /// Limits the rate of tool calls; several limits hold together.
     ///
-    /// Refused calls are answered 3000, with the time after which the next one may come.
+    /// Refused calls fail with code 3000 and the time after which to retry.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -57,9 +55,9 @@ impl Server {
         self
     }
 
-    /// Gives each caller a quota of calls in a period; once it is used up, calls are answered 3002.
+    /// Gives each caller a quota of calls in a period; once it is used up, calls fail with code 3002.
     ///
-    /// A [`QuotaLayer`] says what was used; tools charge units of their own with
+    /// A [`QuotaLayer`] reports what was used; tools charge units of their own with
     /// [`Quota::charge`](mgp_lifecycle::Quota::charge).
     ///
     /// ```
@@ -79,20 +77,21 @@ impl Server {
         self
     }
 
-    /// Bounds the arguments of a tool call, in bytes of JSON; larger ones are answered 3001, and nothing runs.
+    /// Limits the arguments of a tool call, in bytes of JSON; larger ones fail with code 3001, and the tool does not
+    /// run.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
         self.bounds.max_arguments = Some(bytes);
         self
     }
 
-    /// Bounds the result of a tool call, in bytes of JSON, and as much again sent piece by piece before it;
-    /// in place of a larger one the caller hears 3001 and the size.
+    /// Limits the result of a tool call, in bytes of JSON, and separately the sum of its chunks;
+    /// in place of a larger one the caller receives code 3001 and the size.
     pub fn max_result(mut self, bytes: usize) -> Self {
         self.bounds.max_result = Some(bytes);
         self
     }
 
-    /// Bounds how long things may take, each by its own figure.
+    /// Sets the time limits of each kind of call.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.timeouts = timeouts;
         self

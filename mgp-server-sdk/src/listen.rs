@@ -1,9 +1,7 @@
-//! The stream of notifications a modern client opens (MCP `subscriptions/listen`).
+//! The stream of notifications that a modern client opens (MCP `subscriptions/listen`).
 //!
-//! It lives as long as its request: who cancels the request, or leaves, is told nothing more.
-//! A server that ends tells that too, and completes the request.
-//!
-//! Applies to: inbound.
+//! The stream lasts as long as its request: after a cancellation or a disconnect nothing more is sent.
+//! A server that shuts down notifies the client of that too, and completes the request.
 
 use mgp_lifecycle::Drain;
 use mgp_types::RpcError;
@@ -15,76 +13,76 @@ use mgp_types::method::{Request as _, SubscriptionsAcknowledged, SubscriptionsLi
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, Context, Reply, Router, Stack};
 
-use crate::audience::{Audience, List, Lists, WATCHED, Watching};
+use crate::change_notifier::ResourceWatcher;
 use crate::error::Refusal;
-use crate::herald::Watched;
+use crate::subscribers::{ListKind, ListSet, MAX_WATCHED, Subscribers, WatchedResource};
 
-/// What a stream can tell.
+/// The sources of notifications for a stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
-    pub(crate) audience: Audience,
-    /// Resources are watched where the server offers that.
-    pub(crate) resources: Option<Watched>,
-    /// Whether there is anything to tell somebody who does not speak MGP.
-    pub(crate) tells_changes: bool,
+pub(crate) struct ListenSources {
+    pub(crate) subscribers: Subscribers,
+    /// Set if the server offers subscriptions to resources.
+    pub(crate) resources: Option<ResourceWatcher>,
+    /// `true` if the server announces changes that MCP defines, so that clients without MGP can listen.
+    pub(crate) announces_changes: bool,
 }
 
-/// Answers what opens a stream; it ends with the server.
-pub(crate) fn routes(told: Told, drain: Drain) -> Router {
+/// Returns the endpoint that opens a stream; it ends with the server.
+pub(crate) fn routes(sources: ListenSources, drain: Drain) -> Router {
     let listening = Stack::from_fn(move |call: Call| {
-        let (told, drain) = (told.clone(), drain.clone());
+        let (sources, drain) = (sources.clone(), drain.clone());
         async move {
             let (method, params, cx) = call.into_parts();
-            if !told.tells_changes && !cx.caller.has(Extension::Lifecycle) {
+            if !sources.announces_changes && !cx.caller.has(Extension::Lifecycle) {
                 return Err(RpcError::method_not_found(method.as_str()));
             }
-            Reply::of(&listen(&told, &drain, cx, params.get()?).await?)
+            Reply::of(&listen(&sources, &drain, cx, params.get()?).await?)
         }
     });
     Router::new().route(SubscriptionsListen::METHOD, listening)
 }
 
 async fn listen(
-    told: &Told,
+    sources: &ListenSources,
     drain: &Drain,
     cx: Context,
     params: ListenParams,
 ) -> Result<ListenResult, RpcError> {
-    let (audience, resources) = (&told.audience, told.resources.as_ref());
+    let (subscribers, resources) = (&sources.subscribers, sources.resources.as_ref());
     let id = cx.wire_id.as_ref().ok_or_else(|| RpcError::internal("a stream without an id"))?;
-    let mut mark = Meta::new();
-    mark.encode(key::SUBSCRIPTION_ID, id)?;
+    let mut meta = Meta::new();
+    meta.encode(key::SUBSCRIPTION_ID, id)?;
 
     let wanted = params.notifications;
-    let lists = Lists::of(&[
-        (List::Tools, wanted.tools_list_changed == Some(true)),
-        (List::Prompts, wanted.prompts_list_changed == Some(true)),
-        (List::Resources, wanted.resources_list_changed == Some(true)),
+    let lists = ListSet::of(&[
+        (ListKind::Tools, wanted.tools_list_changed == Some(true)),
+        (ListKind::Prompts, wanted.prompts_list_changed == Some(true)),
+        (ListKind::Resources, wanted.resources_list_changed == Some(true)),
     ])
-    .and(audience.announced());
-    let asked = wanted.resource_subscriptions.into_vec();
-    if asked.len() > WATCHED {
-        return Err(Refusal::TooManyWatched(WATCHED).into());
+    .intersection(subscribers.announced());
+    let uris = wanted.resource_subscriptions.into_vec();
+    if uris.len() > MAX_WATCHED {
+        return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
     }
     let mut watched = Vec::new();
-    for uri in asked {
+    for uri in uris {
         if let Some(resources) = resources
-            && let Some(watching) = resources.begin(&cx, uri).await
+            && let Some(watching) = resources.subscribe(&cx, uri).await
         {
             watched.push(watching);
         }
     }
-    let agreed = agreed(lists, &watched);
-    let listening = audience.listen(&cx, mark.clone(), lists, watched)?;
+    let accepted = accepted(lists, &watched);
+    let listening = subscribers.listen(&cx, meta.clone(), lists, watched)?;
 
-    let mut acknowledged = SubscriptionsAcknowledgedParams::new(agreed);
-    acknowledged.meta = Some(mark);
+    let mut acknowledged = SubscriptionsAcknowledgedParams::new(accepted);
+    acknowledged.meta = Some(meta);
     let mut out = cx.peer.context(&cx.scope);
     out.principal = cx.principal.clone();
     let call = Call::tell::<SubscriptionsAcknowledged>(&acknowledged, out)?.related(cx.key);
     cx.peer.send(call).await?;
 
-    // Whoever opened it ends it by cancelling, or by leaving; else it ends when nothing more will be told.
+    // The client ends the stream by cancelling or disconnecting; otherwise it ends with the server.
     drain.ended().await;
     drop(listening);
     let mut ended = ListenResult::new();
@@ -93,14 +91,14 @@ async fn listen(
     Ok(ended)
 }
 
-/// What of the wish is granted: nothing is promised that is never told.
-fn agreed(lists: Lists, watched: &[(String, Watching)]) -> SubscriptionFilter {
+/// Returns the part of the request that is granted: only notifications that will be sent.
+fn accepted(lists: ListSet, watched: &[(String, WatchedResource)]) -> SubscriptionFilter {
     let granted = |list| lists.has(list).then_some(true);
-    let mut agreed = SubscriptionFilter::new();
-    agreed.tools_list_changed = granted(List::Tools);
-    agreed.prompts_list_changed = granted(List::Prompts);
-    agreed.resources_list_changed = granted(List::Resources);
+    let mut accepted = SubscriptionFilter::new();
+    accepted.tools_list_changed = granted(ListKind::Tools);
+    accepted.prompts_list_changed = granted(ListKind::Prompts);
+    accepted.resources_list_changed = granted(ListKind::Resources);
     let uris = watched.iter().map(|(_, watching)| watching.uri.clone());
-    agreed.resource_subscriptions = uris.collect::<Vec<_>>().into();
-    agreed
+    accepted.resource_subscriptions = uris.collect::<Vec<_>>().into();
+    accepted
 }

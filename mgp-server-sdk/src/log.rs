@@ -1,8 +1,6 @@
-//! Log messages to the caller: at the level it asked for, on the way back of the call (MCP logging).
+//! Log messages to the caller of a request, at the level that the client chose (MCP logging).
 //!
-//! A legacy session sets its level once, a modern request names its own; nothing is sent that nobody asked for.
-//!
-//! Applies to: inbound.
+//! A legacy session sets its level once, a modern request carries its own; other messages are not sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +13,7 @@ use serde::Serialize;
 
 use crate::tool::{FromCall, ToolRequest};
 
-/// Writes log messages to the caller of a call; without [`Server::logging`](crate::Server::logging) it writes nothing.
+/// A sender of log messages to the caller; without [`Server::logging`](crate::Server::logging) it sends nothing.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -36,34 +34,35 @@ pub struct Logger {
 }
 
 impl Logger {
-    /// The logger of a call.
+    /// Returns the logger of a call.
     #[must_use]
     pub fn of(cx: &Context) -> Self {
         Self { cx: cx.clone(), name: None }
     }
 
-    /// The same logger under a name, which the messages carry.
+    /// Sets the logger name that the messages carry.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Whether messages of a level go anywhere, so that nothing is made for nobody.
+    /// Returns whether messages of a level are sent, so that a caller can skip building others.
     #[must_use]
     pub fn wants(&self, level: LogLevel) -> bool {
-        let wanted = self.cx.extensions.get::<Wanted>();
-        wanted.is_some_and(|wanted| wanted.takes(level)) && self.cx.outlet.wants(ItemKind::Log)
+        let threshold = self.cx.extensions.get::<LogThreshold>();
+        threshold.is_some_and(|threshold| threshold.takes(level))
+            && self.cx.outlet.wants(ItemKind::Log)
     }
 
-    /// The least grave level that goes anywhere from a call; none where no message does.
+    /// Returns the lowest level that is sent from a call, or `None` if no message is.
     #[must_use]
     pub fn level_of(cx: &Context) -> Option<LogLevel> {
-        let wanted = cx.extensions.get::<Wanted>()?;
-        cx.outlet.wants(ItemKind::Log).then(|| wanted.least())
+        let threshold = cx.extensions.get::<LogThreshold>()?;
+        cx.outlet.wants(ItemKind::Log).then(|| threshold.least())
     }
 
-    /// Whether a legacy session takes messages of a level that belong to none of its calls.
+    /// Returns whether a legacy session takes messages of a level that belong to none of its calls.
     #[must_use]
     pub fn is_heard_by(session: &Scope, level: LogLevel) -> bool {
         level >= session.state::<SessionLevel>().get()
@@ -79,7 +78,7 @@ impl Logger {
         let outlet = self.cx.outlet.clone();
         Box::pin(async move {
             if let Some(params) = params {
-                // A caller that left needs no log.
+                // A caller that left needs no log message.
                 let _ = outlet.send(Item::Log(params)).await;
             }
         })
@@ -91,7 +90,7 @@ impl Logger {
             params.logger = self.name.as_deref().map(str::to_owned);
             Payload::of(&params)
         });
-        written.inspect_err(|error| tracing::debug!(%error, "a log message was not written")).ok()
+        written.inspect_err(|error| tracing::debug!(%error, "cannot encode a log message")).ok()
     }
 }
 
@@ -101,16 +100,16 @@ impl FromCall for Logger {
     }
 }
 
-/// The level one call is logged at.
+/// The lowest level that a call sends.
 #[derive(Debug)]
-enum Wanted {
-    /// The session's, as it is when the message is made.
+enum LogThreshold {
+    /// The session's level at the time of the message.
     Session(Arc<SessionLevel>),
-    /// The request's.
+    /// The level in the request.
     Request(LogLevel),
 }
 
-impl Wanted {
+impl LogThreshold {
     fn takes(&self, level: LogLevel) -> bool {
         level >= self.least()
     }
@@ -123,7 +122,7 @@ impl Wanted {
     }
 }
 
-/// The level a legacy session set; `info` until it does.
+/// The level that a legacy session set; `info` before that.
 #[derive(Debug)]
 struct SessionLevel(AtomicUsize);
 
@@ -137,8 +136,8 @@ impl Default for SessionLevel {
 
 impl SessionLevel {
     fn set(&self, level: LogLevel) {
-        let place = LogLevel::ALL.iter().position(|one| *one == level).unwrap_or_default();
-        self.0.store(place, Ordering::Relaxed);
+        let index = LogLevel::ALL.iter().position(|known| *known == level).unwrap_or_default();
+        self.0.store(index, Ordering::Relaxed);
     }
 
     fn get(&self) -> LogLevel {
@@ -146,23 +145,23 @@ impl SessionLevel {
     }
 }
 
-/// Notes at which level a call is logged.
-pub(crate) fn note_level(call: &mut Call) {
-    let wanted = match call.cx().caller.era {
-        Era::Legacy => Some(Wanted::Session(call.cx().scope.state::<SessionLevel>())),
-        Era::Modern => asked(call).map(Wanted::Request),
+/// Stores the lowest level that a call sends.
+pub(crate) fn store_level(call: &mut Call) {
+    let threshold = match call.cx().caller.era {
+        Era::Legacy => Some(LogThreshold::Session(call.cx().scope.state::<SessionLevel>())),
+        Era::Modern => requested_level(call).map(LogThreshold::Request),
     };
-    if let Some(wanted) = wanted {
-        call.cx_mut().extensions.insert(wanted);
+    if let Some(threshold) = threshold {
+        call.cx_mut().extensions.insert(threshold);
     }
 }
 
-/// The level a modern request asks for; a word that is no level asks for nothing.
-fn asked(call: &Call) -> Option<LogLevel> {
+/// Returns the level in a modern request; an unknown level counts as none.
+fn requested_level(call: &Call) -> Option<LogLevel> {
     serde_json::from_str(call.params().meta_member(MetaKey::LogLevel)?).ok()
 }
 
-/// Answers what sets the level.
+/// Returns the endpoint that sets the level.
 pub(crate) fn routes() -> Router {
     Router::new().on::<LoggingSetLevel, _, _>(|cx, params| {
         cx.scope.state::<SessionLevel>().set(params.level);

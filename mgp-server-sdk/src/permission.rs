@@ -1,7 +1,4 @@
-//! Grants that come with a modern request, for that request only, and the question for those that are missing
-//! (MGP §3.6; checklist D11).
-//!
-//! Applies to: inbound.
+//! Grants in a modern request, which hold for that request only, and the question for missing ones (MGP §3.6).
 
 use mgp_types::Payload;
 use mgp_types::RpcError;
@@ -14,28 +11,28 @@ use mgp_types::service::{Ask, Call, InputRequired, Params, Reply};
 
 use crate::tool::Grants;
 
-/// Under which name a caller is asked; a call that brings an answer to it is not asked again.
+/// The key of the question; a call that carries an answer under it is not asked again.
 const KEY: &str = "mgp.permission";
 
-/// Lets a call work with the grants it brings.
-pub(crate) fn bring(call: &mut Call) {
-    if says_what_stands(call)
+/// Applies the grants that a call carries to that call.
+pub(crate) fn apply_grants(call: &mut Call) {
+    if sends_grants(call)
         && let Some(grants) = Grants::told_in(call.params())
     {
         note(call, [grants]);
     }
 }
 
-/// The same for a call of such a caller that needs permissions; gives a question where the call does not say how they
-/// stand, unless it is the one that was asked.
-pub(crate) fn bring_or_ask(
+/// Applies the grants of a call that needs permissions; returns a question for those that the call does not mention,
+/// unless the call carries the answer to it.
+pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],
 ) -> Result<Option<Reply>, RpcError> {
     let (brought, answered) = (Grants::told_in(call.params()), answer(call.params())?);
     let is_told = brought.is_some() || answered.is_some();
     if !is_told && Grants::of(call.cx()).is_told() {
-        // The connection was told by requests.
+        // The connection received its grants by requests.
         return Ok(None);
     }
     let said = Permission::canonical(brought.iter().flat_map(|told| told.grants.keys()));
@@ -43,13 +40,13 @@ pub(crate) fn bring_or_ask(
     if answered.is_none() && !unsaid.is_empty() {
         return question(call, unsaid).map(Some);
     }
-    // What the request itself says is newer than the answer.
+    // The request's own grants are newer than the answer.
     note(call, answered.into_iter().chain(brought));
     Ok(None)
 }
 
-/// Whether a caller says with each call what stands; one that speaks no MGP does not, and is never asked.
-pub(crate) fn says_what_stands(call: &Call) -> bool {
+/// Returns whether the caller sends its grants with each call; a caller without MGP does not, and is never asked.
+pub(crate) fn sends_grants(call: &Call) -> bool {
     let caller = &call.cx().caller;
     caller.era == Era::Modern && caller.has(Extension::Permissions)
 }
@@ -62,7 +59,6 @@ fn note(call: &mut Call, decisions: impl IntoIterator<Item = PermissionDecision>
     call.cx_mut().extensions.insert(grants);
 }
 
-/// What the caller answered to our question.
 fn answer(params: &Params) -> Result<Option<PermissionDecision>, RpcError> {
     let Some(responses) = params.input_responses() else { return Ok(None) };
     let responses: InputResponses = responses.get()?;

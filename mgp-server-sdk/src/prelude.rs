@@ -1,6 +1,4 @@
-//! What a server needs in scope.
-//!
-//! Applies to: inbound.
+//! The names that most servers need.
 
 pub use crate::{Args, ContextExt, Elicited, Json, ServeError, Server, State, Tool, ToolError};
 #[cfg(feature = "macros")]

@@ -1,6 +1,4 @@
-//! The server: builder, stack, run.
-//!
-//! Applies to: inbound.
+//! The [`Server`] builder: configuration, its stack, and serving over byte streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +17,23 @@ use mgp_types::{RpcError, Sealer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
-use crate::drain::{Leaving, Stopping};
-use crate::error::{Flaw, Flaws, ServeError};
-use crate::features::{Ends, Features};
+use crate::drain::{CloseWhenDrained, Shutdown};
+use crate::error::{BuildError, BuildErrors, ServeError};
+use crate::features::{Features, ShutdownNotice};
 use crate::health;
-use crate::limit::Bounds;
-use crate::request::Serving;
-use crate::stack::{Gate, Parts, inbound};
+use crate::limit::CallLimits;
+use crate::request::HandlerConfig;
+use crate::signals::SignalGuard;
+use crate::stack::{Gate, StackParts, inbound};
 use crate::tool::{Grants, IntoTools, SchemaStyle, Tools};
 
-/// A server, put together and then served.
+/// A builder of a server, which is then served.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
 ///
 /// let server = Server::new("clock", "1.0")
-///     .instructions("Tells the time.")
+///     .instructions("Returns the current time.")
 ///     .tool(Tool::new("now", "The time", || async { "noon" }));
 /// assert_eq!(server.tools().len(), 1);
 /// ```
@@ -44,25 +43,25 @@ pub struct Server {
     offer: ServerOffer,
     tools: Tools,
     state: Extensions,
-    flaws: Vec<Flaw>,
+    errors: Vec<BuildError>,
     pub(crate) features: Features,
     endpoints: Router,
     limit: LimitConfig,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: CallLimits,
     pub(crate) timeouts: Timeouts,
     wire: Limits,
     gates: Vec<Gate>,
     around: Vec<Gate>,
     tasks: TasksConfig,
-    tasks_of: Option<TasksOf>,
+    tasks_of: Option<TaskSupportFn>,
     cancel: CancelLayer,
-    pub(crate) stopping: Stopping,
+    pub(crate) shutdown: Shutdown,
     pub(crate) health: Health,
-    /// Whether the author chose the extensions.
-    chosen: bool,
+    /// If set, the author chose the extensions.
+    chose_extensions: bool,
 }
 
-/// What a server is doing, while it runs; cheap to clone.
+/// A view of a running server; cheap to clone.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -77,30 +76,26 @@ pub struct Server {
 pub struct ServerMonitor(CancelLayer);
 
 impl ServerMonitor {
-    /// Requests that run, of all connections.
+    /// Returns the number of running requests, of all connections.
     #[must_use]
     pub fn running(&self) -> usize {
         self.0.running()
     }
 }
 
-/// Which tools of others may become tasks.
-struct TasksOf(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
+/// Decides whether a call of a tool elsewhere may become a task.
+struct TaskSupportFn(Box<dyn Fn(&str) -> TaskSupport + Send + Sync>);
 
-impl std::fmt::Debug for TasksOf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TasksOf")
-    }
-}
+mgp_types::opaque_debug!(TaskSupportFn);
 
-/// What of MGP this crate serves; nothing else is offered, but for permissions once a tool needs some.
+/// The MGP extensions of every server; permissions are added if a tool needs some, others by the builder.
 const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::ToolSecurity)
     .with(Extension::Lifecycle);
 
 impl Server {
-    /// A server without tools; it offers all of MGP that is served.
+    /// Creates a server without tools that offers every MGP extension this crate serves.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
         offer.mgp = Some(MgpOffer::new(SERVED));
@@ -108,11 +103,11 @@ impl Server {
             offer,
             tools: Tools::default(),
             state: Extensions::default(),
-            flaws: Vec::new(),
+            errors: Vec::new(),
             features: Features::default(),
             endpoints: Router::new(),
             limit: LimitConfig::default(),
-            bounds: Bounds::default(),
+            bounds: CallLimits::default(),
             timeouts: Timeouts::default(),
             wire: Limits::default(),
             gates: Vec::new(),
@@ -120,13 +115,13 @@ impl Server {
             tasks: TasksConfig::default(),
             tasks_of: None,
             cancel: CancelLayer::default(),
-            stopping: Stopping::default(),
+            shutdown: Shutdown::default(),
             health: Health::new(),
-            chosen: false,
+            chose_extensions: false,
         }
     }
 
-    /// Gives the model advice on how to use the server.
+    /// Sets the advice to the model on how to use the server.
     pub fn instructions(mut self, text: impl Into<String>) -> Self {
         self.offer.instructions = Some(text.into());
         self
@@ -134,14 +129,15 @@ impl Server {
 
     /// Adds a tool, or all tools of a type with `#[tools]`.
     ///
-    /// A second tool of the same name is an error of [`Server::into_stack`]; see [`Server::replace`].
+    /// A second tool of the same name is an error of [`Server::into_stack`]; to replace a tool, use
+    /// [`Server::replace`].
     pub fn tool(mut self, tools: impl IntoTools) -> Self {
         let declared = tools.into_tools().into_iter().map(|tool| self.tools.declare(tool));
-        self.flaws.extend(declared.filter_map(Result::err));
+        self.errors.extend(declared.filter_map(Result::err));
         self
     }
 
-    /// Adds a tool, or all tools of a type with `#[tools]`, in place of those that have their names.
+    /// Adds a tool, or all tools of a type with `#[tools]`, and replaces tools of the same names.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -151,197 +147,186 @@ impl Server {
     /// assert!(Server::new("a", "1").tool(clock("noon")).replace(clock("dusk")).into_stack().is_ok());
     /// ```
     pub fn replace(mut self, tools: impl IntoTools) -> Self {
-        let put = tools.into_tools().into_iter().map(|tool| self.tools.put(tool));
-        self.flaws.extend(put.filter_map(Result::err));
+        let replaced = tools.into_tools().into_iter().map(|tool| self.tools.put(tool));
+        self.errors.extend(replaced.filter_map(Result::err));
         self
     }
 
-    /// Gives tools a value they can take as [`State`](crate::State); one of each type.
+    /// Adds a value that tools take as [`State`](crate::State); there is one value of each type.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.state.insert(value);
         self
     }
 
-    /// Leaves a tool out of the list of a client that is known not to grant a permission it needs.
+    /// Hides tools from the list of a client that is known to deny a permission they need.
     ///
-    /// Without it such a tool is listed; called, it answers 1000 either way.
-    pub fn hide_refused(self) -> Self {
-        self.tools.hide_refused();
+    /// By default such tools are listed. In both cases a call of one fails with code 1000.
+    pub fn hide_denied_tools(self) -> Self {
+        self.tools.hide_denied_tools();
         self
     }
 
-    /// Chooses where the tools' schemas have the schemas of inner types; [`SchemaStyle::Inlined`] without it.
+    /// Sets where tool schemas keep the schemas of inner types. Default: [`SchemaStyle::Inlined`].
     pub fn schema_style(self, style: SchemaStyle) -> Self {
         self.tools.write_schemas(style);
         self
     }
 
-    /// Answers further methods.
+    /// Adds endpoints for further methods.
     ///
-    /// A method of an MGP extension reaches its endpoint only once that extension is offered, see [`Server::offer`];
-    /// `audit` is offered by whoever takes `notifications/mgp.audit`.
+    /// The endpoint of a method of an MGP extension is reached only if that extension is offered, see
+    /// [`Server::offer`]; a server with an endpoint for `notifications/mgp.audit` offers `audit` by itself.
     pub fn endpoints(mut self, router: Router) -> Self {
         self.endpoints = self.endpoints.merge(router);
         self
     }
 
-    /// Puts a gate before the tools and endpoints: audit, access, your own; the last one put is the outermost.
+    /// Adds a layer before the tools and endpoints, e.g. audit or access control; the last one added is the outermost.
     ///
-    /// It stands below the handshake and above the limit: it knows the caller and what was negotiated,
-    /// can ask the caller, can wrap the way back and see each chunk,
-    /// and what it refuses reaches each peer in the words that peer understands.
+    /// The layer runs below the handshake and above the limits: it knows the caller and the negotiated extensions,
+    /// can ask the caller for input, and can wrap the outlet to see each chunk. Its errors are translated for each
+    /// peer.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
         L::Service: MgpService,
     {
-        self.gates.push(Gate::of(layer));
+        self.gates.push(Gate::new(layer));
         self
     }
 
-    /// Puts a layer around the whole server, the handshake included; the last one put is the outermost.
+    /// Adds a layer around the whole server, including the handshake; the last one added is the outermost.
     ///
-    /// Nothing was negotiated there yet, nobody can be asked, and what it refuses reaches the peer as it is.
+    /// Nothing is negotiated there, the caller cannot be asked for input, and errors reach the peer unchanged.
     pub fn around<L>(mut self, layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
         L::Service: MgpService,
     {
-        self.around.push(Gate::of(layer));
+        self.around.push(Gate::new(layer));
         self
     }
 
-    /// Bounds the tasks that calls of tools with task support may become.
+    /// Sets the limits of the tasks that calls of tools with task support may become.
     pub fn tasks(mut self, tasks: TasksConfig) -> Self {
         self.tasks = tasks;
         self
     }
 
-    /// Says which calls may become tasks of tools that are not this server's own, as where a gateway passes calls on.
+    /// Sets which calls of tools that another server runs may become tasks, e.g. in a gateway.
     ///
-    /// It is asked only where a caller can wait for a task; a tool that runs only as one is the gateway's matter.
+    /// The function is called only if the caller can wait for a task; tools that run only as tasks are not covered.
     pub fn tasks_of(
         mut self,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
     ) -> Self {
-        self.tasks_of = Some(TasksOf(Box::new(support)));
+        self.tasks_of = Some(TaskSupportFn(Box::new(support)));
         self
     }
 
-    /// Changes what is offered in the handshake: revisions, capabilities, MGP.
+    /// Changes the offer of the handshake: revisions, capabilities, MGP.
     pub fn offer(mut self, change: impl FnOnce(&mut ServerOffer)) -> Self {
         let extensions = |offer: &ServerOffer| offer.mgp.as_ref().map(|mgp| mgp.extensions);
         let before = extensions(&self.offer);
         change(&mut self.offer);
-        self.chosen |= before != extensions(&self.offer);
+        self.chose_extensions |= before != extensions(&self.offer);
         self
     }
 
-    /// What is offered of MGP, as long as its author did not choose the extensions.
+    /// Returns the MGP offer, unless the author chose the extensions.
     pub(crate) fn offered(&mut self) -> Option<&mut MgpOffer> {
-        self.offer.mgp.as_mut().filter(|_| !self.chosen)
+        self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
 
-    /// Notes what will keep the server from being served.
-    pub(crate) fn flaw(&mut self, flaw: Flaw) {
-        self.flaws.push(flaw);
+    /// Records an error that [`Server::into_stack`] will return.
+    pub(crate) fn add_error(&mut self, error: BuildError) {
+        self.errors.push(error);
     }
 
-    /// Speaks plain MCP only.
+    /// Offers plain MCP only.
     pub fn without_mgp(mut self) -> Self {
         self.offer.mgp = None;
         self
     }
 
-    /// Bounds how many tool calls run and wait; callers that wait take turns.
+    /// Limits how many tool calls run and wait; waiting callers take turns.
     pub fn limit(mut self, limit: LimitConfig) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Bounds how long a tool call may take. 30 s.
+    /// Sets the time limit of a tool call. Default: 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.tool = timeout;
         self
     }
 
-    /// Bounds what a connection may hold.
+    /// Limits the size of messages and buffers of a connection.
     pub fn wire_limits(mut self, limits: Limits) -> Self {
         self.wire = limits;
         self
     }
 
-    /// The tools, to change them while the server runs.
+    /// Returns a handle that changes the tools while the server runs.
     #[must_use]
     pub fn tools(&self) -> Tools {
         self.tools.clone()
     }
 
-    /// A look at what runs, for health answers and tests.
+    /// Returns a handle that reports running requests.
     #[must_use]
     pub fn monitor(&self) -> ServerMonitor {
         ServerMonitor(self.cancel.clone())
     }
 
-    /// The finished stack, shared by all connections.
+    /// Builds the stack, which all connections share.
     ///
     /// # Errors
-    /// −32603 naming everything that cannot be served and why: a tool's name, a permission, missing state, a URI
-    /// template; or when the system has no randomness for the key that seals request state.
+    /// Code −32603 with every reason why the server cannot be built (e.g. a tool's name, a permission, missing state, a
+    /// URI template), or if the system has no randomness for the key that seals request state.
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
-        let state = Arc::new(self.state);
-        self.flaws.extend(self.tools.provide(Arc::clone(&state)));
-        self.flaws.extend(self.features.flaws(&state));
-        if !self.flaws.is_empty() {
-            return Err(Flaws(self.flaws).into());
+        let state = Arc::new(std::mem::take(&mut self.state));
+        self.errors.extend(self.tools.set_state(Arc::clone(&state)));
+        self.errors.extend(self.features.errors(&state));
+        if !self.errors.is_empty() {
+            return Err(BuildErrors(self.errors).into());
         }
-        if let Some(mgp) = &mut self.offer.mgp {
-            // Who takes audit events has to offer them, or none arrives.
-            if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
-                mgp.extensions = mgp.extensions.with(Extension::Audit);
-            }
-            let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
-            mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
-            // Whoever chose what is offered means it.
-            if !mgp.permissions_required.is_empty() && !self.chosen {
-                mgp.extensions = mgp.extensions.with(Extension::Permissions);
-            }
-        }
+        self.complete_mgp_offer();
         let offers = |extension| {
             self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
         };
-        let (hears_decisions, tells_states) =
+        let (takes_decisions, announces_states) =
             (offers(Extension::Permissions), offers(Extension::Lifecycle));
-        let decisions = if hears_decisions { Grants::router() } else { Router::new() };
-        let serving = Serving { timeout: self.timeouts.tool, state };
-        let drain = self.stopping.drain;
+        let decisions = if takes_decisions { Grants::router() } else { Router::new() };
+        let serving = HandlerConfig { timeout: self.timeouts.tool, state };
+        let drain = self.shutdown.drain;
         if let Some(id) = self.offer.mgp.as_ref().and_then(|mgp| mgp.server_id.as_deref()) {
             drain.configure(|config| {
                 config.server_id.get_or_insert_with(|| id.into());
             });
         }
-        let ends = Ends { drain: drain.clone(), are_told: tells_states };
+        let notice = ShutdownNotice { drain: drain.clone(), is_announced: announces_states };
         let (features, logging) =
-            self.features.assemble(&mut self.offer, &self.tools, &serving, ends);
+            self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
         let timed = self.tools.clone();
         self.offer.tasks |= self.tools.any_task() || self.tasks_of.is_some();
         let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
         let (known, named) = (self.tools.clone(), self.tools.clone());
-        // Where calls go elsewhere, only those there know the names.
+        // If calls are routed elsewhere, this server does not know the names of their tools.
         let has_own = !self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         let bounds = self.bounds.gates(move |name| !has_own || named.has(name));
         let tasks = match self.tasks_of {
             None => TasksLayer::new(self.tasks, move |tool| known.task_support(tool)),
-            Some(TasksOf(support)) => {
+            Some(TaskSupportFn(support)) => {
                 TasksLayer::new(self.tasks, move |tool| support(tool)).only_if_asked()
             }
         };
         let tasks = tasks.drain(drain.clone());
-        let stack = inbound(Parts {
+        let stack = inbound(StackParts {
             offer: self.offer,
             tools: self.tools,
             tasks,
-            // Of the bounds each stands inside all gates: who is refused is charged for nothing.
+            // The limits run inside all gates: a refused call is not charged.
             gates: bounds.chain(self.gates).collect(),
             limit: LimitLayer::new(self.limit),
             timeout: TimeoutLayer::of(self.timeouts).per_call(move |call| timed.timeout_of(call)),
@@ -350,16 +335,33 @@ impl Server {
             drain,
             health: HealthLayer::new(health),
             logging,
-            // What a server's author answers wins.
+            // Endpoints of the author take precedence.
             endpoints: features.merge(decisions).merge(self.endpoints),
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Serves one peer over a pair of byte streams until it leaves, or until the server has [drained](Self::drain_handle).
+    /// Adds the extensions and permissions to the offer that the endpoints and tools need.
+    fn complete_mgp_offer(&mut self) {
+        if let Some(mgp) = &mut self.offer.mgp {
+            // Without the offer a client would not send audit events.
+            if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
+                mgp.extensions = mgp.extensions.with(Extension::Audit);
+            }
+            let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
+            mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
+            // An explicit choice of extensions is kept.
+            if !mgp.permissions_required.is_empty() && !self.chose_extensions {
+                mgp.extensions = mgp.extensions.with(Extension::Permissions);
+            }
+        }
+    }
+
+    /// Serves one peer over a pair of byte streams until it disconnects or the server has
+    /// [drained](Self::drain_handle).
     ///
     /// # Errors
-    /// Why the connection failed; a peer that leaves is no error, and neither is an end that was asked for.
+    /// If the connection fails; a disconnect and a requested shutdown are not errors.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.
@@ -369,18 +371,18 @@ impl Server {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (limits, drain) = (self.wire.clone(), self.drain_handle());
-        let is_owned = self.stopping.is_owned;
+        let is_owned = self.shutdown.is_owned;
         let _open = self.count_connections().enter();
         let connection = Connection::new(reader, writer, self.into_stack()?).limits(limits);
         if is_owned {
             Owner::mark(connection.scope());
         }
-        let _leaving = Leaving::when_drained(drain.clone(), connection.ending());
+        let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.ending());
         match connection.run().await {
             Closed::Eof | Closed::Local => Ok(()),
-            // It was to end, and did; a supervisor is not to take that for a failure.
+            // The shutdown was requested, so a supervisor must not take it for a failure.
             closed if drain.is_draining() => {
-                tracing::warn!(%closed, "the server ended before its peer had read all");
+                tracing::warn!(%closed, "closed before the peer had read all messages");
                 Ok(())
             }
             closed => Err(ServeError::Connection(closed)),
@@ -389,20 +391,29 @@ impl Server {
 
     /// Serves the process that started this one, over stdin and stdout.
     ///
-    /// Standard output is pointed at standard error first, so that a stray `println!` cannot corrupt the wire.
+    /// Redirects standard output to standard error first, so that a stray `println!` cannot corrupt the protocol.
     ///
     /// That process owns the server, so it may shut it down. SIGTERM and SIGINT drain it, unless they are left
-    /// [to the program](Self::without_signals); the second one ends the process. A tool that blocks its thread cannot be
-    /// ended: it keeps the runtime, and so the process, from ending.
+    /// [to the program](Self::without_signals); a second one ends the process. A tool that blocks its thread cannot be
+    /// stopped: it keeps the runtime, and so the process, from ending.
     ///
     /// # Errors
-    /// As [`Server::serve`], or when stdin and stdout cannot be used.
+    /// The errors of [`Server::serve`], or if stdin and stdout cannot be used.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection and its calls.
     pub async fn serve_stdio(self) -> Result<(), ServeError> {
         let (reader, writer) = take_stdio()?;
-        let _signals = self.stopping.signals.heed(&self.stopping.drain);
+        let _signals =
+            (!self.shutdown.leaves_signals).then(|| SignalGuard::drain(&self.shutdown.drain));
         self.owned_by_peer().serve(reader, writer).await
+    }
+}
+
+impl TryFrom<Server> for Stack {
+    type Error = RpcError;
+
+    fn try_from(server: Server) -> Result<Self, RpcError> {
+        server.into_stack()
     }
 }

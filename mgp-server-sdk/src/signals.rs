@@ -1,9 +1,7 @@
 //! SIGTERM and SIGINT: the first one drains, a second one ends the process (MGP §11.4).
 //!
-//! Once a program listens to a signal, the system does nothing of its own about it any more.
-//! So what it would have done is done here: at the second signal, and when nobody serves any longer.
-//!
-//! Applies to: inbound.
+//! Once a program handles a signal, the system's default action no longer applies.
+//! So this module ends the process itself: at the second signal, and when no server runs any longer.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,66 +13,69 @@ use mgp_types::mgp::ShutdownReason;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The servers of this process that heed signals.
-static SERVING: AtomicUsize = AtomicUsize::new(0);
+/// The number of servers in this process that drain on signals.
+static ACTIVE_SERVERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Has a server heed signals as long as this lives.
+/// Drains a server on signals until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Signals(Arc<AtomicBool>);
+pub(crate) struct SignalGuard(Arc<AtomicBool>);
 
-impl Signals {
+impl SignalGuard {
     /// Drains at the first signal.
-    pub(crate) fn heed(drain: &Drain) -> Self {
-        SERVING.fetch_add(1, Ordering::AcqRel);
-        let serves = Arc::new(AtomicBool::new(true));
-        match Waiting::new() {
-            // It outlives the server: somebody has to end the process when it is told to.
-            Ok(waiting) => drop(tokio::spawn(waiting.follow(drain.clone(), Arc::clone(&serves)))),
+    pub(crate) fn drain(drain: &Drain) -> Self {
+        ACTIVE_SERVERS.fetch_add(1, Ordering::AcqRel);
+        let is_active = Arc::new(AtomicBool::new(true));
+        match SignalStream::new() {
+            // The task outlives the server: it must end the process on a signal after that.
+            Ok(signals) => {
+                tokio::spawn(signals.follow(drain.clone(), Arc::clone(&is_active)));
+            }
             Err(error) => {
-                tracing::warn!(%error, "signals are not heard: they end the process at once");
+                tracing::warn!(%error, "signal handler failed; signals end the process at once");
             }
         }
-        Self(serves)
+        Self(is_active)
     }
 }
 
-impl Drop for Signals {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
-        SERVING.fetch_sub(1, Ordering::AcqRel);
+        ACTIVE_SERVERS.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Waits for signals.
+/// The signals to wait for.
 #[cfg(unix)]
-struct Waiting([(Signal, i32); 2]);
+struct SignalStream([(Signal, i32); 2]);
 
 #[cfg(unix)]
-impl Waiting {
+impl SignalStream {
     fn new() -> std::io::Result<Self> {
-        let heard = |kind: SignalKind| signal(kind).map(|heard| (heard, kind.as_raw_value()));
-        Ok(Self([heard(SignalKind::terminate())?, heard(SignalKind::interrupt())?]))
+        let received =
+            |kind: SignalKind| signal(kind).map(|received| (received, kind.as_raw_value()));
+        Ok(Self([received(SignalKind::terminate())?, received(SignalKind::interrupt())?]))
     }
 
-    /// The number of the next signal.
+    /// Returns the number of the next signal.
     async fn next(&mut self) -> i32 {
         poll_fn(|task| {
-            let came = self
+            let number = self
                 .0
                 .iter_mut()
                 .find_map(|(signal, number)| signal.poll_recv(task).is_ready().then_some(*number));
-            came.map_or(Poll::Pending, Poll::Ready)
+            number.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
 }
 
-/// Waits for Ctrl-C, which is all there is.
+/// Ctrl-C, the only signal here.
 #[cfg(not(unix))]
-struct Waiting;
+struct SignalStream;
 
 #[cfg(not(unix))]
-impl Waiting {
+impl SignalStream {
     fn new() -> std::io::Result<Self> {
         Ok(Self)
     }
@@ -87,24 +88,24 @@ impl Waiting {
     }
 }
 
-impl Waiting {
-    async fn follow(mut self, drain: Drain, serves: Arc<AtomicBool>) {
+impl SignalStream {
+    async fn follow(mut self, drain: Drain, is_active: Arc<AtomicBool>) {
         let mut is_first = true;
         loop {
             let number = self.next().await;
-            let (serves, others) =
-                (serves.load(Ordering::Acquire), SERVING.load(Ordering::Acquire) > 0);
-            if !serves && others {
-                // Those who serve heed it.
+            let (is_active, other_servers) =
+                (is_active.load(Ordering::Acquire), ACTIVE_SERVERS.load(Ordering::Acquire) > 0);
+            if !is_active && other_servers {
+                // Another server, which still runs, handles it.
                 continue;
             }
-            if !serves || !is_first {
-                tracing::warn!(number, "a signal ends the process at once");
-                // As a shell reports a process that the signal ended.
+            if !is_active || !is_first {
+                tracing::warn!(number, "ending the process on a signal");
+                // The status by which a shell reports a process that a signal ended.
                 std::process::exit(128 + number);
             }
             is_first = false;
-            tracing::info!(number, "a signal: the server drains, a second one ends it at once");
+            tracing::info!(number, "draining on a signal; a second one ends the process");
             drain.begin(ShutdownReason::OperatorRequest, drain.config().timeout);
         }
     }

@@ -1,6 +1,4 @@
-//! THE inbound stack of a server: one layer a line, outermost first, each with its reason.
-//!
-//! Applies to: inbound.
+//! THE inbound stack of a server: one layer per line, outermost first, each with its reason.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
@@ -18,13 +16,13 @@ use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::furnish::{FurnishLayer, Logging};
 use crate::permission;
-use crate::tool::{RepeatLayer, Running, Tools};
+use crate::request_context::RequestContextLayer;
+use crate::tool::{RetryHintLayer, Running, Tools};
 
-/// What the stack is built from.
+/// The layers and endpoints that [`inbound`] assembles.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct StackParts {
     pub(crate) offer: ServerOffer,
     pub(crate) tools: Tools,
     pub(crate) limit: LimitLayer,
@@ -34,18 +32,17 @@ pub(crate) struct Parts {
     pub(crate) drain: Drain,
     pub(crate) rounds: RoundsLayer,
     pub(crate) tasks: TasksLayer,
-    pub(crate) logging: Logging,
+    pub(crate) logging: bool,
     pub(crate) endpoints: Router,
-    /// What the user put between the way back and the limit: bounds, audit, access, own gates.
+    /// The user's layers, between the emit layer and the limit.
     pub(crate) gates: Vec<Gate>,
 }
 
-/// A layer of the user's.
+/// A layer that the user added.
 pub(crate) struct Gate(pub(crate) Box<dyn FnOnce(Stack) -> Stack + Send>);
 
 impl Gate {
-    /// A layer that is put on later.
-    pub(crate) fn of<L>(layer: L) -> Self
+    pub(crate) fn new<L>(layer: L) -> Self
     where
         L: Layer<Stack> + Send + 'static,
         L::Service: MgpService,
@@ -54,15 +51,11 @@ impl Gate {
     }
 }
 
-impl std::fmt::Debug for Gate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gate")
-    }
-}
+mgp_types::opaque_debug!(Gate);
 
-/// Builds the stack.
-pub(crate) fn inbound(parts: Parts) -> Stack {
-    let Parts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } = parts;
+pub(crate) fn inbound(parts: StackParts) -> Stack {
+    let StackParts { offer, tools, limit, timeout, cancel, health, drain, rounds, tasks, .. } =
+        parts;
     let (logging, endpoints, gates) = (parts.logging, parts.endpoints, parts.gates);
     let typed = tools.clone();
     let handshake = HandshakeLayer::new(offer).typed(move |tool| typed.is_typed(tool));
@@ -74,67 +67,68 @@ pub(crate) fn inbound(parts: Parts) -> Stack {
         endpoints,
     };
     let inner = ServiceBuilder::new()
-        // After the cheap refusals: a refused call takes no turn.
+        // After the cheap refusals: a refused call does not take a slot.
         .layer(limit)
-        // Above the time-out: it may help to call again what only reads.
-        .layer(RepeatLayer(tools))
-        // Waiting for a turn does not count.
+        // Above the time-out: adds a retry hint to the time-outs of read-only tools.
+        .layer(RetryHintLayer(tools))
+        // The wait for a slot does not count.
         .layer(timeout)
         .service(leaf);
-    let outer = Outer { handshake, cancel, health, drain, rounds, tasks, logging };
+    let outer = OuterLayers { handshake, cancel, health, drain, rounds, tasks, logging };
     if gates.is_empty() {
-        return outer.over(inner);
+        return outer.around(inner);
     }
-    outer.over(gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack)))
+    outer.around(gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack)))
 }
 
 /// The layers above the user's gates.
-struct Outer {
+struct OuterLayers {
     handshake: HandshakeLayer,
     cancel: CancelLayer,
     health: HealthLayer,
     drain: Drain,
     rounds: RoundsLayer,
     tasks: TasksLayer,
-    logging: Logging,
+    logging: bool,
 }
 
-impl Outer {
-    fn over(self, inner: impl MgpService) -> Stack {
+impl OuterLayers {
+    fn around(self, inner: impl MgpService) -> Stack {
         let service = ServiceBuilder::new()
             // Anything below may panic.
             .layer(CatchPanicLayer::new())
-            // The span and its trace id come before anyone logs.
+            // Everything below logs in the span of the call, with its trace id.
             .layer(TraceLayer::new())
-            // Everything below needs to know who calls and what was negotiated; on the way out it words refusals.
+            // Identifies the caller and its extensions for all layers below, and translates their errors on the way
+            // out.
             .layer(self.handshake)
-            // Gates and handlers below may ask a modern caller; what they ask becomes the reply of the whole stack.
+            // Gates and handlers below may ask a modern caller for input; the questions become the reply of the stack.
             .layer(self.rounds)
-            // It must see a call before anything can wait, so that a cancellation right behind it finds it.
+            // Above everything that waits, so that a cancellation right behind a call finds it.
             .layer(self.cancel)
-            // It answers however full or slow everything below is, and while the server drains.
+            // Answers under any load, and while the server drains.
             .layer(self.health)
-            // Above all that may wait: a call that waits was accepted, and the end of the server waits for it.
-            // It is told to end here, in wire order.
+            // Above everything that waits: a waiting call was accepted, so a drain waits for it.
+            // A shutdown request takes effect here, in wire order.
             .layer(DrainLayer::new(self.drain))
-            // The way back opens above the gates, so that they can wrap it and see each chunk.
+            // Opens the outlet above the gates, so that they can wrap it and see each chunk.
             .layer(EmitLayer::new())
-            // A refusal below answers at once; what runs on may leave its request, and its guards go with it.
+            // Refusals from below answer at once; a call that runs on may become a task, and keeps its guards.
             .layer(self.tasks)
-            // Gates and handlers log and ask with it; where a task is asked for, it is the task that asks.
-            .layer(FurnishLayer(self.logging))
-            // The user's gates, then the limit.
+            // Gates and handlers log and ask with it; below `tasks`, so that a task asks in its own name.
+            .layer(RequestContextLayer { logging: self.logging })
+            // The user's gates, then the limits.
             .service(inner);
         Stack::new(service)
     }
 }
 
-/// The innermost service: tools, then the other endpoints.
+/// The innermost service: the tools, then the other endpoints.
 #[derive(Clone)]
 struct Leaf {
     tools: Tools,
     endpoints: Router,
-    /// Unless the user routes these methods elsewhere, to a switchboard for example.
+    /// `false` if the user routes `tools/call` elsewhere, e.g. to a gateway's dispatcher; `own_lists` likewise.
     own_calls: bool,
     own_lists: bool,
 }
@@ -142,7 +136,7 @@ struct Leaf {
 impl Service<Call> for Leaf {
     type Response = Reply;
     type Error = RpcError;
-    type Future = Either<Answer, BoxFuture<'static, Result<Reply, RpcError>>>;
+    type Future = Either<LeafFuture, BoxFuture<'static, Result<Reply, RpcError>>>;
 
     fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
         Poll::Ready(Ok(()))
@@ -152,16 +146,16 @@ impl Service<Call> for Leaf {
         if Waited::is(call.cx())
             && let Err(refused) = self.tools.recheck(&call)
         {
-            return Either::Left { future: Answer::Ready(Some(Err(refused))) };
+            return Either::Left { future: LeafFuture::Ready(Some(Err(refused))) };
         }
         match call.method().as_str() {
             ToolsCall::METHOD if self.own_calls && call.kind() == Kind::Request => {
                 Either::Left { future: self.run(call) }
             }
             ToolsList::METHOD if self.own_lists => {
-                permission::bring(&mut call);
+                permission::apply_grants(&mut call);
                 let list = self.tools.list(call.cx());
-                Either::Left { future: Answer::Ready(Some(list)) }
+                Either::Left { future: LeafFuture::Ready(Some(list)) }
             }
             _ => Either::Right { future: self.endpoints.call(call) },
         }
@@ -169,28 +163,28 @@ impl Service<Call> for Leaf {
 }
 
 impl Leaf {
-    /// Starts a tool, or asks the caller what it may do.
-    fn run(&self, mut call: Call) -> Answer {
-        if permission::says_what_stands(&call)
+    /// Starts a tool, or asks the caller for missing permissions.
+    fn run(&self, mut call: Call) -> LeafFuture {
+        if permission::sends_grants(&call)
             && let Some(needed) = call.tool().and_then(|tool| self.tools.permissions_of(tool.name))
         {
-            match permission::bring_or_ask(&mut call, &needed) {
+            match permission::apply_grants_or_ask(&mut call, &needed) {
                 Ok(None) => {}
-                asked => return Answer::Ready(asked.transpose()),
+                question => return LeafFuture::Ready(question.transpose()),
             }
         }
-        Answer::of(self.tools.call(call))
+        LeafFuture::new(self.tools.call(call))
     }
 }
 
-/// An answer that is there, or a tool that runs.
-enum Answer {
+/// A reply that is ready, or a running tool.
+enum LeafFuture {
     Ready(Option<Result<Reply, RpcError>>),
     Running(Running),
 }
 
-impl Answer {
-    fn of(started: Result<Running, RpcError>) -> Self {
+impl LeafFuture {
+    fn new(started: Result<Running, RpcError>) -> Self {
         match started {
             Ok(running) => Self::Running(running),
             Err(error) => Self::Ready(Some(Err(error))),
@@ -198,7 +192,7 @@ impl Answer {
     }
 }
 
-impl Future for Answer {
+impl Future for LeafFuture {
     type Output = Result<Reply, RpcError>;
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {

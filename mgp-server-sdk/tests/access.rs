@@ -1,6 +1,4 @@
-//! A server whose tools are for those who have access: a change reaches its clients (MGP §5).
-//!
-//! Applies to: inbound.
+//! A server with access control: changes of access reach its clients (MGP §5).
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -36,11 +34,11 @@ async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
         .tool(tool("erase"))
         .layer(AccessLayer::new(access.clone()).server("files"));
     let tools = server.tools();
-    access.on_change(move || tools.tell_changed());
+    access.on_change(move || tools.notify_changed());
 
     let mut client = Raw::connect(server);
     client.answer("initialize", hello("2025-11-25", &json!({}))).await;
-    client.tell("notifications/initialized", json!({})).await;
+    client.notify("notifications/initialized", json!({})).await;
     assert_eq!(names(&client.answer("tools/list", json!({})).await), ["read", "write"]);
     let write = json!({ "name": "write" });
     let done = client.answer("tools/call", write.clone()).await;
@@ -49,10 +47,14 @@ async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
     let mut revoke = AccessRevokeParams::new("local", "files", EntryType::ToolGrant);
     revoke.tool_name = Some("write".to_owned());
     access.revoke(&operator, revoke).await.unwrap();
-    assert_eq!(client.hear().await["method"], "notifications/tools/list_changed");
+    assert_eq!(client.receive().await["method"], "notifications/tools/list_changed");
     assert_eq!(names(&client.answer("tools/list", json!({})).await), ["read"]);
-    let anew = json!({ "_meta": modern(&json!({})) });
-    assert_eq!(names(&client.answer("tools/list", anew).await), ["read"], "in the modern era too");
+    let modern_params = json!({ "_meta": modern(&json!({})) });
+    assert_eq!(
+        names(&client.answer("tools/list", modern_params).await),
+        ["read"],
+        "in the modern era too"
+    );
     let refused = client.answer("tools/call", write).await;
     let reason = &refused["result"]["structuredContent"];
     assert_eq!((&reason["code"], &reason["details"]["tool"]), (&json!(1001), &json!("write")));

@@ -1,4 +1,4 @@
-//! What a server says in its log while it is put together.
+//! Warnings that a server logs while it is built.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps warnings and errors as text.
+/// A subscriber that records warnings and errors as text.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 
@@ -45,7 +45,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-fn said(build: impl FnOnce() -> Server) -> String {
+fn warnings_of(build: impl FnOnce() -> Server) -> String {
     let log = Log::default();
     tracing::subscriber::with_default(log.clone(), || build().into_stack().unwrap());
     let text = log.0.lock().unwrap();
@@ -58,20 +58,20 @@ fn run() -> Tool {
 
 #[test]
 fn a_tool_that_runs_code_without_rules_is_warned_of() {
-    let text = said(|| Server::new("t", "1").tool(run()));
-    assert!(text.contains("declares no code safety") && text.contains("tool=run"), "{text}");
+    let text = warnings_of(|| Server::new("t", "1").tool(run()));
+    assert!(text.contains("without declaring code safety") && text.contains("tool=run"), "{text}");
     let rules = || CodeSafety::new(CodeSafetyLevel::Strict);
-    assert_eq!(said(|| Server::new("t", "1").tool(run().code_safety(rules()))), "");
+    assert_eq!(warnings_of(|| Server::new("t", "1").tool(run().code_safety(rules()))), "");
     let other = Tool::new("other", "", || async { "" }).permissions(["shell"]);
-    assert_eq!(said(|| Server::new("t", "1").tool(other)), "");
+    assert_eq!(warnings_of(|| Server::new("t", "1").tool(other)), "");
 }
 
 #[test]
 fn a_tool_that_cannot_be_added_at_run_time_is_logged() {
-    let text = said(|| {
+    let text = warnings_of(|| {
         let server = Server::new("t", "1");
         server.tools().add(Tool::new("mgp_x", "", || async { "" }));
         server
     });
-    assert!(text.contains("a tool was left out") && text.contains("mgp_x"), "{text}");
+    assert!(text.contains("invalid tool left out") && text.contains("mgp_x"), "{text}");
 }

@@ -1,36 +1,15 @@
-//! The audit layer alone on a server: the example, as a client starts it (MGP §6).
-//!
-//! Applies to: inbound.
+//! A server with the audit layer only: the example, started as a client starts it (MGP §6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use mgp_security::{AuditLog, AuditQuery, Head, LogConfig, verify};
 use serde_json::{Value, json};
 
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("mgp-alone-{name}-{}", std::process::id()));
-        // What an earlier process of this number left.
-        let _ = std::fs::remove_dir_all(&folder);
-        Self(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Nothing depends on it.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Runs the example on some requests, and gives what it said, a message a line.
+/// Runs the example on some requests, and returns its messages.
 fn run(folder: &Path, requests: &[Value]) -> Vec<Value> {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
@@ -49,9 +28,9 @@ fn run(folder: &Path, requests: &[Value]) -> Vec<Value> {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    let said: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(said.iter().all(|message| message["jsonrpc"] == "2.0"), "{text}");
-    said
+    let output: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(output.iter().all(|message| message["jsonrpc"] == "2.0"), "{text}");
+    output
 }
 
 fn request(id: u64, method: &str, params: &Value) -> Value {
@@ -87,15 +66,15 @@ async fn every_call_is_recorded_and_nothing_else_changes() {
         request(3, "tools/call", &json!({ "name": "later", "_meta": meta })),
     ];
     for (era, requests) in [("legacy", &legacy[..]), ("modern", &modern)] {
-        let folder = Folder::new(era);
-        let said = run(&folder.0, requests);
-        let answer = |id: u64| said.iter().find(|message| message["id"] == id).unwrap();
+        let folder = mgp_testkit::temp_dir();
+        let output = run(folder.path(), requests);
+        let answer = |id: u64| output.iter().find(|message| message["id"] == id).unwrap();
         assert_eq!(answer(2)["result"]["content"][0]["text"], "Hello, Ada!", "{era}");
-        assert_eq!(answer(3)["error"]["code"], -32602, "{era}: {said:?}");
+        assert_eq!(answer(3)["error"]["code"], -32602, "{era}: {output:?}");
 
-        let log = AuditLog::open(LogConfig::new(&folder.0), None).await.unwrap();
+        let log = AuditLog::open(LogConfig::new(folder.path()), None).await.unwrap();
         let events = log.query(AuditQuery::new()).await.unwrap().events;
-        let mut told: Vec<_> = events
+        let mut messages: Vec<_> = events
             .iter()
             .map(|event| {
                 let target = event.target.as_ref().unwrap();
@@ -104,10 +83,14 @@ async fn every_call_is_recorded_and_nothing_else_changes() {
                 format!("{} {} {tool}", event.event_type, event.result)
             })
             .collect();
-        told.sort();
-        assert_eq!(told, ["TOOL_BLOCKED BLOCKED later", "TOOL_EXECUTED SUCCESS greet"], "{era}");
+        messages.sort();
+        assert_eq!(
+            messages,
+            ["TOOL_BLOCKED BLOCKED later", "TOOL_EXECUTED SUCCESS greet"],
+            "{era}"
+        );
         drop(log);
-        let head = Head::beside(&folder.0, "audit").unwrap().unwrap();
-        verify(&folder.0, "audit", &head).unwrap();
+        let head = Head::beside(folder.path(), "audit").unwrap().unwrap();
+        verify(folder.path(), "audit", &head).unwrap();
     }
 }

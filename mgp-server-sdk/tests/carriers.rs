@@ -1,8 +1,6 @@
-//! On which stream each kind of message reaches its peer: stdio, HTTP in both eras (`docs/carriers.md`).
+//! The stream on which each kind of message reaches its peer: stdio, HTTP in both eras (`docs/carriers.md`).
 //!
-//! Who produces these messages is no concern here: a tool sends one of each.
-//!
-//! Applies to: inbound.
+//! The source of the messages does not matter here: a tool sends one of each.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -15,7 +13,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use caller::{Caller, said};
+use caller::{Caller, result_text};
 use mgp_server_sdk::prelude::*;
 use mgp_transport::http::{HttpConfig, HttpService};
 use mgp_transport::{Connection, duplex};
@@ -27,7 +25,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc};
 use wire::{Event, Response};
 
-/// What `tell` says through the way back of its call, as it arrives.
+/// The messages that `notify` sends through the outlet of its call, in order of arrival.
 const OF_THE_CALL: [&str; 6] = [
     "notifications/mgp.stream.chunk",
     "notifications/progress",
@@ -36,11 +34,11 @@ const OF_THE_CALL: [&str; 6] = [
     "notifications/mgp.event",
     "notifications/mgp.callback.request",
 ];
-/// What it says to its peer, of no call.
+/// The messages that it sends to its peer, which belong to no call.
 const OF_NO_CALL: [&str; 2] = ["notifications/mgp.lifecycle", "notifications/mgp.audit"];
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
-/// A server at a URL.
+/// A server over HTTP.
 struct World {
     address: std::net::SocketAddr,
     service: HttpService,
@@ -52,25 +50,25 @@ mod world {
     pub(crate) use super::World;
 }
 
-/// Lets tools say something after their call has ended, and hears what became of it.
+/// Lets tools send something after their call has ended, and reports the outcome.
 #[derive(Clone)]
 struct Late {
     go: Arc<Notify>,
-    heard: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<(), Gone>>>>,
+    received: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Result<(), Gone>>>>,
     hears: mpsc::UnboundedSender<Result<(), Gone>>,
 }
 
 impl Default for Late {
     fn default() -> Self {
-        let (hears, heard) = mpsc::unbounded_channel();
-        Self { go: Arc::default(), heard: Arc::new(tokio::sync::Mutex::new(heard)), hears }
+        let (hears, received) = mpsc::unbounded_channel();
+        Self { go: Arc::default(), received: Arc::new(tokio::sync::Mutex::new(received)), hears }
     }
 }
 
 impl Late {
     async fn outcome(&self) -> Result<(), Gone> {
         self.go.notify_one();
-        self.heard.lock().await.recv().await.unwrap()
+        self.received.lock().await.recv().await.unwrap()
     }
 }
 
@@ -93,7 +91,7 @@ async fn tell(cx: Context) -> Result<&'static str, RpcError> {
         Item::Event(event),
         Item::Callback(callback),
     ] {
-        cx.outlet.send(item).await.map_err(|_| RpcError::internal("nobody listens"))?;
+        cx.outlet.send(item).await.map_err(|_| RpcError::internal("no listener"))?;
     }
     for method in OF_NO_CALL {
         to_peer(&cx, method, &json!({})).await?;
@@ -123,7 +121,7 @@ fn server(late: &Late) -> Server {
             for number in 0..n {
                 to_peer(&cx, OF_NO_CALL[1], &json!({ "number": number })).await?;
             }
-            Ok::<_, RpcError>("told")
+            Ok::<_, RpcError>("messages")
         },
     );
     let aloud = Tool::new(
@@ -133,7 +131,7 @@ fn server(late: &Late) -> Server {
             let mut text = String::new();
             for number in 0..n {
                 let word = format!("{number} ");
-                outlet.text(&word).await.map_err(|_| RpcError::internal("nobody listens"))?;
+                outlet.text(&word).await.map_err(|_| RpcError::internal("no listener"))?;
                 text += &word;
             }
             Ok::<_, RpcError>(text)
@@ -148,7 +146,7 @@ fn server(late: &Late) -> Server {
         .tool(aloud)
 }
 
-/// What a peer of all of MGP offers.
+/// The capabilities of a peer that supports all of MGP.
 fn everything() -> Value {
     let all: Vec<_> = ExtensionSet::STANDARD.iter().map(|one| one.as_str().to_owned()).collect();
     json!({ "mgp": { "version": "0.6.0", "extensions": all } })
@@ -191,7 +189,7 @@ async fn events(response: &mut Response, count: usize) -> Vec<Event> {
     events
 }
 
-/// Waits until the server holds something that nobody has read.
+/// Waits until the server has stored messages that no client has read.
 async fn stored(world: &World, bytes: usize) {
     while world.service.stored_bytes() < bytes {
         tokio::task::yield_now().await;
@@ -199,7 +197,7 @@ async fn stored(world: &World, bytes: usize) {
 }
 
 #[tokio::test]
-async fn stdio_carries_everything_in_the_order_it_was_said() {
+async fn stdio_carries_everything_in_the_order_it_was_sent() {
     let late = Late::default();
     let server = server(&late);
     let tools = server.tools();
@@ -225,14 +223,14 @@ async fn stdio_carries_everything_in_the_order_it_was_said() {
         message["method"].as_str().map_or_else(|| message["id"].to_string(), str::to_owned)
     };
     assert_eq!(next().await, "1");
-    let mut said: Vec<String> = Vec::new();
-    while said.len() < OF_THE_CALL.len() + OF_NO_CALL.len() + 2 {
-        said.push(next().await);
+    let mut output: Vec<String> = Vec::new();
+    while output.len() < OF_THE_CALL.len() + OF_NO_CALL.len() + 2 {
+        output.push(next().await);
     }
-    // The two calls run side by side; the answer to the second may be anywhere.
-    said.retain(|message| message != "3");
-    assert_eq!(said, [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["2"]].concat());
-    // A call that is over still has its connection.
+    // The two calls run concurrently; the answer to the second may be anywhere.
+    output.retain(|message| message != "3");
+    assert_eq!(output, [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["2"]].concat());
+    // A call that has ended still has its connection.
     assert_eq!(late.outcome().await, Ok(()));
     let progress = [next().await, next().await];
     assert_eq!(progress, [OF_THE_CALL[1], OF_THE_CALL[2]]);
@@ -246,28 +244,28 @@ async fn legacy_http_has_a_stream_for_each_call_and_one_for_the_session() {
     let caller = Caller::legacy(&world, everything(), None).await;
     let mut session = caller.get(None).await;
     let mut response = caller.request(1, "tools/call", call("tell", &json!({}))).await;
-    let told = response.rest().await;
-    assert_eq!(methods(&told), [OF_THE_CALL.as_slice(), &["answer"]].concat());
+    let messages = response.rest().await;
+    assert_eq!(methods(&messages), [OF_THE_CALL.as_slice(), &["answer"]].concat());
     assert_eq!(methods(&events(&mut session, 2).await), OF_NO_CALL);
     world.change_tools();
     assert_eq!(methods(&events(&mut session, 1).await), [LIST_CHANGED]);
 
-    // What belongs to a call that is over has only the session's stream left.
+    // Messages of a call that has ended can only use the session's stream.
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;
-    assert_eq!(said(&answered.message().await), "answered");
+    assert_eq!(result_text(&answered.message().await), "answered");
     assert_eq!(world.late.outcome().await, Ok(()));
     let late = events(&mut session, 2).await;
     assert_eq!(methods(&late), [OF_THE_CALL[1], OF_THE_CALL[2]]);
 
-    // One after the other, without a gap.
-    let ids: Vec<_> = told.iter().map(|event| event.id.clone().unwrap()).collect();
+    // Consecutive, without a gap.
+    let ids: Vec<_> = messages.iter().map(|event| event.id.clone().unwrap()).collect();
     let numbered = |id: &String| id.split_once('-').unwrap().1.parse::<usize>().unwrap();
     assert_eq!(ids.iter().map(numbered).collect::<Vec<_>>(), (0..ids.len()).collect::<Vec<_>>());
     assert_eq!(late[1].id.as_deref(), Some("0-4"));
 }
 
 #[tokio::test]
-async fn what_nobody_reads_in_a_legacy_session_is_stored_until_somebody_does() {
+async fn unread_messages_of_a_legacy_session_are_stored_until_they_are_read() {
     let world = World::open(|_| {}).await;
     let caller = Caller::legacy(&world, everything(), None).await;
     world.change_tools();
@@ -275,23 +273,23 @@ async fn what_nobody_reads_in_a_legacy_session_is_stored_until_somebody_does() {
     let mut session = caller.get(None).await;
     assert_eq!(methods(&events(&mut session, 1).await), [LIST_CHANGED]);
     drop(session);
-    // A reader that left without having got it can have it again.
+    // A reader that left without having received them can read them again.
     let mut session = caller.get(None).await;
     assert!(world.tools.remove("new"));
     let changed = events(&mut session, 1).await;
-    assert_eq!(changed[0].id.as_deref(), Some("0-1"), "nothing is told twice");
+    assert_eq!(changed[0].id.as_deref(), Some("0-1"), "nothing is sent twice");
     drop(session);
     let mut again = caller.get(Some("0-0")).await;
     assert_eq!(events(&mut again, 1).await, changed);
 }
 
-/// The oldest go first; the numbers of the events have a hole, and nothing else says so.
+/// The oldest are dropped first; the ids of the events have a gap, and nothing else shows it.
 #[tokio::test]
-async fn stored_events_are_bounded_and_the_hole_shows_in_their_ids() {
+async fn stored_events_are_bounded_and_their_ids_show_the_gap() {
     let world = World::open(|config| config.replay_bytes = 2_000).await;
     let caller = Caller::legacy(&world, everything(), None).await;
     let answer = caller.request(1, "tools/call", call("many", &json!({ "n": 100 }))).await;
-    assert_eq!(said(&answer.message().await), "told");
+    assert_eq!(result_text(&answer.message().await), "messages");
     assert!(world.service.stored_bytes() <= 2_000);
     let mut session = caller.get(None).await;
     let first = session.event().await.unwrap();
@@ -302,7 +300,7 @@ async fn stored_events_are_bounded_and_the_hole_shows_in_their_ids() {
     assert_eq!(rest.last().unwrap().data["params"]["number"], 99);
 }
 
-/// The hole shows in `index`, and the answer has the whole text.
+/// The gap shows in `index`, and the answer has the whole text.
 #[tokio::test]
 async fn chunks_that_were_dropped_are_in_the_answer() {
     let world = World::open(|config| config.replay_bytes = 2_000).await;
@@ -317,9 +315,9 @@ async fn chunks_that_were_dropped_are_in_the_answer() {
     let mut rest = caller.get(seen.id.as_deref()).await.rest().await;
     let answer = rest.pop().unwrap().data;
     let all = (0..5_000).fold(String::new(), |all, number| format!("{all}{number} "));
-    assert_eq!(said(&answer), all);
+    assert_eq!(result_text(&answer), all);
     let index = |event: &Event| event.data["params"]["index"].as_u64().unwrap();
-    assert!(rest.first().is_none_or(|event| index(event) > 1), "there is no hole");
+    assert!(rest.first().is_none_or(|event| index(event) > 1), "there is no gap");
     assert!(rest.windows(2).all(|pair| index(&pair[0]) + 1 == index(&pair[1])), "a second hole");
 }
 
@@ -328,15 +326,15 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
     let world = World::open(|_| {}).await;
     let caller = Caller::modern(&world, everything(), None);
     let mut response = caller.request(1, "tools/call", call("tell", &json!({}))).await;
-    let told = response.rest().await;
-    assert_eq!(methods(&told), [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["answer"]].concat());
-    assert!(told.iter().all(|event| event.id.is_none()), "nobody can come back");
+    let messages = response.rest().await;
+    assert_eq!(methods(&messages), [OF_THE_CALL.as_slice(), &OF_NO_CALL, &["answer"]].concat());
+    assert!(messages.iter().all(|event| event.id.is_none()), "a response cannot be resumed");
 
     let answered = caller.request(2, "tools/call", call("later", &json!({}))).await;
-    assert_eq!(said(&answered.message().await), "answered");
+    assert_eq!(result_text(&answered.message().await), "answered");
     assert_eq!(world.late.outcome().await, Err(Gone), "its stream is over");
 
-    // Changes are told on the stream that was opened for them, and on no other.
+    // Changes are sent on the stream that was opened for them, and on no other.
     world.change_tools();
     let wish = json!({ "notifications": { "toolsListChanged": true } });
     let mut listening = caller.request(3, "subscriptions/listen", wish).await;
@@ -349,12 +347,12 @@ async fn modern_http_has_the_response_of_the_request_and_nothing_else() {
         tokio::task::yield_now().await;
     }
     world.change_tools();
-    assert_eq!(world.service.stored_bytes(), 0, "nothing is kept for nobody");
+    assert_eq!(world.service.stored_bytes(), 0, "nothing is stored without a reader");
 }
 
-/// Who did not ask is not told, on any carrier.
+/// A peer that did not subscribe is not notified, over any transport.
 #[tokio::test]
-async fn what_was_not_asked_for_is_not_made() {
+async fn items_that_were_not_requested_are_not_made() {
     let world = World::open(|_| {}).await;
     for caller in
         [Caller::legacy(&world, json!({}), None).await, Caller::modern(&world, json!({}), None)]
@@ -362,6 +360,6 @@ async fn what_was_not_asked_for_is_not_made() {
         let arguments = json!({ "name": "aloud", "arguments": { "n": 3 } });
         let answer = caller.request(1, "tools/call", arguments).await;
         assert!(!answer.is_events());
-        assert_eq!(said(&answer.message().await), "0 1 2 ");
+        assert_eq!(result_text(&answer.message().await), "0 1 2 ");
     }
 }

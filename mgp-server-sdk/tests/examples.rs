@@ -1,4 +1,4 @@
-//! The example servers, as a client starts them.
+//! The example servers, started as a client starts them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -57,13 +57,12 @@ impl Example {
         self.ask("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// The text of a tool's answer.
     async fn text(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments).await;
         result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
     }
 
-    /// It leaves when its client does.
+    /// Closes the input, after which the example must exit.
     async fn end(mut self) {
         drop(self.stdin);
         let left = tokio::time::timeout(Duration::from_secs(20), self.child.wait());
@@ -138,7 +137,7 @@ async fn conformance_server() {
     let prompt = server.ask("prompts/get", &params).await;
     let text = "Prompt with arguments: arg1='hello', arg2='world'";
     assert_eq!(prompt["messages"][0]["content"]["text"], text);
-    // Nobody said that they can be asked.
+    // The client did not offer to be asked.
     let refused = server.call("test_elicitation", json!({ "message": "Who?" })).await;
     assert_eq!(refused["code"], 1000);
     server.end().await;

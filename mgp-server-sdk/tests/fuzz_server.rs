@@ -1,6 +1,4 @@
-//! Mutated lines against a server with its whole stack: every typed reader sees them, none panics.
-//!
-//! Applies to: inbound.
+//! Mutated lines against a server with its whole stack: every typed reader sees them, and none panics.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -15,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 const LINES: usize = 40_000;
 const BLOCK: usize = 200;
-/// What the lines are told apart by from the test's own requests.
+/// Distinguishes the test's own requests from the mutated lines.
 const OURS: &str = "the test";
 
 #[derive(Deserialize, JsonSchema)]
@@ -60,7 +58,7 @@ async fn attacked(seed: u64, first: &str) {
         let (written, ()) = tokio::join!(writing, reading);
         written.unwrap();
     }
-    // Calls that ran on tasks may be a little behind the last ping.
+    // Calls on tasks may end a little after the last ping.
     while monitor.running() > 0 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Layers a user puts on a server: where they stand and what they see.
+//! Layers that a user adds to a server: their position and their view of calls.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -30,10 +30,10 @@ fn server() -> Server {
 }
 
 #[tokio::test]
-async fn a_gate_knows_the_caller_and_refuses_in_its_words() {
+async fn a_gate_knows_the_caller_and_its_errors_are_translated() {
     let gated = || {
         server().layer(gate(|call| {
-            assert!(call.cx().caller.info.is_some(), "the gate stands below the handshake");
+            assert!(call.cx().caller.info.is_some(), "the gate is below the handshake");
             match call.tool() {
                 Some(_) => Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "not today")),
                 None => Ok(()),
@@ -51,7 +51,7 @@ async fn a_gate_knows_the_caller_and_refuses_in_its_words() {
 }
 
 #[tokio::test]
-async fn the_last_gate_put_is_the_outermost_and_around_stands_outside_all() {
+async fn the_last_gate_is_the_outermost_and_around_is_outside_all() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let note = |name: &'static str| {
         let seen = Arc::clone(&seen);
@@ -125,7 +125,7 @@ struct Number {
 }
 
 #[tokio::test]
-async fn a_method_the_user_routes_is_the_users() {
+async fn a_method_that_the_user_routes_reaches_the_users_endpoint() {
     let board = Stack::from_fn(|_| async {
         mgp_types::service::Reply::of(&mcp::CallToolResult::text("board"))
     });
@@ -136,7 +136,7 @@ async fn a_method_the_user_routes_is_the_users() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_with_task_support_becomes_a_task_of_a_caller_that_knows_them() {
+async fn a_tool_with_task_support_becomes_a_task_of_a_caller_that_supports_them() {
     let slow = Tool::new("slow", "Takes a while", || async {
         tokio::time::sleep(Duration::from_mins(1)).await;
         "done"

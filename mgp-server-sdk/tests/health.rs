@@ -1,4 +1,4 @@
-//! How a server says how it is, whatever else it has to do (MGP §11.3).
+//! Health reports of a server under any load (MGP §11.3).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,14 +21,14 @@ async fn connect(server: Server) -> Raw {
     let answer = raw.answer("initialize", hello("2025-11-25", &mgp)).await;
     let negotiated = &answer["result"]["capabilities"]["mgp"]["extensions"];
     assert_eq!(negotiated, &json!(["lifecycle"]), "{answer}");
-    raw.tell("notifications/initialized", json!({})).await;
+    raw.notify("notifications/initialized", json!({})).await;
     raw
 }
 
 /// Sends a tool call without waiting for it.
 async fn begin(raw: &mut Raw, id: u64, tool: &str) {
     let params = json!({"name": tool, "arguments": {}});
-    raw.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).await;
+    raw.write(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})).await;
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn without_the_extension_it_is_an_unknown_method() {
     for server in [Server::new("s", "1"), Server::new("s", "1").without_mgp()] {
         let mut raw = Raw::connect(server);
         raw.answer("initialize", hello("2025-11-25", &json!({}))).await;
-        raw.tell("notifications/initialized", json!({})).await;
+        raw.notify("notifications/initialized", json!({})).await;
         for method in ["mgp/health/ping", "mgp/health/status"] {
             assert_eq!(raw.answer(method, json!({})).await["error"]["code"], -32601);
         }
@@ -75,7 +75,7 @@ async fn without_the_extension_it_is_an_unknown_method() {
 }
 
 #[tokio::test]
-async fn a_ping_is_answered_while_every_turn_is_taken() {
+async fn a_ping_is_answered_while_all_slots_are_taken() {
     let mut limit = LimitConfig::default();
     (limit.running, limit.waiting) = (1, 0);
     let hangs = Tool::new("hangs", "Hangs", std::future::pending::<String>);
@@ -83,14 +83,14 @@ async fn a_ping_is_answered_while_every_turn_is_taken() {
     let mut raw = connect(server).await;
     begin(&mut raw, 100, "hangs").await;
     begin(&mut raw, 101, "hangs").await;
-    assert_eq!(raw.hear().await["error"]["code"], 3001);
+    assert_eq!(raw.receive().await["error"]["code"], 3001);
     for _ in 0..20 {
         assert_eq!(raw.answer("mgp/health/ping", json!({})).await["result"]["status"], "healthy");
     }
     assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
 }
 
-/// The tool blocks the very worker that was reading, again and again, until the test lets it go.
+/// The tool blocks the worker that was reading, again and again, until the test releases it.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
@@ -118,7 +118,7 @@ async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
         for round in 0..20 {
             let call = json!({"jsonrpc": "2.0", "id": 1000 + round, "method": "tools/call", "params": {"name": "blocks"}});
             writer.write_all(format!("{call}\n").as_bytes()).await.unwrap();
-            // Everybody has gone to sleep over it.
+            // Give every task time to become idle.
             tokio::time::sleep(Duration::from_millis(2)).await;
             for ping in 0..5 {
                 let ping = json!({"jsonrpc": "2.0", "id": ping, "method": "mgp/health/ping"});
@@ -135,7 +135,7 @@ async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
     tokio::time::timeout(Duration::from_secs(50), talk).await.unwrap().unwrap();
 }
 
-/// What a kernel offers as tools is this router, whatever makes tools of it.
+/// The tools of a kernel call this router, whichever layer makes tools of it.
 #[tokio::test]
 async fn a_kernel_answers_for_health_as_a_tool_in_all_spellings() {
     let health = Health::new().server_id("kernel").check("disk", || async { true });

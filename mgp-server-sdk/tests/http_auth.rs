@@ -1,4 +1,4 @@
-//! A server at a URL that asks who calls.
+//! A server over HTTP that authenticates its callers.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -19,7 +19,7 @@ async fn ask(address: std::net::SocketAddr, head: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn callers_show_a_key() {
+async fn callers_authenticate_with_a_key_or_token() {
     let keys = ApiKeys::new();
     let key = keys.issue(KeyGrant::new("acme", "ci")).await.unwrap();
     let tokens = ResourceServer::new("http://127.0.0.1:1/mcp", "https://issuer.example").unwrap();

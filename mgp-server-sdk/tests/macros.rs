@@ -1,4 +1,4 @@
-//! `#[tool]` and `#[tools]` write what one would write with the builder.
+//! `#[tool]` and `#[tools]` expand to the same tools as builder calls.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::unused_async, reason = "tools are async whether they wait or not")]
@@ -15,7 +15,7 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::{Deadline, Peer, Principal, mock};
 
-/// How warm it is.
+/// A weather report.
 #[derive(Serialize, JsonSchema)]
 struct Report {
     celsius: f64,
@@ -54,7 +54,7 @@ async fn weather(
     Ok(Json(Report { celsius: f64::from(days) + offset }))
 }
 
-/// The same as [`weather`], as the macro writes it.
+/// The builder calls that [`weather`] expands to.
 fn weather_by_hand() -> Tool {
     #[derive(Deserialize, JsonSchema)]
     struct Arguments {
@@ -163,7 +163,7 @@ async fn listed(tools: impl mgp_server_sdk::IntoTools, capabilities: &str) -> se
 }
 
 #[tokio::test]
-async fn the_macro_writes_what_the_builder_says() {
+async fn the_macro_expands_to_the_builder_calls() {
     for (macros, builder) in [(weather(), weather_by_hand()), (run_code(), run_code_by_hand())] {
         assert_eq!(macros.definition(), builder.definition());
         for capabilities in ["{}", SECURITY] {
@@ -243,7 +243,7 @@ impl Counter {
 }
 
 #[tokio::test]
-async fn a_block_is_all_its_tools() {
+async fn a_block_is_the_set_of_its_tools() {
     let mut client = connected(Server::new("t", "1").tool(Counter::new(40)), SECURITY).await;
     assert_eq!(
         call(&mut client, "counter.add", r#"{"amount":2}"#).await.unwrap(),
@@ -263,7 +263,7 @@ async fn a_block_is_all_its_tools() {
 
 // === Extractors ===
 
-/// An extractor of one's own.
+/// A custom extractor.
 struct Agent(String);
 
 impl FromCall for Agent {
@@ -272,7 +272,7 @@ impl FromCall for Agent {
     }
 }
 
-/// A type that has the name of an extractor.
+/// A type with the name of an extractor.
 mod geography {
     use super::{Deserialize, JsonSchema};
 
@@ -288,7 +288,7 @@ mod geography {
     }
 }
 
-/// Takes all there is.
+/// Takes every extractor.
 #[tool]
 #[expect(clippy::too_many_arguments, reason = "it takes all there is")]
 async fn everything(
@@ -307,7 +307,7 @@ async fn everything(
     format!("{} {side:?} {words:?} {name} {principal:?} {facts:?} {trace}", state.name)
 }
 
-/// Borrows what it reads.
+/// Borrows its arguments.
 #[tool]
 async fn longest(words: &[String], #[arg(default = "none")] other: &str, cx: Context) -> String {
     tokio::task::yield_now().await;
@@ -324,7 +324,7 @@ async fn arguments_can_be_borrowed() {
 }
 
 #[tokio::test]
-async fn extractors_are_known_by_name_and_by_mark() {
+async fn extractors_are_recognized_by_name_and_by_attribute() {
     let server = Server::new("t", "1").tool(everything()).state(vec!["a".to_owned()]);
     let mut client = connected(server, SECURITY).await;
     let params = r#"{"name":"everything","arguments":{"state":{"name":"Ohio"},"side":"North"},"trace_id":"t-1"}"#;

@@ -1,4 +1,4 @@
-//! Arguments that stand in headers too: compared where a call has headers (MCP 2026-07-28, `x-mcp-header`).
+//! Arguments that headers repeat: compared if a call has headers (MCP 2026-07-28, `x-mcp-header`).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ fn server() -> Server {
     Server::new("s", "1").tool(tool("look", "Region")).tool(plain)
 }
 
-/// A call of a modern caller, over a carrier that has headers or has none.
+/// Makes a modern call, over a transport with or without headers.
 async fn call(tool: &str, arguments: &str, headers: Option<&[(&str, &str)]>) -> Option<i32> {
     let mut client = mock::client(server().into_stack().unwrap());
     if let Some(headers) = headers {
@@ -44,7 +44,7 @@ async fn headers_and_arguments_must_be_equal() {
         (Some(&[("Region", "=?base64?SGVsbG8?=")]), Some(-32020)),
         (Some(&[("Region", "hello")]), Some(-32020)),
         (Some(&[]), Some(-32020)),
-        // No carrier of headers: there is nothing to compare.
+        // Without headers there is nothing to compare.
         (None, None),
     ] {
         assert_eq!(call("look", hello, headers).await, expected, "{headers:?}");
@@ -65,7 +65,7 @@ async fn a_legacy_call_has_no_headers_to_compare() {
 }
 
 #[test]
-fn annotations_that_mean_nothing_are_the_authors_mistake() {
+fn invalid_annotations_are_build_errors() {
     let error = Server::new("s", "1").tool(tool("look", "My Region")).into_stack().unwrap_err();
     assert!(
         error

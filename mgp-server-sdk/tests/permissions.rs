@@ -1,4 +1,4 @@
-//! What a server hears of its permissions, and what it asks for (MGP §3.5, §3.6; checklist C5, D11).
+//! The permissions of a server: decisions it receives, and requests it sends (MGP §3.5, §3.6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn offer(extensions: &[&str]) -> Value {
     json!({ "extensions": { "dev.cloto/mgp": { "version": "0.3.0", "extensions": extensions } } })
 }
 
-/// A modern call by a client that offers these extensions.
+/// Makes a modern call of a client with these extensions.
 async fn call(raw: &mut Raw, offered: &Value, tool: &str, meta: Value, more: Value) -> Value {
     let mut params = json!({ "name": tool, "arguments": {}, "_meta": modern(offered) });
     params["_meta"].as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
@@ -37,7 +37,7 @@ fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// A legacy connection, and what the server answered in the handshake.
+/// Returns a legacy connection, and the server's answer to the handshake.
 async fn legacy(server: Server, capabilities: Value) -> (Raw, Value) {
     let mut raw = Raw::connect(server);
     let answer = raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
@@ -70,9 +70,9 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
         let params = json!({ "request_id": "p1", "permissions": ["shell.execute"] });
         let answer = raw.answer(waiting, params).await;
         assert_eq!(answer["result"], json!({ "request_id": "p1", "status": "waiting" }));
-        raw.tell("notifications/initialized", json!({})).await;
+        raw.notify("notifications/initialized", json!({})).await;
         let call = json!({ "name": "run", "arguments": {} });
-        // The client asked it to wait for the decision.
+        // The client makes the server wait for the decision.
         let answer = raw.answer("tools/call", call.clone()).await;
         assert_eq!(answer["error"]["code"], 1000, "{answer}");
 
@@ -108,7 +108,7 @@ async fn all_four_methods_are_answered_and_hold_from_the_next_call_on() {
 }
 
 #[tokio::test]
-async fn a_modern_call_works_with_the_grants_it_brings_and_with_no_others() {
+async fn a_modern_call_uses_the_grants_it_carries_and_no_others() {
     let mgp = offer(&["permissions"]);
     let mut raw = Raw::connect(server());
     let ours = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "approved" } } });
@@ -120,15 +120,15 @@ async fn a_modern_call_works_with_the_grants_it_brings_and_with_no_others() {
     let denied = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "denied" } } });
     let answer = call(&mut raw, &mgp, "run", denied, json!({})).await;
     assert_eq!(answer["error"]["code"], 1000, "what was decided is not asked: {answer}");
-    // What other calls brought is theirs.
+    // Grants of other calls do not apply.
     let answer = call(&mut raw, &mgp, "run", json!({}), json!({})).await;
     assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
 }
 
 #[tokio::test]
-async fn a_modern_caller_is_asked_once_for_what_it_does_not_say() {
+async fn a_modern_caller_is_asked_once_for_missing_grants() {
     asked_once(offer(&["permissions"])).await;
-    // One that can be asked other things too has rounds, whose state goes back and forth.
+    // A client that supports other questions too has rounds, with a sealed state.
     let mut answers_forms = offer(&["permissions"]);
     answers_forms["elicitation"] = json!({ "form": {} });
     asked_once(answers_forms).await;
@@ -154,7 +154,7 @@ async fn asked_once(mgp: Value) {
             answers["requestState"] = state.clone();
         }
         assert_eq!(text(&call(&mut raw, &mgp, "all", meta.clone(), answers).await), "ran");
-        // No answer is an answer: it is not asked a second time.
+        // A missing answer counts as an answer: the caller is not asked again.
         for empty in
             [json!({}), json!({ "grants": {} }), json!({ "grants": { "camera": "deferred" } })]
         {
@@ -167,7 +167,7 @@ async fn asked_once(mgp: Value) {
 }
 
 #[tokio::test]
-async fn a_caller_that_does_not_speak_of_permissions_is_never_asked() {
+async fn a_caller_without_the_permissions_extension_is_never_asked() {
     for offered in [json!({}), offer(&["tool_security", "streaming"])] {
         let mut raw = Raw::connect(server());
         let brought = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "denied" } } });
@@ -182,7 +182,7 @@ async fn a_caller_that_does_not_speak_of_permissions_is_never_asked() {
 #[tokio::test]
 async fn a_modern_list_is_filtered_by_the_grants_of_its_request() {
     let mgp = offer(&["permissions"]);
-    let mut raw = Raw::connect(server().hide_refused());
+    let mut raw = Raw::connect(server().hide_denied_tools());
     let mut params = json!({ "_meta": modern(&mgp) });
     let names = |answer: &Value| -> Vec<String> {
         let tools = answer["result"]["tools"].as_array().unwrap().iter();

@@ -20,7 +20,7 @@ async fn write(wire: &mut Wire, text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn notes_are_written_watched_read_and_summed_up() {
+async fn notes_are_written_subscribed_read_and_summed_up() {
     for era in ERAS {
         let offers = json!({ "elicitation": {} });
         let mut wire = Wire::offering(example::server(), era, offers).await;
@@ -33,9 +33,9 @@ async fn notes_are_written_watched_read_and_summed_up() {
         assert_eq!(write(&mut wire, "Tea.").await, "kept the old text");
         wire.answers.push_back(json!({ "action": "accept", "content": { "sure": true } }));
         assert_eq!(write(&mut wire, "Tea.").await, "written");
-        let told = wire.notices().await;
-        assert_eq!(told[0]["params"]["data"], "`groceries` was written");
-        assert_eq!(told.len(), if era == Era::Legacy { 2 } else { 1 });
+        let messages = wire.notices().await;
+        assert_eq!(messages[0]["params"]["data"], "`groceries` was written");
+        assert_eq!(messages.len(), if era == Era::Legacy { 2 } else { 1 });
 
         let read = wire.ask("resources/read", note.clone()).await.unwrap();
         let expected =

@@ -1,4 +1,4 @@
-//! The life of a legacy connection, from the server's side (MCP lifecycle, all revisions).
+//! The lifecycle of a legacy connection, from the server's side (MCP lifecycle, all revisions).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -40,10 +40,10 @@ fn call(tool: &str) -> Value {
     json!({"name": tool, "arguments": {}})
 }
 
-// === B01: initialize first ===
+// === Initialize first ===
 
 #[tokio::test]
-async fn a_request_before_initialize_is_answered_with_an_error_and_the_connection_lives() {
+async fn a_request_before_initialize_is_answered_with_an_error_and_the_connection_survives() {
     let mut raw = Raw::connect(server());
     for (method, params) in [
         ("tools/list", json!({})),
@@ -57,9 +57,9 @@ async fn a_request_before_initialize_is_answered_with_an_error_and_the_connectio
         assert_eq!(error["code"], -32600, "{method}: {answer}");
         assert!(error["message"].as_str().unwrap().contains("initialize"), "{answer}");
     }
-    raw.tell("notifications/cancelled", json!({"requestId": 1})).await;
+    raw.notify("notifications/cancelled", json!({"requestId": 1})).await;
     let mut raw = initialized(raw, "{}").await;
-    raw.tell("notifications/initialized", json!({})).await;
+    raw.notify("notifications/initialized", json!({})).await;
     let answer = raw.answer("tools/call", call("echo")).await;
     assert_eq!(answer["result"]["content"][0]["text"], "so");
 }
@@ -78,10 +78,10 @@ async fn ping_is_answered_at_any_time() {
     assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
     let mut raw = initialized(raw, "{}").await;
     assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
-    raw.tell("notifications/initialized", json!({})).await;
+    raw.notify("notifications/initialized", json!({})).await;
     assert_eq!(raw.answer("ping", json!({})).await["result"], json!({}));
-    // A call that does not end holds nobody up.
-    raw.say(
+    // A call that does not end blocks no other.
+    raw.write(
         &json!({"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": call("sleep")}),
     )
     .await;
@@ -93,19 +93,20 @@ async fn ping_is_answered_at_any_time() {
 #[tokio::test]
 async fn the_server_asks_nothing_before_the_client_is_ready() {
     let mut raw = initialized(Raw::connect(server()), ELICITS).await;
-    let heard = raw.ask("tools/call", call("ask")).await;
-    assert_eq!(heard.len(), 1, "{heard:?}");
-    assert_eq!(heard[0]["result"]["isError"], true);
-    raw.tell("notifications/initialized", json!({})).await;
-    raw.say(&json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": call("ask")}))
+    let received = raw.ask("tools/call", call("ask")).await;
+    assert_eq!(received.len(), 1, "{received:?}");
+    assert_eq!(received[0]["result"]["isError"], true);
+    raw.notify("notifications/initialized", json!({})).await;
+    raw.write(&json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": call("ask")}))
         .await;
-    let question = raw.hear().await;
+    let question = raw.receive().await;
     assert_eq!(question["method"], "elicitation/create");
-    raw.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}})).await;
-    assert_eq!(raw.hear().await["result"]["content"][0]["text"], "asked");
+    raw.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}))
+        .await;
+    assert_eq!(raw.receive().await["result"]["content"][0]["text"], "asked");
 }
 
-// === B02: capabilities ===
+// === Capabilities ===
 
 /// Reads a member as a type and writes it again.
 fn check<T: serde::Serialize + serde::de::DeserializeOwned>(message: &Value, member: &str) {
@@ -144,7 +145,7 @@ fn the_messages_of_the_handshake_are_written_as_they_were_read() {
     check::<InitializeResult>(&answer, "result");
 }
 
-// === B03: revisions ===
+// === Revisions ===
 
 #[tokio::test]
 async fn each_revision_is_answered_with_itself_or_with_the_newest() {
@@ -159,9 +160,9 @@ async fn each_revision_is_answered_with_itself_or_with_the_newest() {
     }
 }
 
-/// The matrix: what a client asks for against what a server was told to speak.
+/// Every revision that a client requests against every revision that a server supports.
 #[tokio::test]
-async fn every_pair_of_revisions_settles_or_is_refused() {
+async fn every_pair_of_revisions_agrees_or_is_refused() {
     for only in Revision::KNOWN {
         for asked in Revision::KNOWN {
             let mut raw =
@@ -182,7 +183,7 @@ async fn every_pair_of_revisions_settles_or_is_refused() {
                 assert_eq!(answer["result"]["protocolVersion"], asked.as_str());
                 continue;
             }
-            // B04: the error says what to ask for instead.
+            // The error names the revisions to request instead.
             let error = json!({
                 "code": -32602, "message": "Unsupported protocol version",
                 "data": {"supported": [only.as_str()], "requested": asked.as_str()},
@@ -196,7 +197,7 @@ async fn every_pair_of_revisions_settles_or_is_refused() {
     }
 }
 
-// === B05: what goes wrong ===
+// === Errors ===
 
 #[tokio::test]
 async fn a_broken_initialize_is_refused_and_may_be_repeated() {
@@ -213,27 +214,29 @@ async fn a_broken_initialize_is_refused_and_may_be_repeated() {
 async fn a_call_that_hangs_is_answered_when_its_time_is_over() {
     let server = server().timeout(Duration::from_millis(200));
     let mut raw = initialized(Raw::connect(server), "{}").await;
-    raw.tell("notifications/initialized", json!({})).await;
+    raw.notify("notifications/initialized", json!({})).await;
     let answer = raw.answer("tools/call", call("sleep")).await;
     assert_eq!(answer["result"]["isError"], true, "{answer}");
     assert!(raw.answer("tools/list", json!({})).await["result"].is_object());
 }
 
-// === B06: utilities ===
+// === Utilities ===
 
 #[tokio::test]
 async fn a_cancelled_call_ends_and_is_not_answered() {
     let server = server();
     let monitor = server.monitor();
     let mut raw = initialized(Raw::connect(server), "{}").await;
-    raw.tell("notifications/initialized", json!({})).await;
-    raw.say(&json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": call("sleep")}))
-        .await;
+    raw.notify("notifications/initialized", json!({})).await;
+    raw.write(
+        &json!({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": call("sleep")}),
+    )
+    .await;
     raw.answer("ping", json!({})).await;
     assert_eq!(monitor.running(), 1);
-    raw.tell("notifications/cancelled", json!({"requestId": "x", "reason": "enough"})).await;
-    // The answer of the ping is the next thing heard.
-    let heard = raw.ask("ping", json!({})).await;
-    assert_eq!(heard.len(), 1, "{heard:?}");
+    raw.notify("notifications/cancelled", json!({"requestId": "x", "reason": "enough"})).await;
+    // The answer of the ping is the next message.
+    let received = raw.ask("ping", json!({})).await;
+    assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!(monitor.running(), 0);
 }

@@ -1,9 +1,7 @@
-//! Real parents around the `echo` example, with every kind of descriptor they hand over.
+//! The `echo` example as a child of real parents, with every kind of descriptor they pass.
 //!
-//! Each shakes hands, calls the tool, leaves, and must see its two answers, nothing else, and exit code 0.
-//! A parent that is not installed is skipped loudly; with `MGP_STRICT=1` that is a failure.
-//!
-//! Applies to: inbound.
+//! Each does the handshake, calls the tool, closes, and must see its two answers, nothing else, and exit code 0.
+//! A parent that is not installed is skipped with a message; with `MGP_STRICT=1` that is a failure.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -31,7 +29,7 @@ fn echo() -> PathBuf {
     path
 }
 
-/// A call whose message is long, and not plain.
+/// Returns a call with a long message that needs escapes.
 fn call(length: usize) -> String {
     let message = format!("{}é€😀 \\n\\\"", "m".repeat(length));
     format!(
@@ -39,18 +37,18 @@ fn call(length: usize) -> String {
     )
 }
 
-/// All three lines.
+/// Returns all three lines.
 fn talk(length: usize) -> String {
     [HELLO, READY, &call(length), ""].join("\n")
 }
 
-/// What came back must be the two answers and nothing else.
+/// Checks that the output is the two answers and nothing else.
 #[track_caller]
-fn check(said: &str, length: usize) {
-    let lines: Vec<_> = said.lines().collect();
-    let shown: String = said.chars().take(1_000).collect();
+fn check(output: &str, length: usize) {
+    let lines: Vec<_> = output.lines().collect();
+    let shown: String = output.chars().take(1_000).collect();
     assert_eq!(lines.len(), 2, "{shown}");
-    assert!(said.ends_with('\n'), "{shown}");
+    assert!(output.ends_with('\n'), "{shown}");
     let [hello, called] =
         [lines[0], lines[1]].map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     assert_eq!((&hello["id"], &hello["result"]["serverInfo"]["name"]), (&1.into(), &"echo".into()));
@@ -58,20 +56,20 @@ fn check(said: &str, length: usize) {
     assert_eq!((text.len(), text.ends_with("é€😀 \n\"")), (length + 12, true));
 }
 
-/// Waits for a process that should end by itself, and reads its stdout where that is a pipe.
+/// Waits for a process to exit, and reads its stdout if that is a pipe.
 #[track_caller]
 fn finish(mut child: Child) -> String {
     let stdout = child.stdout.take();
     let reading = thread::spawn(move || {
-        let mut said = String::new();
-        stdout.map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut said)).unwrap();
-        said
+        let mut output = String::new();
+        stdout.map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut output)).unwrap();
+        output
     });
     for _ in 0..1_500 {
         if let Some(status) = child.try_wait().unwrap() {
-            let said = reading.join().unwrap();
-            assert!(status.success(), "{status}: {said}");
-            return said;
+            let output = reading.join().unwrap();
+            assert!(status.success(), "{status}: {output}");
+            return output;
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -80,7 +78,7 @@ fn finish(mut child: Child) -> String {
     panic!("it did not end by itself");
 }
 
-/// Whether a program is there; `false` is said where nobody misses it, or is a failure.
+/// Returns whether a program is installed; fails with `MGP_STRICT=1` if it is not.
 fn is_there(program: &str) -> bool {
     let there =
         Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -89,13 +87,13 @@ fn is_there(program: &str) -> bool {
     }
     let strict = std::env::var("MGP_STRICT").is_ok_and(|strict| strict == "1");
     assert!(!strict, "`{program}` is missing and MGP_STRICT is set");
-    // Past the capture of the test's output.
-    let said = format!("SKIPPED: `{program}` is not installed; a parent was not tested\n");
-    std::io::stderr().write_all(said.as_bytes()).unwrap();
+    // Bypasses the capture of the test's output.
+    let output = format!("SKIPPED: `{program}` is not installed; a parent was not tested\n");
+    std::io::stderr().write_all(output.as_bytes()).unwrap();
     false
 }
 
-/// Plays a parent in another language; it gets the program, the runtime and the lines, and says what it read.
+/// Runs a parent in another language with the program, the runtime and the lines; it prints what it read.
 fn parent(program: &str, flag: &str, script: &str, modes: &[&str]) {
     if !is_there(program) {
         return;
@@ -132,13 +130,13 @@ else:
     child = subprocess.Popen(arguments, stdin=theirs, stdout=theirs)
     theirs.close()
     to, back = ours.makefile("wb"), ours.makefile("rb")
-def say(line):
+def write(line):
     to.write(line.encode() + b"\n")
     to.flush()
-say(env["HELLO"])
+write(env["HELLO"])
 lines = back.readline()
-say(env["READY"])
-say(env["CALL"].replace('"message":"', '"message":"' + "m" * int(env["LENGTH"])))
+write(env["READY"])
+write(env["CALL"].replace('"message":"', '"message":"' + "m" * int(env["LENGTH"])))
 lines += back.readline()
 to.close()
 if env["MODE"] != "pipe":
@@ -160,20 +158,20 @@ const env = process.env;
 const child = spawn(env.ECHO, ["--rt", env.RUNTIME], { stdio: [env.MODE, env.MODE, "inherit"] });
 const call = env.CALL.replace('"message":"', '"message":"' + "m".repeat(Number(env.LENGTH)));
 const next = [() => child.stdin.write(env.READY + "\n" + call + "\n"), () => child.stdin.end()];
-let said = "";
+let output = "";
 child.stdout.setEncoding("utf8");
 child.stdout.on("data", (text) => {
-  said += text;
+  output += text;
   for (const character of text) if (character === "\n") next.shift()?.();
 });
 child.on("close", (code) => {
-  process.stdout.write(said);
+  process.stdout.write(output);
   process.exitCode = code ?? 1;
 });
 child.stdin.write(env.HELLO + "\n");
 "#;
 
-/// Node's `pipe` is a socket; `overlapped` is the same here and another thing on Windows.
+/// Node's `pipe` is a socket; `overlapped` differs from it on Windows only.
 #[test]
 fn node_with_its_sockets() {
     parent("node", "-e", NODE, &["pipe", "overlapped"]);
@@ -224,7 +222,7 @@ fn the_null_device_for_either() {
 #[test]
 fn a_shell_with_pipes_on_both_sides() {
     for runtime in RUNTIMES {
-        // The exit code of the middle one is the last line.
+        // The exit code of the server is the last line.
         let script = r#"{ printf '%s\n' "$HELLO" "$READY" "$CALL" | "$ECHO" --rt "$RUNTIME"; echo "code=$?"; } | cat"#;
         let shell = Command::new("sh")
             .args(["-c", script])
@@ -237,12 +235,12 @@ fn a_shell_with_pipes_on_both_sides() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = finish(shell);
-        check(said.strip_suffix("code=0\n").unwrap_or(&said), 20_000);
+        let output = finish(shell);
+        check(output.strip_suffix("code=0\n").unwrap_or(&output), 20_000);
     }
 }
 
-/// A person at a terminal, which shows the lines as they are typed and ends lines in its own way.
+/// A user at a terminal, which echoes the input and ends lines in its own way.
 #[test]
 fn a_terminal() {
     if !is_there("script") {
@@ -257,13 +255,13 @@ fn a_terminal() {
             .spawn()
             .unwrap();
         let mut keys = script.stdin.take().unwrap();
-        // A terminal gives a line at a time and no more than 4096 bytes of it. The end is a key as well.
+        // A terminal passes one line at a time, of at most 4096 bytes. The end of input is a key as well.
         let typing = thread::spawn(move || {
             keys.write_all([&talk(1_000), "\u{4}"].concat().as_bytes()).map(|()| keys)
         });
-        let said = finish(script);
+        let output = finish(script);
         drop(typing.join().unwrap().unwrap());
-        let answers = said.lines().filter(|line| {
+        let answers = output.lines().filter(|line| {
             line.starts_with(r#"{"jsonrpc":"2.0","id":"#) && line.contains(r#""result":"#)
         });
         let answers: Vec<_> = answers.map(|line| line.trim_end_matches('\r')).collect();

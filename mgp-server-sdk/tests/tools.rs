@@ -98,7 +98,7 @@ async fn results_are_text_and_data() {
 }
 
 #[tokio::test]
-async fn failures_are_well_formed_and_the_server_lives() {
+async fn failures_are_well_formed_and_the_server_survives() {
     let mut client = connect(MGP).await;
     for tool in ["boom", "soon"] {
         let error =

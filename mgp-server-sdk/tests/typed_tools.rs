@@ -1,4 +1,4 @@
-//! What a tool declares, takes and refuses, as its callers see it.
+//! Declarations, arguments and errors of tools, as their callers see them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{Cancelled, Grants, SchemaStyle, Standing};
+use mgp_server_sdk::{Cancelled, GrantStanding, Grants, SchemaStyle};
 use mgp_types::Timestamp;
 use mgp_types::mgp::GrantDecision::{Approved, Deferred, Denied};
 use mgp_types::mgp::{Permission, RiskLevel};
@@ -39,7 +39,7 @@ async fn list(client: &mut mock::Client) -> Value {
 #[derive(Deserialize, JsonSchema)]
 #[expect(dead_code, reason = "only whether it is read matters")]
 struct Search {
-    /// What to look for.
+    /// The text to search.
     query: String,
     filter: Filter,
     pages: Vec<Page>,
@@ -49,7 +49,7 @@ struct Search {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only whether it is read matters")]
 struct Filter {
-    /// The least number of stars.
+    /// The minimum number of stars.
     stars: u8,
     order: Option<Order>,
 }
@@ -68,7 +68,7 @@ struct Page {
 }
 
 #[tokio::test]
-async fn invalid_arguments_never_reach_the_tool_and_the_answer_names_the_field() {
+async fn invalid_arguments_never_reach_the_tool_and_the_error_names_the_field() {
     let runs = Arc::new(AtomicUsize::new(0));
     let search = {
         let runs = Arc::clone(&runs);
@@ -212,7 +212,7 @@ async fn schemas_are_inlined_or_hoisted_by_server_and_by_tool() {
     let tools = list(&mut client).await;
     assert!(tools["tools"][0]["inputSchema"]["$defs"]["Filter"].is_object());
     assert!(!tools["tools"][1].to_string().contains("$ref"));
-    // What the author wrote stays.
+    // The author's own schema is kept.
     let raw = mgp_types::RawObject::of(&json!({ "type": "object", "x": 1 })).unwrap();
     let server = Server::new("t", "1").tool(search().input_schema(raw));
     let (mut client, _) = connect(server.schema_style(SchemaStyle::Hoisted), "{}").await;
@@ -238,12 +238,12 @@ async fn the_server_asks_for_the_permissions_of_its_tools() {
     let needed = &hello["capabilities"]["mgp"]["permissions_required"];
     assert_eq!(*needed, json!(["shell.execute", "filesystem.read", "filesystem.write"]));
     let tools = list(&mut client).await;
-    // As the author wrote them, and mirrored where clients keep them.
+    // Listed unchanged, and in the two places where clients look for them.
     let security = &tools["tools"][0]["security"];
     assert_eq!(security["permissions_required"], json!(["shell"]));
     assert_eq!(tools["tools"][0]["_meta"]["dev.cloto/mgp"]["security"], *security);
     assert_eq!(tools["tools"][1]["annotations"]["readOnlyHint"], true);
-    // A plain peer sees the hints that follow, and nothing of MGP.
+    // A plain MCP peer sees the derived hints, and nothing of MGP.
     let (mut plain, hello) = connect(server(), "{}").await;
     let tools = list(&mut plain).await;
     assert_eq!(tools["tools"][0]["annotations"]["destructiveHint"], true);
@@ -254,22 +254,22 @@ async fn the_server_asks_for_the_permissions_of_its_tools() {
 #[tokio::test]
 async fn a_tool_without_its_permission_answers_1000_itself() {
     let (mut client, _) = connect(Server::new("t", "1").tool(shell()), MGP).await;
-    // Nothing was decided, so enforcement is the client's.
+    // No decision was made, so enforcement is up to the client.
     call(&mut client, "shell", &json!({})).await.unwrap();
     let grants = client.cx.scope.state::<Grants>();
     let past = Timestamp::from("2020-01-01T00:00:00Z");
     let future = Timestamp::from("2999-01-01T00:00:00Z");
     for (decision, until, standing) in [
-        (Approved, None, Standing::Granted),
-        (Approved, Some(&future), Standing::Granted),
-        (Approved, Some(&past), Standing::Expired),
-        (Denied, None, Standing::Denied),
-        (Deferred, None, Standing::Deferred),
+        (Approved, None, GrantStanding::Granted),
+        (Approved, Some(&future), GrantStanding::Granted),
+        (Approved, Some(&past), GrantStanding::Expired),
+        (Denied, None, GrantStanding::Denied),
+        (Deferred, None, GrantStanding::Deferred),
     ] {
         grants.note(&Permission::ShellExecute, decision, until);
         assert_eq!(grants.standing(&Permission::from("shell")), standing);
         let answer = call(&mut client, "shell", &json!({})).await;
-        if standing == Standing::Granted {
+        if standing == GrantStanding::Granted {
             answer.unwrap();
             continue;
         }
@@ -284,9 +284,13 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
         assert_eq!(details.decode::<String>("permission").unwrap().unwrap(), "shell.execute");
         let remedy = details.decode::<String>("remedy").unwrap().unwrap();
         assert!(error.message().ends_with(&remedy), "{error}");
-        assert_eq!(remedy.starts_with("call again"), standing == Standing::Deferred, "{remedy}");
+        assert_eq!(
+            remedy.starts_with("call again"),
+            standing == GrantStanding::Deferred,
+            "{remedy}"
+        );
     }
-    // What a call carries comes before what its connection knows.
+    // The grants of a call take precedence over those of its connection.
     let own = Grants::default();
     own.note(&Permission::ShellExecute, Approved, None);
     client.cx.extensions.insert(own);
@@ -296,7 +300,7 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
 #[tokio::test]
 async fn a_tool_without_its_permission_can_be_hidden() {
     let free = || Tool::new("free", "Needs nothing", || async { "" });
-    let server = Server::new("t", "1").tool(shell()).tool(free()).hide_refused();
+    let server = Server::new("t", "1").tool(shell()).tool(free()).hide_denied_tools();
     let (mut client, _) = connect(server, MGP).await;
     assert_eq!(list(&mut client).await["tools"].as_array().unwrap().len(), 2);
     let grants = client.cx.scope.state::<Grants>();
@@ -313,7 +317,7 @@ async fn a_tool_without_its_permission_can_be_hidden() {
 // === Layers, time-outs, cancellation ===
 
 #[tokio::test]
-async fn a_layer_stands_around_one_tool() {
+async fn a_layer_wraps_one_tool() {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = {
         let seen = Arc::clone(&seen);
@@ -341,7 +345,7 @@ async fn a_layer_stands_around_one_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_has_a_bound_of_its_own() {
+async fn a_tool_has_its_own_time_limit() {
     let sleep = |name: &str, seconds: u64| {
         Tool::new(name, "", move || async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -368,16 +372,16 @@ async fn a_tool_has_a_bound_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_tool_that_asks_for_it_is_told_of_its_cancellation() {
-    let told = Arc::new(AtomicBool::new(false));
+async fn a_tool_that_waits_for_its_cancellation_is_notified() {
+    let notified = Arc::new(AtomicBool::new(false));
     let wait = {
-        let told = Arc::clone(&told);
+        let notified = Arc::clone(&notified);
         Tool::new("wait", "", move |cancelled: Cancelled| {
-            let told = Arc::clone(&told);
+            let notified = Arc::clone(&notified);
             async move {
                 cancelled.cancelled().await;
                 assert!(cancelled.is_cancelled());
-                told.store(true, Ordering::Relaxed);
+                notified.store(true, Ordering::Relaxed);
                 "ended by itself"
             }
         })
@@ -392,7 +396,7 @@ async fn a_tool_that_asks_for_it_is_told_of_its_cancellation() {
     tokio::task::yield_now().await;
     client.notify("notifications/cancelled", r#"{"requestId":2}"#).await.unwrap();
     running.await.unwrap().unwrap();
-    assert!(told.load(Ordering::Relaxed));
+    assert!(notified.load(Ordering::Relaxed));
 }
 
 // === Building ===
@@ -404,23 +408,23 @@ fn refused(server: Server, expected: &str) {
 }
 
 #[tokio::test]
-async fn what_keeps_a_server_from_being_built_is_said_at_once() {
+async fn build_errors_are_reported_at_once() {
     let tool = |name: &str| Tool::new(name, "", || async { "" });
     let name = "a name is 1 to 128 of the characters A-Z a-z 0-9 _ . / -";
     refused(Server::new("t", "1").tool(tool("a b")), &format!("tool `a b`: {name}"));
     refused(Server::new("t", "1").tool(tool("")), &format!("tool ``: {name}"));
     for name in ["mgp/x", "mgp.x", "mgp_x"] {
         let prefix = &name[..4];
-        let says = format!(
-            "tool `{name}`: names that begin with `{prefix}` belong to the protocol; choose another"
+        let expected = format!(
+            "tool `{name}`: names that begin with `{prefix}` are reserved by the protocol; choose another"
         );
-        refused(Server::new("t", "1").tool(tool(name)), &says);
+        refused(Server::new("t", "1").tool(tool(name)), &expected);
     }
     let stateful = Tool::new("s", "", |State(_): State<AtomicUsize>| async { "" });
     let unknown = tool("p").permissions(["shel"]);
     refused(
         Server::new("t", "1").tool(tool("a")).tool(tool("a")).tool(stateful).tool(unknown),
-        "tool `a` is there twice; rename one, or put it with `replace` where that is meant; \
+        "tool `a` is defined twice; rename one, or replace the first with `replace`; \
          tool `p` needs the unknown permission `shel`; use a standard one, or a reverse-domain name such as `com.example.shel`; \
          tool `s` takes `State<core::sync::atomic::AtomicUsize>`, and the server has none; give it one with `.state(…)`",
     );

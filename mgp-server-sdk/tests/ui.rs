@@ -1,6 +1,6 @@
-//! What the compiler says about tools that are none: the macros' own errors, and the traits' notes.
+//! Compile errors for invalid tools: the macros' own errors, and the traits' notes.
 //!
-//! `TRYBUILD=overwrite cargo test -p mgp-server-sdk --test ui` writes the expected texts anew.
+//! `TRYBUILD=overwrite cargo test -p mgp-server-sdk --test ui` updates the expected texts.
 
 #[test]
 fn mistakes_are_explained() {

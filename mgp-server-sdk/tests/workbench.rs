@@ -1,4 +1,4 @@
-//! The workbench does what its flags and tools say; others build on that.
+//! The workbench does what its flags and tools promise; other tests depend on that.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ async fn connect(flags: &[&str]) -> Raw {
         "mgp": {"version": "0.3.0", "extensions": ["streaming", "security"]},
     });
     raw.answer("initialize", hello("2025-11-25", &capabilities)).await;
-    raw.tell("notifications/initialized", json!({})).await;
+    raw.notify("notifications/initialized", json!({})).await;
     raw
 }
 
@@ -32,7 +32,7 @@ fn call(tool: &str, arguments: &Value) -> Value {
     json!({"name": tool, "arguments": arguments, "_mgp": {"stream": true}})
 }
 
-/// Calls a tool and returns its text; a tool that failed says so in front.
+/// Calls a tool and returns its text, with a prefix if the tool failed.
 async fn text(raw: &mut Raw, tool: &str, arguments: Value) -> String {
     let answer = raw.answer("tools/call", call(tool, &arguments)).await;
     let text = answer["result"]["content"][0]["text"].as_str();
@@ -69,7 +69,7 @@ async fn every_tool_of_the_contract_is_listed() {
 }
 
 #[tokio::test]
-async fn tools_do_what_they_say() {
+async fn tools_return_what_they_promise() {
     let mut raw = connect(&[]).await;
     assert_eq!(text(&mut raw, "echo", json!({"message": "żółw"})).await, "żółw");
     assert_eq!(text(&mut raw, "sleep", json!({"ms": 1})).await, "slept 1 ms");
@@ -89,7 +89,7 @@ async fn tools_do_what_they_say() {
 }
 
 #[tokio::test]
-async fn failures_are_as_told() {
+async fn failures_are_as_requested() {
     let mut raw = connect(&[]).await;
     let arguments = json!({"code": 5003, "message": "no more paper", "data": {"tray": 2}});
     let error = &raw.answer("tools/call", call("fail", &arguments)).await["error"];
@@ -102,11 +102,11 @@ async fn failures_are_as_told() {
 #[tokio::test]
 async fn chunks_come_in_order_and_the_answer_is_whole() {
     let mut raw = connect(&[]).await;
-    let heard = raw.ask("tools/call", call("stream", &json!({"chunks": 3, "bytes": 2}))).await;
+    let received = raw.ask("tools/call", call("stream", &json!({"chunks": 3, "bytes": 2}))).await;
     let chunks: Vec<_> =
-        heard.iter().filter_map(|one| one["params"]["content"]["text"].as_str()).collect();
+        received.iter().filter_map(|one| one["params"]["content"]["text"].as_str()).collect();
     assert_eq!(chunks, ["aa", "bb", "cc"]);
-    assert_eq!(heard.last().unwrap()["result"]["content"][0]["text"], "aabbcc");
+    assert_eq!(received.last().unwrap()["result"]["content"][0]["text"], "aabbcc");
 }
 
 #[tokio::test]
@@ -120,8 +120,8 @@ async fn the_list_changes_at_run_time() {
 }
 
 #[tokio::test]
-async fn confirm_asks_the_person_in_both_eras() {
-    for (answer, said) in [
+async fn confirm_asks_the_user_in_both_eras() {
+    for (answer, output) in [
         (json!({"action": "accept", "content": {"yes": true}}), "confirmed"),
         (json!({"action": "accept", "content": {"yes": false}}), "declined"),
         (json!({"action": "decline"}), "declined"),
@@ -129,12 +129,12 @@ async fn confirm_asks_the_person_in_both_eras() {
     ] {
         let mut raw = connect(&[]).await;
         let params = call("confirm", &json!({"message": "Sure?"}));
-        raw.say(&json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params}))
+        raw.write(&json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params}))
             .await;
-        let question = raw.hear().await;
+        let question = raw.receive().await;
         assert_eq!(question["params"]["message"], "Sure?");
-        raw.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer})).await;
-        assert_eq!(raw.hear().await["result"]["content"][0]["text"], said);
+        raw.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer})).await;
+        assert_eq!(raw.receive().await["result"]["content"][0]["text"], output);
 
         let mut raw = Raw::connect(server(&Settings::default()));
         let mut params = call("confirm", &json!({"message": "Sure?"}));
@@ -145,7 +145,7 @@ async fn confirm_asks_the_person_in_both_eras() {
         params["requestState"] = asked["result"]["requestState"].clone();
         params["inputResponses"] = json!({key: answer});
         let answer = raw.answer("tools/call", params).await;
-        assert_eq!(answer["result"]["content"][0]["text"], said, "{answer}");
+        assert_eq!(answer["result"]["content"][0]["text"], output, "{answer}");
     }
 }
 
@@ -187,7 +187,7 @@ async fn a_handshake_can_hang() {
 }
 
 #[test]
-fn flags_that_cannot_be_followed_are_refused_by_name() {
+fn invalid_flags_are_refused_by_name() {
     let refused = |flags: &[&str]| settings(flags).unwrap_err();
     assert!(refused(&["--http"]).contains("`--http` needs a value"));
     assert!(refused(&["--colour"]).contains("unknown flag `--colour`"));

@@ -1,10 +1,8 @@
-//! Asks for chunks where the caller of an outbound call takes them (MGP §12.3).
+//! Asks for chunks if the caller of an outbound call takes them (MGP §12.3).
 //!
 //! Applies to: outbound.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context as Task, Poll};
 
 use mgp_types::mgp::{CallExtension, Extension};
 use mgp_types::service::{Call, ItemKind, MgpService, Reply};
@@ -14,13 +12,13 @@ use tower_service::Service;
 
 /// Sets `_mgp.stream` on a tool call whose outlet takes chunks, if the callee negotiated streaming.
 ///
-/// The chunks come back through [`RouteLayer`](crate::RouteLayer) on the inbound stack of the same connection.
+/// The chunks arrive through [`RouteLayer`](crate::RouteLayer) on the inbound stack of the same connection.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CollectLayer(());
 
 impl CollectLayer {
-    /// The layer.
+    /// Creates the layer.
     pub const fn new() -> Self {
         Self(())
     }
@@ -40,24 +38,18 @@ pub struct Collect<S> {
     inner: S,
 }
 
-impl<S> fmt::Debug for Collect<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Collect")
-    }
-}
+mgp_types::opaque_debug!(Collect<S>);
 
-/// Whether a call's progress has come in MCP's form, which then is the only one that counts:
-/// a peer that speaks MGP sends both, and MCP's has the real units.
+/// Remembers whether progress of a call arrived in MCP's form, which then is the only one that counts:
+/// an MGP peer sends both forms, and MCP's has the real units.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressForm(AtomicBool);
 
 impl ProgressForm {
-    /// Notes that MCP's form came.
     pub(crate) fn note_mcp(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has.
     pub(crate) fn is_mcp(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -68,9 +60,7 @@ impl<S: MgpService> Service<Call> for Collect<S> {
     type Error = RpcError;
     type Future = S::Future;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         if call.cx().outlet.wants(ItemKind::Progress) {

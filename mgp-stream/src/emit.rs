@@ -1,10 +1,9 @@
-//! Opens the way back of an inbound call: partial results become notifications (MGP §12.4, §12.6; MCP progress, logging).
+//! The outlet of an inbound call: partial results become notifications (MGP §12.4, §12.6; MCP progress, logging).
 //!
-//! What the caller did not negotiate or ask for is not made at all.
+//! Items that the caller did not negotiate or ask for are not created.
 //!
 //! Applies to: inbound.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,13 +27,13 @@ use tower_service::Service;
 
 use crate::cancel::CancelSignal;
 
-/// Gives each request an [`Outlet`] that writes to its caller.
+/// Gives each request an [`Outlet`] that sends to its caller.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct EmitLayer(());
 
 impl EmitLayer {
-    /// The layer.
+    /// Creates the layer.
     pub const fn new() -> Self {
         Self(())
     }
@@ -54,52 +53,46 @@ pub struct Emit<S> {
     inner: S,
 }
 
-impl<S> fmt::Debug for Emit<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Emit")
-    }
-}
+mgp_types::opaque_debug!(Emit<S>);
 
 impl<S: MgpService> Service<Call> for Emit<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = ResponseFuture<S::Future>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let Some(back) = Back::of(&call) else {
+        let Some(sink) = CallerSink::of(&call) else {
             return ResponseFuture { inner: self.inner.call(call), streamed: None };
         };
-        let back = Arc::new(back);
-        call.cx_mut().outlet = Outlet::new(Arc::clone(&back) as Arc<dyn Sink>);
-        let streamed = back.streams.then(|| (back, Instant::now()));
+        let sink = Arc::new(sink);
+        call.cx_mut().outlet = Outlet::new(Arc::clone(&sink) as Arc<dyn Sink>);
+        let streamed = sink.streams.then(|| (sink, Instant::now()));
         ResponseFuture { inner: self.inner.call(call), streamed }
     }
 }
 
-/// The way back to one caller.
-struct Back {
+/// Sends partial results of one call to its caller.
+struct CallerSink {
     peer: Peer,
     scope: Scope,
     principal: Principal,
     caller: Arc<Facts>,
     key: CallKey,
-    /// The id the caller gave the call.
+    /// The id that the caller gave the call.
     id: Id,
     token: Option<Id>,
-    /// Chunks were negotiated and asked for.
+    /// If set, chunks were negotiated and requested.
     streams: bool,
-    /// Log messages may go out: a modern caller says so in each request.
+    /// If set, log messages may be sent: a modern caller asks for them in each request.
     logs: bool,
     chunks: AtomicU64,
     signal: Option<Arc<CancelSignal>>,
 }
 
-impl Back {
-    /// The way back of a request; `None` where nothing could go back.
+impl CallerSink {
+    /// Returns the sink of a request; `None` if nothing can be sent to its caller.
     fn of(call: &Call) -> Option<Self> {
         let cx = call.cx();
         if call.kind() == Kind::Notification || cx.peer.is_closed() {
@@ -126,7 +119,7 @@ impl Back {
         })
     }
 
-    async fn tell(
+    async fn notify(
         &self,
         method: &'static str,
         params: Result<Payload, RpcError>,
@@ -148,22 +141,25 @@ impl Back {
             done: bool,
         }
         if let Some(signal) = &self.signal {
-            signal.sent(&content);
+            signal.record_chunk(&content);
         }
         let index = self.chunks.fetch_add(1, Ordering::Relaxed);
         let chunk = Chunk { request_id: &self.id, index, content: &content, done: false };
-        self.tell(<StreamChunk as mgp_types::method::Notification>::METHOD, Payload::of(&chunk))
+        self.notify(<StreamChunk as mgp_types::method::Notification>::METHOD, Payload::of(&chunk))
             .await
     }
 
-    /// Progress goes out in MCP's form where the caller gave a token, and in MGP's where it negotiated streaming.
+    /// Sends progress in MCP's form if the caller gave a token, and in MGP's form if it negotiated progress.
     async fn progress(&self, step: Step) -> Result<(), Gone> {
         if let Some(token) = &self.token {
             let mut params = ProgressParams::new(token.clone(), Number::from(step.progress));
             params.total = step.total.map(Number::from);
             params.message.clone_from(&step.message);
-            self.tell(<Progress as mgp_types::method::Notification>::METHOD, Payload::of(&params))
-                .await?;
+            self.notify(
+                <Progress as mgp_types::method::Notification>::METHOD,
+                Payload::of(&params),
+            )
+            .await?;
         }
         if self.caller.has(Extension::Progress) {
             let share = step.progress / step.total.unwrap_or(1.0);
@@ -171,7 +167,7 @@ impl Back {
                 StreamProgressParams::new(self.id.clone(), Number::from(share.clamp(0.0, 1.0)));
             params.message = step.message;
             params.estimated_remaining_ms = step.estimated_remaining_ms;
-            self.tell(
+            self.notify(
                 <StreamProgress as mgp_types::method::Notification>::METHOD,
                 Payload::of(&params),
             )
@@ -181,15 +177,15 @@ impl Back {
     }
 }
 
-impl Sink for Back {
+impl Sink for CallerSink {
     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
         use mgp_types::method::Notification;
         match item {
             Item::Chunk(content) => Box::pin(self.chunk(content)),
             Item::Progress(step) => Box::pin(self.progress(step)),
-            Item::Log(params) => Box::pin(self.tell(LogMessage::METHOD, Ok(params))),
-            Item::Event(params) => Box::pin(self.tell(EventNotification::METHOD, Ok(params))),
-            Item::Callback(params) => Box::pin(self.tell(CallbackRequest::METHOD, Ok(params))),
+            Item::Log(params) => Box::pin(self.notify(LogMessage::METHOD, Ok(params))),
+            Item::Event(params) => Box::pin(self.notify(EventNotification::METHOD, Ok(params))),
+            Item::Callback(params) => Box::pin(self.notify(CallbackRequest::METHOD, Ok(params))),
             // A kind of item this layer does not know has no form on the wire.
             _ => Box::pin(std::future::ready(Ok(()))),
         }
@@ -208,19 +204,15 @@ impl Sink for Back {
 }
 
 pin_project! {
-    /// Response future of [`Emit`]: says in the result how much was streamed (§12.5).
+    /// Response future of [`Emit`]: adds to the result how much was streamed (MGP §12.5).
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        streamed: Option<(Arc<Back>, Instant)>,
+        streamed: Option<(Arc<CallerSink>, Instant)>,
     }
 }
 
-impl<F> fmt::Debug for ResponseFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ResponseFuture")
-    }
-}
+mgp_types::opaque_debug!(ResponseFuture<F>);
 
 impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     type Output = F::Output;
@@ -229,28 +221,34 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let this = self.project();
         let outcome = std::task::ready!(this.inner.poll(task));
         Poll::Ready(match this.streamed.take() {
-            Some((back, since)) => outcome.and_then(|reply| note_stream(reply, &back, since)),
+            Some((sink, since)) => {
+                outcome.and_then(|reply| add_stream_summary(reply, &sink, since))
+            }
             None => outcome,
         })
     }
 }
 
-fn note_stream(mut reply: Reply, back: &Back, since: Instant) -> Result<Reply, RpcError> {
-    let chunks = back.chunks.load(Ordering::Relaxed);
+fn add_stream_summary(
+    mut reply: Reply,
+    sink: &CallerSink,
+    since: Instant,
+) -> Result<Reply, RpcError> {
+    let chunks = sink.chunks.load(Ordering::Relaxed);
     if let (Reply::Complete(body), 1..) = (&mut reply, chunks) {
         let mut mgp = ResultExtension::new();
         mgp.streamed = Some(true);
         mgp.chunks_sent = Some(chunks);
-        mgp.duration_ms = Some(u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX));
+        mgp.duration_ms = Some(mgp_types::millis(since.elapsed()));
         let mgp = Payload::of(&mgp)?;
-        // Python and rmcp drop `_mgp` from results and keep `_meta`: it stands in both.
-        body.insert_meta(mgp_types::mcp::key::MGP, Payload::of(&Mirror { result: &mgp })?);
+        // Python and rmcp drop `_mgp` from results and keep `_meta`, so the summary is written to both.
+        body.insert_meta(mgp_types::mcp::key::MGP, Payload::of(&MetaCopy { result: &mgp })?);
         body.insert("_mgp", mgp);
     }
     Ok(reply)
 }
 
 #[derive(Serialize)]
-struct Mirror<'a> {
+struct MetaCopy<'a> {
     result: &'a Payload,
 }

@@ -1,10 +1,7 @@
 //! Chunks, progress and cancellation for the Model General Protocol, as tower layers (MGP §12).
 //!
-//! - [`CancelLayer`] and [`EmitLayer`] stand on the inbound stack of a server.
-//! - [`CollectLayer`] stands on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
-//!
-//! Applies to: both.
-
+//! - [`CancelLayer`] and [`EmitLayer`] belong on the inbound stack of a server.
+//! - [`CollectLayer`] belongs on the outbound stack of a client, [`RouteLayer`] on the inbound stack beside it.
 mod cancel;
 mod collect;
 mod emit;

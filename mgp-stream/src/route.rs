@@ -1,12 +1,10 @@
-//! Brings the partial results a peer sends to the calls they belong to (MGP §12.4, §12.6; MCP progress).
+//! Delivers the partial results a peer sends to the calls they belong to (MGP §12.4, §12.6; MCP progress).
 //!
-//! It happens where a notification is dispatched, in the order of the wire, so no chunk is overtaken by its answer.
+//! Notifications are delivered where they are dispatched, in wire order, so an answer never overtakes its chunks.
 //!
-//! Applies to: inbound, on the side that made the calls.
+//! Applies to: inbound.
 
-use std::fmt;
 use std::future::{Ready, ready};
-use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::ProgressParams;
 use mgp_types::method::{Progress, StreamChunk, StreamProgress};
@@ -21,13 +19,15 @@ use tower_service::Service;
 
 use crate::collect::ProgressForm;
 
-/// Hands chunks and progress to the outlet of the call they name; everything else passes.
+/// Delivers chunks and progress to the outlet of the call they name; everything else passes.
+///
+/// It belongs on the inbound stack of the side that made the calls.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct RouteLayer(());
 
 impl RouteLayer {
-    /// The layer.
+    /// Creates the layer.
     pub const fn new() -> Self {
         Self(())
     }
@@ -47,70 +47,64 @@ pub struct Route<S> {
     inner: S,
 }
 
-impl<S> fmt::Debug for Route<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Route")
-    }
-}
+mgp_types::opaque_debug!(Route<S>);
 
 impl<S: MgpService> Service<Call> for Route<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<Ready<Result<Reply, RpcError>>, S::Future>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let (read, form): (Read, Form) = if call.tells::<StreamChunk>() {
-            (read_chunk, Form::Chunk)
+        let (read, form): (ReadItem, ItemForm) = if call.tells::<StreamChunk>() {
+            (read_chunk, ItemForm::Chunk)
         } else if call.tells::<StreamProgress>() {
-            (read_stream_progress, Form::MgpProgress)
+            (read_stream_progress, ItemForm::MgpProgress)
         } else if call.tells::<Progress>() {
-            (read_progress, Form::McpProgress)
+            (read_progress, ItemForm::McpProgress)
         } else {
             return Either::Right { future: self.inner.call(call) };
         };
         match read(call.params()) {
             Ok((id, item)) => deliver(&call.cx().peer, &id, item, form),
             Err(error) => {
-                tracing::debug!(%error, method = %call.method(), "a partial result was not understood");
+                tracing::debug!(%error, method = %call.method(), "invalid partial result");
             }
         }
         Either::Left { future: ready(Ok(Reply::None)) }
     }
 }
 
-/// Reads the params of a partial result: the call it names, and what it brings.
-type Read = fn(&Params) -> Result<(Id, Item), RpcError>;
+/// Reads the params of a partial result: the id of its call, and the item.
+type ReadItem = fn(&Params) -> Result<(Id, Item), RpcError>;
 
-/// In which form a partial result came.
+/// The form in which a partial result arrived.
 #[derive(Clone, Copy)]
-enum Form {
+enum ItemForm {
     Chunk,
     MgpProgress,
     McpProgress,
 }
 
-fn deliver(peer: &Peer, id: &Id, item: Item, from: Form) {
+fn deliver(peer: &Peer, id: &Id, item: Item, from: ItemForm) {
     let Some(call) = peer.in_flight(id) else {
-        tracing::debug!(%id, "a partial result of no call of ours");
+        tracing::debug!(%id, "dropped partial result: no such call in flight");
         return;
     };
     if let Some(form) = call.cx.extensions.get::<ProgressForm>() {
         match from {
-            Form::McpProgress => form.note_mcp(),
-            Form::MgpProgress if form.is_mcp() => return,
-            Form::MgpProgress | Form::Chunk => {}
+            ItemForm::McpProgress => form.note_mcp(),
+            ItemForm::MgpProgress if form.is_mcp() => return,
+            ItemForm::MgpProgress | ItemForm::Chunk => {}
         }
     }
     if call.cx.outlet.wants(item.kind()) && call.inbox.push(item) == Room::Full {
-        tracing::trace!(%id, "a partial result was dropped");
+        tracing::trace!(%id, "dropped partial result: the inbox is full");
     }
 }
 
-/// The content stays text: who wants blocks decodes them.
+/// Reads a chunk; its content stays text until a caller decodes it.
 fn read_chunk(params: &Params) -> Result<(Id, Item), RpcError> {
     #[derive(Deserialize)]
     struct Chunk {

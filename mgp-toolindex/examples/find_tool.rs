@@ -1,6 +1,4 @@
-//! Finds tools of three small servers: `cargo run -p mgp-toolindex --example find_tool -- "look into a file"` (MGP §16.5).
-//!
-//! Applies to: both.
+//! Finds tools of three small servers: `cargo run -p mgp-toolindex --example find_tool -- "look into a file"`.
 
 use std::io::Write as _;
 
@@ -21,9 +19,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )?;
     }
 
-    let wish = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let wish = if wish.is_empty() { "look into a file".to_owned() } else { wish };
-    let found = index.search(&Query::new(wish).most(3), &Everything)?;
+    let query = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let query = if query.is_empty() { "look into a file".to_owned() } else { query };
+    let found = index.search(&Query::new(query).most(3), &Everything)?;
 
     let mut out = std::io::stdout().lock();
     for hit in &found.hits {
@@ -39,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A server: its id, what it is for, and its tools.
+/// The id, the description and the tools of a server.
 type Server = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 const SERVERS: &[Server] = &[

@@ -1,12 +1,10 @@
-//! Runs labelled queries against an index and writes what was found, for a scorer to judge (MGP §16).
+//! Runs labelled queries against an index and writes the results for a scorer (MGP §16).
 //!
 //! `search_eval --tools T.jsonl --queries Q.jsonl --strategy S --k 20 --out RUN.jsonl [--embedder static|none|fastembed
-//! --model DIR] [--history H.jsonl]` writes a line `{"id": …, "ranked": [ids]}` for each query. Its last line on
-//! standard output is JSON: how long building took and a query takes, and what it costs in tokens (o200k): all
-//! definitions, against the tools of level L3 and the answer to a query with five hits at the 95th percentile; a
-//! violation is an answer above the budget's reserve, or a session above the budget.
-//!
-//! Applies to: both.
+//! --model DIR] [--history H.jsonl]` writes a line `{"id": …, "ranked": [ids]}` for each query. The last line of the
+//! standard output is JSON with the time to build the index, the time of a query, and the tokens (o200k) of all
+//! definitions and of the tools of level L3 with the answer to a query at the 95th percentile. A budget violation is an
+//! answer above the discovery reserve or a session above the budget.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -55,13 +53,13 @@ fn main() -> Result<(), Failure> {
     let queries = lines(options.need("queries")?)?.collect::<Result<Vec<_>, _>>()?;
     let mut out = BufWriter::new(File::create(options.need("out")?)?);
     let ask = |text: &str| {
-        let mut query = Query::new(text).most(k).asker(&Principal::local());
+        let mut query = Query::new(text).most(k).principal(&Principal::local());
         if let Some(strategy) = &strategy {
             query = query.strategy(strategy.clone());
         }
         index.search(&query, &Everything)
     };
-    // The first queries find cold memory.
+    // The first queries run with cold caches and are not measured.
     for query in queries.iter().take(50) {
         ask(text(query, "query"))?;
     }
@@ -92,9 +90,9 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Remembers each tool of a line as called after its query.
+/// Records the relevant tools of each line as called after its query.
 fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result<(), Failure> {
-    // With a runtime what is learned is fitted beside the reading, as in a program that serves; else by each record.
+    // With a runtime, learning runs beside the records, as in a server; without one, each record waits for it.
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let _entered = runtime.enter();
     let tools: HashMap<&str, &str> = ids.iter().map(|(tool, id)| (&**id, &**tool)).collect();
@@ -110,13 +108,13 @@ fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result
     Ok(())
 }
 
-/// What is paid in tokens.
+/// The costs in tokens.
 struct Costs {
     /// All definitions, as a host without search lists them.
     all: u64,
     /// The tools of level L3 and the answer to a query, at the 95th percentile.
     found: u64,
-    /// Answers above the reserve for found tools, and sessions above the budget.
+    /// The number of answers above the discovery reserve, and of sessions above the budget.
     violations: usize,
 }
 
@@ -139,13 +137,13 @@ impl Costs {
         let mut answers = Vec::with_capacity(queries.len());
         let mut violations = 0;
         for query in queries {
-            let mut asked = Query::new(text(query, "query")).asker(&me);
+            let mut asked = Query::new(text(query, "query")).principal(&me);
             if let Some(strategy) = strategy {
                 asked = asked.strategy(strategy.clone());
             }
             let found = index.search(&asked, &Everything)?;
             answers.push(serde_json::to_string(&present(&found, &budget, asked.how_many()))?);
-            // The model calls what was found first.
+            // The model calls the first result.
             if let Some(hit) = found.hits.first() {
                 sessions.used(&session, &hit.tool);
             }
@@ -165,14 +163,15 @@ fn sum(counts: &[u32]) -> u64 {
     counts.iter().map(|count| u64::from(*count)).sum()
 }
 
-/// What the command line says.
+/// The options of the command line.
 struct Options(HashMap<String, String>);
 
 impl Options {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
         let mut all = HashMap::new();
         while let Some(word) = words.next() {
-            let name = word.strip_prefix("--").ok_or_else(|| format!("`{word}` is no option"))?;
+            let name =
+                word.strip_prefix("--").ok_or_else(|| format!("`{word}` is not an option"))?;
             let value = words.next().ok_or_else(|| format!("--{name} needs a value"))?;
             all.insert(name.to_owned(), value);
         }
@@ -217,19 +216,19 @@ impl Options {
     }
 }
 
-/// Tools as the file has them, by server.
+/// The tools of the file by server.
 #[derive(Default)]
 struct Catalogue {
     servers: HashMap<String, ServerEntry>,
     order: Vec<String>,
-    /// Which id of the file each tool of the index has.
+    /// The id in the file by tool id of the index.
     ids: HashMap<String, String>,
 }
 
 impl Catalogue {
     fn add(&mut self, line: &Value) -> Result<(), Failure> {
         let (id, name) = (text(line, "id"), text(line, "name"));
-        // The file may list two tools of one name at a server; here a namesake of the server has the second.
+        // A second tool with the same name goes to another server of the same description.
         let server_id = text(line, "server_id");
         let mut server = server_id.to_owned();
         let mut number = 1;
@@ -290,7 +289,7 @@ fn at<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
     sorted.get(place).copied().unwrap_or_default()
 }
 
-/// Memory in use, where the system says it.
+/// Returns the resident kilobytes of this process, where the system has `/proc`.
 fn rss() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

@@ -1,9 +1,7 @@
-//! Counts the tokens of a catalogue exactly and from above, and says what memory that takes (MGP §16.8).
+//! Counts the tokens of a catalogue exactly and by the upper estimate, and prints the memory this takes (MGP §16.8).
 //!
-//! `cargo run --release -p mgp-toolindex --example token_counts -- tools.jsonl…`, one definition a line.
-//!
-//! Applies to: both.
-#![expect(clippy::print_stdout, reason = "a program that says what it measured")]
+//! `cargo run --release -p mgp-toolindex --example token_counts -- tools.jsonl…`, one definition per line.
+#![expect(clippy::print_stdout, reason = "a program that prints measurements")]
 
 use std::error::Error;
 
@@ -43,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// The resident memory of this process in KB.
+/// Returns the resident kilobytes of this process.
 fn resident() -> Result<u64, Box<dyn Error + Send + Sync>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).ok_or("no VmRSS")?;

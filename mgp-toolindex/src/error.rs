@@ -1,55 +1,53 @@
-//! Why the index refuses something, and the one place where reasons become codes (MGP §14.3, §16).
-//!
-//! Applies to: both.
+//! Errors, and their JSON-RPC codes (MGP §14.3, §16).
 
 use mgp_types::store::StoreError;
 use mgp_types::{ErrorCode, RpcError};
 
-/// Why the index could not do what it was asked.
+/// An error of the index.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// The keyword index failed; it is in memory, so memory is what it lacks, or one of its threads died.
+    /// The keyword index failed; it is in memory, so memory ran out or one of its threads panicked.
     #[error("the keyword index failed: {0}")]
     Keywords(#[source] tantivy::TantivyError),
-    /// The database that keeps the index cannot be read or written.
-    #[error("the index could not be kept: {0}")]
+    /// The database of the index cannot be read or written.
+    #[error("the index cannot be stored: {0}")]
     Store(#[from] StoreError),
-    /// A server without an id, or with one that is too long.
-    #[error("a server id has 1 to {most} bytes, this one has {bytes}")]
+    /// A server id is empty or too long.
+    #[error("the server id has {bytes} bytes; 1 to {most} are allowed")]
     ServerId {
-        /// How many it has.
+        /// The length of the id.
         bytes: usize,
-        /// How many it may have.
+        /// The maximum length.
         most: usize,
     },
 }
 
-/// Why a budget of tools in context cannot be kept (§16.8).
+/// An error of a context budget (§16.8).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BudgetError {
-    /// The parts are more than the whole.
+    /// The parts exceed the whole.
     #[error(
         "`pinned_reserve`, `discovery_reserve` and `cache_limit` add up to {parts} tokens, `max_tokens` is {most}; lower one of them or raise it"
     )]
     Parts {
-        /// What they add up to.
+        /// The sum of the parts.
         parts: u64,
-        /// What they may.
+        /// The whole.
         most: u64,
     },
-    /// What is pinned costs more than its reserve.
+    /// The pinned tools exceed their reserve.
     #[error(
-        "pinned tools and the tools to find tools cost {tokens} tokens, `pinned_reserve` is {reserve}; raise it{}",
+        "the pinned tools and the meta-tools cost {tokens} tokens, `pinned_reserve` is {reserve}; raise it{}",
         unpin(largest.as_ref())
     )]
     Pins {
-        /// What they cost.
+        /// The cost of the pinned tools and the meta-tools.
         tokens: u64,
-        /// What they may.
+        /// The reserve.
         reserve: u64,
-        /// The tool that costs most, and how much.
+        /// The most expensive tool and its cost.
         largest: Option<(String, u32)>,
     },
 }
@@ -60,56 +58,56 @@ fn unpin(largest: Option<&(String, u32)>) -> String {
     })
 }
 
-/// Why a call has no session (§16.7).
+/// An error of a session (§16.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The handle never was, has ended, or is somebody else's; nobody is told which.
+    /// The handle is unknown, expired, or belongs to another principal; callers cannot tell which.
     #[error("unknown `session_handle`; leave it out of `mgp/tools/request` to get a new one")]
     UnknownHandle,
-    /// The system gives no randomness to make a handle of.
-    #[error("no session can be opened: the system gives no randomness")]
+    /// The system has no randomness for a handle.
+    #[error("cannot open a session: the system has no randomness")]
     NoRandomness,
 }
 
-/// Why a request about tools is not answered (§16.5–§16.8).
+/// An invalid request about tools (§16.5–§16.8).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// A member is longer, or has more parts, than anything worth asking.
-    #[error("`{member}` has at most {most} {what}, this one has {count}")]
+    /// A member is too long or has too many elements.
+    #[error("`{member}` has {count} {what}; at most {most} are allowed")]
     TooMuch {
-        /// Which.
+        /// The name of the member.
         member: &'static str,
-        /// Bytes, or what its parts are called.
+        /// The counted unit: bytes, or the name of the elements.
         what: &'static str,
-        /// How many it may have.
+        /// The maximum.
         most: usize,
-        /// How many it has.
+        /// The actual count.
         count: usize,
     },
-    /// A word that nobody knows.
+    /// A value is not one of the known ones.
     #[error("unknown {what} `{word}`; known: {known}")]
     UnknownWord {
-        /// What it should be.
+        /// The kind of the value.
         what: &'static str,
-        /// The word, cut.
+        /// The value, truncated.
         word: String,
-        /// The words there are.
+        /// The known values.
         known: String,
     },
-    /// Nothing is asked for.
-    #[error("`requirements.capabilities` is empty; name what the tools must do, a few words each")]
+    /// No capability was requested.
+    #[error("`requirements.capabilities` is empty; describe each capability in a few words")]
     NoCapability,
-    /// No tool of this name, or none the caller may call.
-    #[error("unknown tool `{0}`; find tools first, and use a name that was found")]
+    /// The tool does not exist or may not be called by the caller.
+    #[error("unknown tool `{0}`; search for tools first, and use a name from the results")]
     UnknownTool(String),
-    /// Several servers have a tool of this name.
+    /// Several servers have a tool with this name.
     #[error("several servers have a tool `{name}`; use one of {qualified}")]
     AmbiguousTool {
         /// The name.
         name: String,
-        /// The names that say which.
+        /// The qualified names.
         qualified: String,
     },
 }

@@ -1,14 +1,13 @@
 //! Tool search, session cache and context budget for the Model General Protocol (MGP §16).
 //!
-//! [`ToolIndex`] holds the tools of all servers and finds the right ones: by words, by meaning, by category, or by all
-//! of it. It is shared by all callers; what a caller may not call ([`Allowed`]) is not found.
+//! [`ToolIndex`] holds the tools of all servers and searches them by keywords, meaning and category. All callers share
+//! it; a search returns only tools that the caller may call ([`Allowed`]).
 //!
-//! - To find tools: [`ToolIndex`], [`ServerEntry`], [`Query`], [`Filter`]. A model reads what [`present`] makes of it.
-//! - To keep few tools in context: [`Sessions`] with their budget and [`Pins`]; [`surface`] is what a caller's
-//!   `tools/list` holds.
-//! - To serve all that: [`Endpoints`] answers the four methods, [`MetaTools`] are the tools to find tools, and
-//!   [`FoundCall`] reads a call of a tool that was found. After a call, [`Endpoints::called`].
-//! - To learn from calls: [`History`], for [`ToolIndexBuilder::history`].
+//! - Search: [`ToolIndex`], [`ServerEntry`], [`Query`], [`Filter`]. [`present`] renders the result for a model.
+//! - Context budget: [`Sessions`] with a budget and [`Pins`]; [`surface`] returns the tools of a caller's `tools/list`.
+//! - Serving: [`Endpoints`] handles the four methods, [`MetaTools`] are the tools that search for tools, and
+//!   [`FoundCall`] parses the call of a found tool. [`Endpoints::called`] records a finished call.
+//! - Learning from calls: [`History`], for [`ToolIndexBuilder::history`].
 //!
 //! ```
 //! use mgp_toolindex::{
@@ -28,18 +27,18 @@
 //!     ServerEntry::new("mail").description("The user's mailbox").tool(tool(send)?),
 //! ])?;
 //!
-//! // Whoever calls; in a server it comes with each call.
+//! // A server gets the context with each call.
 //! let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
-//! let query = Query::new("look into a file").most(3).asker(&cx.principal);
+//! let query = Query::new("look into a file").most(3).principal(&cx.principal);
 //! let found = index.search(&query, &Everything)?;
 //! assert_eq!(found.hits[0].tool.tool_id(), "files.read_text");
 //!
-//! // What a model is told of it, within the budget: 8,000 tokens unless something else is said.
+//! // The answer for the model, within the default budget of 8,000 tokens.
 //! let sessions = Sessions::new();
-//! let told = present(&found, sessions.plan().budget_of(&cx.principal), query.how_many());
-//! assert_eq!(told.tools[0].name, "read_text");
+//! let answer = present(&found, sessions.plan().budget_of(&cx.principal), query.how_many());
+//! assert_eq!(answer.tools[0].name, "read_text");
 //!
-//! // The model calls it, so it stays in its session and in its list of tools.
+//! // The model calls the tool, so it is cached in the session and listed.
 //! let session = sessions.open(&cx, None)?;
 //! sessions.used(&session, &found.hits[0].tool);
 //! let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
@@ -51,10 +50,8 @@
 //! # }
 //! ```
 //!
-//! Features: `static-table` (default), search by meaning with a table in the crate; `tokens` (default), exact counts of
-//! tokens; `sqlite`, index and history in a database; `fastembed` and `hub`, a sentence encoder.
-//!
-//! Applies to: both.
+//! Features: `static-table` (default), search by meaning with a built-in table; `tokens` (default), exact token counts;
+//! `sqlite`, index and history in a database; `fastembed` and `hub`, a sentence encoder.
 
 mod catalog;
 mod embed;
@@ -80,20 +77,18 @@ pub use catalog::{
 pub use embed::StaticTable;
 pub use embed::{Cost, EmbedError, Embedder};
 #[cfg(feature = "fastembed")]
-pub use embed::{
-    Made, ModelError, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource,
-    ModelWheels, Sentences, SentencesConfig,
-};
+pub use embed::{ModelError, Sentences, SentencesConfig};
 pub use endpoint::{Caller, Create, Creating, Endpoints, Standing, StandingOf, Wanted, present};
 pub use error::{BudgetError, IndexError, RequestError, SessionError};
 pub use index::{
-    IndexLimits, Put, RefusedTool, Resolved, Stats, ToolIndex, ToolIndexBuilder, ToolRefusal,
+    IndexLimits, IndexStats, PutReport, RefusedTool, Resolved, ToolIndex, ToolIndexBuilder,
+    ToolRefusal,
 };
-pub use learn::{Erase, History, HistoryConfig, HistoryStats, Keep, Outcome, Share};
+pub use learn::{Erase, History, HistoryConfig, HistoryScope, HistoryStats, Outcome, Retention};
 pub use meta::{FoundCall, MetaTool, MetaTools, Spelling, name_for, surface};
-pub use search::{Explain, Fallback, FallbackReason, Filter, Found, Hit, Query, Reason};
+pub use search::{Explain, Fallback, FallbackReason, Filter, Hit, Query, Reason, SearchResult};
 pub use session::{
-    ContextPlan, HeldTool, Pins, Session, SessionLimits, SessionView, Sessions, check_budget,
+    ContextPlan, Pins, Session, SessionLimits, SessionTool, SessionView, Sessions, check_budget,
     default_budget,
 };
 pub use tokens::{Exactness, TokenCounter, tokens_at_most};

@@ -1,8 +1,6 @@
-//! Many who count tokens at once: the tables are made by one at a time, and nobody waits without an end (MGP §16.8).
+//! A test of many threads that count tokens at once: one builds the tables, and no thread waits forever (MGP §16.8).
 //!
-//! A program of its own, because all who count in one take turns.
-//!
-//! Applies to: both.
+//! A process of its own, because all counts of one process share the tables.
 #![cfg(feature = "tokens")]
 
 use std::sync::Barrier;
@@ -10,7 +8,7 @@ use std::sync::Barrier;
 use mgp_toolindex::{Exactness, TokenCounter, tokens_at_most};
 
 #[test]
-fn a_crowd_that_counts_waits_or_is_told_bounds() {
+fn concurrent_counts_wait_or_get_upper_bounds() {
     let text = "qzxj vkwq".repeat(40);
     let exact = TokenCounter::new().count(&text);
     let together = Barrier::new(12);
@@ -23,8 +21,8 @@ fn a_crowd_that_counts_waits_or_is_told_bounds() {
         running.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let is_exact = |(_, exactness): &&(Vec<u32>, Exactness)| *exactness == Exactness::Exact;
-    let many = counted.iter().filter(is_exact).count();
-    assert!((4..12).contains(&many), "{many}");
+    let exact_counts = counted.iter().filter(is_exact).count();
+    assert!((4..12).contains(&exact_counts), "{exact_counts}");
     for (counts, exactness) in counted {
         match exactness {
             Exactness::Exact => assert_eq!(counts, [exact]),

@@ -1,8 +1,6 @@
-//! What `tools/list` holds at each level, and what it costs, kept as goldens (MGP §16.3).
+//! Golden files of `tools/list` at each level, and of its size in tokens (MGP §16.3).
 //!
-//! `UPDATE_GOLDEN=1` writes them anew.
-//!
-//! Applies to: inbound.
+//! `UPDATE_GOLDEN=1` rewrites them.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use mgp_toolindex::{
@@ -15,7 +13,7 @@ use mgp_types::mgp::ContextLevel;
 use mgp_types::service::{Router, Stack, mock};
 use serde_json::{Value, json};
 
-/// Forty servers with ten tools each, as real ones are described.
+/// Returns an index of forty servers with ten tools each, with descriptions like those of real servers.
 fn index() -> ToolIndex {
     let things = ["file", "issue", "invoice", "message", "table", "page", "image", "event"];
     let verbs = [
@@ -50,7 +48,7 @@ fn index() -> ToolIndex {
 }
 
 #[test]
-fn each_level_holds_what_it_should_and_costs_what_it_may() {
+fn each_level_has_its_tools_and_stays_below_its_cost() {
     let index = index();
     index.count_tokens();
     let pins = Pins::new().everyone(["read_file_0", "search_page_5"]);
@@ -68,7 +66,7 @@ fn each_level_holds_what_it_should_and_costs_what_it_may() {
         let text = serde_json::to_string(&tools).unwrap();
         let tokens = counter.count(&text);
         costs.push(tokens);
-        // Of all tools the first is enough to see how they are listed.
+        // The first of all tools is enough to show the form of the list.
         let shown = if *level == ContextLevel::Standard { &tools[..1] } else { &tools[..] };
         golden(
             level.as_str(),
@@ -84,7 +82,7 @@ fn each_level_holds_what_it_should_and_costs_what_it_may() {
 }
 
 #[test]
-fn the_index_of_categories_stays_below_its_bound_for_many_tools() {
+fn the_category_index_stays_below_its_bound_for_15000_tools() {
     let index = ToolIndex::new();
     let server = |server: usize| {
         let tools = (0..100).map(|number| {
@@ -104,7 +102,7 @@ fn the_index_of_categories_stays_below_its_bound_for_many_tools() {
     assert!(description.contains("There are 15000") && description.contains("\nsubject 149 100"));
 }
 
-/// Compares with what is kept, or keeps it.
+/// Compares a value with its golden file, or writes the file.
 #[track_caller]
 fn golden(level: &str, value: &Value) {
     let name = format!("s16_3_level_{}.json", level.to_lowercase());
@@ -114,9 +112,9 @@ fn golden(level: &str, value: &Value) {
         std::fs::write(path, text).unwrap();
         return;
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        kept == text,
+        golden == text,
         "{name} is stale; look at the change, then run with UPDATE_GOLDEN=1\n{text}"
     );
 }

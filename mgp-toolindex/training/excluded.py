@@ -1,4 +1,4 @@
-"""What is left out because an evaluation set says the same: texts by their hash, whole packages by their name.
+"""Training data left out because an evaluation set contains it: texts by their hash, whole packages by their name.
 
 The list (excluded.txt) is made with `excluded.py --sets DIR --work DIR`, so that a training run needs no evaluation data.
 """
@@ -63,7 +63,7 @@ class Seen:
 
 
 class Excluded:
-    """The list as it is kept."""
+    """The list in its stored form."""
 
     def __init__(self, path):
         self.packages, self.texts = set(), set()

@@ -82,7 +82,7 @@ def doc_strings(wheel):
 
 
 def server(tarball, name, version, licence, integrity):
-    """What the package of an MCP server says: its read-me, its tools, its parameters."""
+    """The texts in the package of an MCP server: its read-me, tools and parameters."""
     readme, tools, described, about = "", {}, [], ""
     with tarfile.open(tarball, mode="r:gz") as archive:
         for member in archive:

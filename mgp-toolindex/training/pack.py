@@ -20,7 +20,7 @@ def stored(piece):
 
 
 def ordered(pieces):
-    """The order of rows in the file: by length, so that no offsets are kept, then by bytes."""
+    """The order of rows in the file: by length, so that no offsets are needed, then by bytes."""
     return sorted(range(len(pieces)), key=lambda i: (len(stored(pieces[i])), stored(pieces[i])))
 
 

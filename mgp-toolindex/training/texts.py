@@ -49,7 +49,7 @@ class Texts:
 
     def __init__(self, leave_out):
         self.at, self.list, self.pairs, self.left = {}, [], [], 0
-        # Who said a text first: a service, a package, or nobody.
+        # The first source of a text: a service, a package, or none.
         self.who, self.said_by = None, []
         self.leave_out = leave_out
 

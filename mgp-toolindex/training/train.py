@@ -93,7 +93,7 @@ class Work:
         return self.kept_array("pieces.npy", make)
 
     def build(self, packages, leave_out):
-        """Texts of everything but what is left out: packages by name, texts by what `leave_out` says."""
+        """Texts of everything but what is left out: packages by name, texts by `leave_out`."""
         vectors, pieces = self.piece_vectors(), self.teacher_files()
         plain = [i for i, piece in enumerate(pieces) if piece.isascii() and piece.isalpha() and len(piece) > 2]
         near = student.unit(vectors[plain] - vectors[plain].mean(0)).astype(np.float32)
@@ -110,7 +110,7 @@ class Work:
         return self.kept("texts.json", make)
 
     def taught(self):
-        """The teacher's vectors of all texts; a part at a time is kept, so that a stop costs little."""
+        """The teacher's vectors of all texts; each part is stored, so that an interruption loses little."""
         made, part = self.texts()["list"], 10000
         parts = []
         for start in range(0, len(made), part):

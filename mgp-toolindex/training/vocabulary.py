@@ -6,7 +6,7 @@ from words import RUN, WIDE, Pieces, fold, split_camel
 
 # Rows and their pieces stay below 4.2 MB with 128 dimensions.
 ROWS = 29_500
-# How many packages or services say a word that is kept whole; the private words of one are not.
+# The number of packages or services that must contain a word before it becomes a piece of its own.
 LEAST = 3
 
 

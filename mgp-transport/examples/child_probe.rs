@@ -1,10 +1,8 @@
-//! Watches what a child with bad manners costs its parent, as one line of JSON.
+//! Measures what a misbehaving child costs its parent; prints one line of JSON.
 //!
 //! `child_probe stderr_flood [BYTES]`: the child floods stderr (100 MiB) and is pinged meanwhile.
-//! `child_probe reply_twice`: the child answers each request twice and works on.
+//! `child_probe reply_twice`: the child answers each request twice.
 //! The wire corpus check runs it for its rows about MGP §11.
-//!
-//! *Applies to: outbound.*
 
 #![expect(clippy::print_stdout, reason = "the result is a line on stdout")]
 
@@ -19,8 +17,8 @@ use mgp_types::service::{Call, Router, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::time::timeout;
 
-/// The most our memory may grow by, whatever the child writes.
-const GROWTH: u64 = 32 << 20;
+/// Maximum growth of our memory, whatever the child writes.
+const MAX_GROWTH: u64 = 32 << 20;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -38,8 +36,8 @@ async fn main() -> ExitCode {
     };
     match result {
         Ok(growth) => {
-            println!(r#"{{"ok":{},"rss_growth":{growth}}}"#, growth < GROWTH);
-            if growth < GROWTH { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            println!(r#"{{"ok":{},"rss_growth":{growth}}}"#, growth < MAX_GROWTH);
+            if growth < MAX_GROWTH { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(why) => {
             println!("{}", serde_json::json!({ "ok": false, "why": why.to_string() }));
@@ -48,10 +46,10 @@ async fn main() -> ExitCode {
     }
 }
 
-/// How many requests are answered twice.
-const TWICE: usize = 1_000;
+/// Number of requests that are answered twice.
+const REQUESTS: usize = 1_000;
 
-/// Returns by how much our memory grew: each first answer counts, each second one finds nobody.
+/// Returns the growth of our memory; fails unless each first answer is received and each second one ignored.
 async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     let zoo = std::env::current_exe()?.with_file_name("child_zoo");
     let mut child = ChildCommand::new(zoo).arg("reply-twice").spawn()?;
@@ -61,7 +59,7 @@ async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     let driving = tokio::spawn(connection.run());
     let before = memory("VmRSS:")?;
     let mut seen = std::collections::HashSet::new();
-    for _ in 0..TWICE {
+    for _ in 0..REQUESTS {
         let reply = peer.send(Call::ask::<Ping>(&EmptyParams::new(), cx.clone())?).await?;
         let of = reply.get::<serde_json::Value>()?["of"].as_i64().ok_or("a strange answer")?;
         // A second answer that reached a later request would show its id twice.
@@ -81,7 +79,7 @@ async fn reply_twice() -> Result<u64, Box<dyn Error>> {
     Ok(memory("VmHWM:")?.saturating_sub(before))
 }
 
-/// Returns by how much our memory grew.
+/// Returns the growth of our memory.
 async fn stderr_flood(bytes: u64) -> Result<u64, Box<dyn Error>> {
     let zoo = std::env::current_exe()?.with_file_name("child_zoo");
     let before = memory("VmRSS:")?;
@@ -118,7 +116,7 @@ async fn next(lines: &mut Lines<BufReader<ChildReader>>) -> Result<String, Box<d
     Ok(lines.next_line().await?.ok_or("the child closed its stdout")?)
 }
 
-/// Returns a figure about our memory in bytes; 0 where `/proc` does not tell.
+/// Returns a figure about our memory in bytes; 0 if `/proc` does not have it.
 fn memory(name: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -1,9 +1,7 @@
-//! Children with bad manners, and parents of them, for the tests of child processes.
+//! Misbehaving children, and parents of them, for the tests of child processes.
 //!
-//! `child_zoo MODE [ARGUMENT]`: see [`main`]. What each mode stands for is MGP §11's business:
-//! servers that crash, hang, flood, fork or stop reading.
-//!
-//! *Applies to: outbound.*
+//! `child_zoo MODE [ARGUMENT]`: see [`main`]. The modes are servers that crash, hang, flood, fork or
+//! stop reading (MGP §11).
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a child talks on its descriptors")]
 
@@ -16,11 +14,11 @@ use std::time::Duration;
 use mgp_transport::ChildCommand;
 use tokio::io::AsyncReadExt;
 
-/// The answer to every line while stderr is flooded.
+/// Answer to every line while stderr is flooded.
 const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
-/// The longest anything here lives, should a test go wrong.
-const LIFE: Duration = Duration::from_mins(1);
+/// Maximum lifetime, in case a test fails.
+const LIFETIME: Duration = Duration::from_mins(1);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mode = std::env::args().nth(1).unwrap_or_default();
@@ -30,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "echo" => echo(),
         // Ignores the end of stdin and SIGTERM.
         "hang" => hang(),
-        // Writes so many bytes to stderr, answers pings meanwhile, says "done" after.
+        // Writes so many bytes to stderr, answers pings meanwhile, then prints "done".
         "flood-stderr" => flood(argument.ok_or("how many bytes?")?.parse()?),
         // Answers each request twice.
         "reply-twice" => reply_twice(),
@@ -39,15 +37,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             sleep();
             Ok(())
         }
-        // Starts a `sleep` in its own group, says its number, then copies.
+        // Starts a `sleep` in its own group, prints its process id, then echoes.
         "fork" => fork(),
         // Exits with a code.
         "exit" => std::process::exit(argument.ok_or("which code?")?.parse()?),
-        // Says what it inherited.
+        // Prints its environment and descriptors.
         "env" => inherited(),
-        // Starts `hang` as its child, says its number, waits to be killed.
+        // Starts `hang` as its child, prints its process id, waits to be killed.
         "parent" => parent(),
-        // Starts and drops so many children, says what is left.
+        // Starts and drops so many children, prints what is left.
         "storm" => storm(argument.ok_or("how many children?")?.parse()?),
         _ => Err("unknown mode".into()),
     }
@@ -72,7 +70,7 @@ fn reply_twice() -> Result<(), Box<dyn Error>> {
 }
 
 fn sleep() {
-    thread::sleep(LIFE);
+    thread::sleep(LIFETIME);
 }
 
 #[cfg(unix)]
@@ -87,7 +85,7 @@ async fn hang() -> Result<(), Box<dyn Error>> {
             eprintln!("SIGTERM ignored");
         }
     };
-    let _ = tokio::time::timeout(LIFE, forever).await;
+    let _ = tokio::time::timeout(LIFETIME, forever).await;
     Ok(())
 }
 
@@ -121,7 +119,7 @@ fn flood(bytes: usize) -> Result<(), Box<dyn Error>> {
 
 fn fork() -> Result<(), Box<dyn Error>> {
     let grandchild =
-        Command::new("sleep").arg(LIFE.as_secs().to_string()).stdin(Stdio::null()).spawn()?;
+        Command::new("sleep").arg(LIFETIME.as_secs().to_string()).stdin(Stdio::null()).spawn()?;
     println!("{}", grandchild.id());
     echo()
 }
@@ -155,7 +153,7 @@ fn descriptors() -> io::Result<Vec<u32>> {
 async fn parent() -> Result<(), Box<dyn Error>> {
     let mut child = ChildCommand::new(std::env::current_exe()?).arg("hang").spawn()?;
     let (mut reader, _writer) = child.take_io().ok_or("the pipes are taken")?;
-    // Before it is ready, a closed pipe would end it instead of our death.
+    // Until it is ready, a closed pipe would end it instead of our death.
     reader.read_exact(&mut [0; 6]).await?;
     println!("{}", child.pid());
     std::future::pending().await
@@ -167,7 +165,7 @@ fn storm(children: usize) -> Result<(), Box<dyn Error>> {
     for round in 0..=children {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let child = runtime.block_on(async { zoo.spawn() })?;
-        // The runtime is gone before every second child is dropped.
+        // The runtime is dropped before every second child.
         if round % 2 == 0 {
             drop(runtime);
             drop(child);
@@ -176,18 +174,18 @@ fn storm(children: usize) -> Result<(), Box<dyn Error>> {
             drop(runtime);
         }
         if round == 0 {
-            settle();
+            wait_for_children();
             before = Some(descriptors()?.len());
         }
     }
-    settle();
+    wait_for_children();
     let before = before.unwrap_or_default();
     println!("children={} descriptors={before}->{}", our_children()?, descriptors()?.len());
     Ok(())
 }
 
-/// Waits, a while at most, until no child of ours is left.
-fn settle() {
+/// Waits, for a limited time, until we have no children.
+fn wait_for_children() {
     for _ in 0..250 {
         if our_children().is_ok_and(|children| children == 0) {
             return;

@@ -1,10 +1,8 @@
 //! Copies stdin to stdout in upper case, for the tests of the stdio channel.
 //!
-//! The wire is MGP §2's stdio transport, without the JSON. Says on stderr what it found, prints
+//! The wire is MGP §2's stdio transport, without the JSON. It reports the descriptors on stderr, prints
 //! one stray line that must not reach the wire, and ends with its input, or on the line `quit`
 //! without dropping its reader.
-//!
-//! *Applies to: inbound.*
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "stray prints are what is tested")]
 

@@ -1,6 +1,4 @@
 //! An in-memory connection, for tests and for servers in the same process.
-//!
-//! Applies to: both.
 
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf, split};
 
@@ -13,15 +11,15 @@ pub struct End {
     pub writer: WriteHalf<DuplexStream>,
 }
 
-/// Two ends of a connection that holds 64 KiB each way, as a pipe does.
+/// Creates the two ends of a connection that buffers 64 KiB in each direction, like a pipe.
 #[must_use]
 pub fn duplex() -> (End, End) {
     let (a, b) = tokio::io::duplex(64 * 1024);
-    (End::of(a), End::of(b))
+    (End::new(a), End::new(b))
 }
 
 impl End {
-    fn of(stream: DuplexStream) -> Self {
+    fn new(stream: DuplexStream) -> Self {
         let (reader, writer) = split(stream);
         Self { reader, writer }
     }

@@ -1,8 +1,6 @@
 //! Bytes to calls for the Model General Protocol: framing, the connection driver, stdio and children (MGP §1.4).
 //!
 //! Features: `http` (streamable HTTP, server and client), `tls` (`https` for the client).
-//!
-//! Applies to: both.
 
 mod child;
 mod connection;
@@ -10,7 +8,8 @@ mod duplex;
 mod frame;
 #[cfg(feature = "http")]
 pub mod http;
-mod own;
+#[cfg(feature = "http")]
+mod scoped;
 mod stdio;
 
 pub use child::{
@@ -18,5 +17,5 @@ pub use child::{
 };
 pub use connection::{Closed, Connection, Ending, Limits, Monitor};
 pub use duplex::{End, duplex};
-pub use own::{Owned, own};
+pub use scoped::{ScopedTask, spawn_scoped};
 pub use stdio::{StdioError, StdioKind, StdioReader, StdioWriter, take as take_stdio};

@@ -1,38 +1,29 @@
-//! Child processes with good and bad manners.
+//! Well-behaved and misbehaving child processes.
 //!
-//! MGP §11. Who lives and who is gone is read from `/proc`.
-//!
-//! *Applies to: outbound.*
+//! MGP §11. Living processes are found in `/proc`.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+mod support;
+
 use std::fmt::Write;
 use std::io::{self, BufRead, BufReader as StdBufReader};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
+use mgp_testkit::{until, until_blocking};
 use mgp_transport::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, StderrCap};
 use mgp_transport::{StdioReader, StdioWriter};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::{Instant, timeout};
 
-const SOON: Duration = Duration::from_secs(10);
+use self::support::example;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
-
-fn example(name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
-    path
-}
 
 fn zoo(mode: &str) -> ChildCommand {
     ChildCommand::new(example("child_zoo")).arg(mode)
@@ -43,7 +34,7 @@ fn hurried(mode: &str) -> ChildCommand {
     zoo(mode).close_grace(grace).term_grace(grace)
 }
 
-/// Starts a child and takes its ends, the reading one by lines.
+/// Starts a child and takes its pipes, with a buffered reader.
 fn start(command: &ChildCommand) -> (Child, BufReader<ChildReader>, ChildWriter) {
     let mut child = command.spawn().unwrap();
     let (reader, writer) = child.take_io().unwrap();
@@ -53,40 +44,34 @@ fn start(command: &ChildCommand) -> (Child, BufReader<ChildReader>, ChildWriter)
 
 async fn line(reader: &mut BufReader<ChildReader>) -> String {
     let mut line = String::new();
-    timeout(SOON, reader.read_line(&mut line)).await.unwrap().unwrap();
+    timeout(TIMEOUT, reader.read_line(&mut line)).await.unwrap().unwrap();
     line.trim_end().to_owned()
 }
 
 async fn text(reader: &mut BufReader<ChildReader>) -> String {
     let mut text = String::new();
-    timeout(SOON, reader.read_to_string(&mut text)).await.unwrap().unwrap();
+    timeout(TIMEOUT, reader.read_to_string(&mut text)).await.unwrap().unwrap();
     text
 }
 
-/// Tells whether a process exists and is no zombie.
+/// Returns whether a process exists and is not a zombie.
 fn lives(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
-async fn gone(pid: u32) -> bool {
-    for _ in 0..100 {
-        if !lives(pid) {
-            return true;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    false
+async fn until_gone(pid: u32) {
+    until("the process is gone", async || !lives(pid)).await;
 }
 
 #[tokio::test]
-async fn a_child_answers_and_leaves_when_its_stdin_closes() {
+async fn a_child_answers_and_ends_when_its_stdin_closes() {
     let (child, mut reader, mut writer) = start(&zoo("echo"));
     writer.write_all(b"hello\n").await.unwrap();
     assert_eq!(line(&mut reader).await, "hello");
     assert_eq!(child.exit_report(), None);
     writer.shutdown().await.unwrap();
-    let report = timeout(SOON, child.wait()).await.unwrap();
+    let report = timeout(TIMEOUT, child.wait()).await.unwrap();
     assert_eq!((report.code, report.signal), (Some(0), None));
     assert_eq!(child.exit_report(), Some(report));
     assert_eq!(text(&mut reader).await, "");
@@ -100,7 +85,7 @@ async fn shutdown_closes_stdin_under_the_writer() {
     let report = child.shutdown().await;
     assert_eq!(report.code, Some(0), "{report}");
     assert!(writer.write_all(b"more").await.is_err());
-    // Once more is nothing.
+    // A second call has no effect.
     assert_eq!(child.shutdown().await, report);
     child.kill();
 }
@@ -109,7 +94,7 @@ async fn shutdown_closes_stdin_under_the_writer() {
 async fn exit_codes_are_reported() {
     for code in [0, 1, 3, 255] {
         let (child, ..) = start(&zoo("exit").arg(code.to_string()));
-        let report = timeout(SOON, child.wait()).await.unwrap();
+        let report = timeout(TIMEOUT, child.wait()).await.unwrap();
         assert_eq!((report.code, report.signal), (Some(code), None));
         assert_eq!(report.is_success(), code == 0);
     }
@@ -138,7 +123,7 @@ async fn a_child_that_hangs_is_killed_within_the_graces() {
     let report = child.shutdown().await;
     assert_eq!((report.code, report.signal), (None, Some(SIGKILL)));
     let took = started.elapsed();
-    assert!(took >= Duration::from_millis(600) && took < SOON, "{took:?}");
+    assert!(took >= Duration::from_millis(600) && took < TIMEOUT, "{took:?}");
     assert!(!lives(child.pid()));
 }
 
@@ -155,15 +140,15 @@ async fn a_child_that_never_reads_blocks_its_writer_only() {
     assert!(!stuck.is_finished());
     let report = child.shutdown().await;
     assert_eq!(report.signal, Some(SIGTERM), "{report}");
-    // The writer was told, and not left waiting for ever.
-    let written = timeout(SOON, stuck).await.unwrap().unwrap();
+    // The writer fails instead of waiting for ever.
+    let written = timeout(TIMEOUT, stuck).await.unwrap().unwrap();
     assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     other.shutdown().await;
 }
 
 #[tokio::test]
-async fn the_whole_group_goes() {
-    // The leader leaves at the end of stdin; what it leaves behind gets SIGTERM.
+async fn the_whole_group_is_ended() {
+    // The leader ends with its stdin; the processes it leaves behind get SIGTERM.
     let (child, mut reader, _writer) = start(&zoo("fork"));
     let grandchild: u32 = line(&mut reader).await.parse().unwrap();
     assert!(lives(grandchild));
@@ -175,7 +160,7 @@ async fn the_whole_group_goes() {
     let (child, mut reader, _writer) = start(&zoo("fork"));
     let grandchild: u32 = line(&mut reader).await.parse().unwrap();
     child.kill();
-    let report = timeout(SOON, child.wait()).await.unwrap();
+    let report = timeout(TIMEOUT, child.wait()).await.unwrap();
     assert_eq!(report.signal, Some(SIGKILL));
     assert!(!lives(grandchild), "the grandchild lives");
 
@@ -183,15 +168,16 @@ async fn the_whole_group_goes() {
     let grandchild: u32 = line(&mut reader).await.parse().unwrap();
     let pid = child.pid();
     drop(child);
-    assert!(gone(pid).await && gone(grandchild).await);
+    until_gone(pid).await;
+    until_gone(grandchild).await;
 }
 
 #[tokio::test]
-async fn what_a_dead_leader_leaves_is_ended_without_us() {
+async fn processes_that_a_dead_leader_leaves_are_ended() {
     let (child, mut reader, writer) = start(&zoo("fork"));
     let grandchild: u32 = line(&mut reader).await.parse().unwrap();
     drop(writer);
-    let report = timeout(SOON, child.wait()).await.unwrap();
+    let report = timeout(TIMEOUT, child.wait()).await.unwrap();
     assert_eq!(report.code, Some(0));
     assert!(!lives(grandchild));
 }
@@ -206,19 +192,19 @@ fn a_child_outlives_its_runtime_and_not_its_handle() {
     let waited = second.block_on(async { timeout(Duration::from_millis(50), child.wait()).await });
     assert!(waited.is_err());
     child.kill();
-    let report = second.block_on(async { timeout(SOON, child.wait()).await.unwrap() });
+    let report = second.block_on(async { timeout(TIMEOUT, child.wait()).await.unwrap() });
     assert_eq!(report.signal, Some(SIGKILL));
 
     let child = second.block_on(async { zoo("hang").spawn().unwrap() });
     let pid = child.pid();
     drop(second);
     drop(child);
-    assert!(runtime().block_on(gone(pid)));
+    runtime().block_on(until_gone(pid));
 }
 
 #[tokio::test]
 async fn environment_and_descriptors_are_clean() {
-    // Cargo sets it for tests; somebody forgot a descriptor.
+    // Cargo sets this variable for tests; the descriptor stands for one that a library forgot.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let forgotten = rustix::io::dup(io::stderr()).unwrap();
     let command = zoo("env").env("GIVEN", "yes").cwd("/");
@@ -251,12 +237,7 @@ async fn stderr_becomes_capped_events() {
         start(&zoo("flood-stderr").arg("1000").server("noisy").stderr_cap(cap));
     drop(writer);
     child.wait().await;
-    for _ in 0..500 {
-        if log.events().len() >= 4 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until("four events are logged", async || log.events().len() >= 4).await;
     let events = log.events();
     assert_eq!(events.len(), 4, "{events:?}");
     let pid = format!("pid={}", child.pid());
@@ -276,23 +257,23 @@ fn a_flood_of_stderr_costs_no_memory() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8(probe.stdout).unwrap();
-    assert!(said.starts_with(r#"{"ok":true,"rss_growth":"#), "{said}");
+    let output = String::from_utf8(probe.stdout).unwrap();
+    assert!(output.starts_with(r#"{"ok":true,"rss_growth":"#), "{output}");
 }
 
 #[test]
-fn a_second_answer_finds_nobody() {
+fn a_second_answer_is_ignored() {
     let probe = Command::new(example("child_probe"))
         .arg("reply_twice")
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8(probe.stdout).unwrap();
-    assert!(said.starts_with(r#"{"ok":true,"#), "{said}");
+    let output = String::from_utf8(probe.stdout).unwrap();
+    assert!(output.starts_with(r#"{"ok":true,"#), "{output}");
 }
 
 #[test]
-fn a_parent_killed_leaves_no_child() {
+fn a_killed_parent_leaves_no_child() {
     let mut parent = Command::new(example("child_zoo"))
         .arg("parent")
         .stdin(Stdio::null())
@@ -305,13 +286,7 @@ fn a_parent_killed_leaves_no_child() {
     assert!(lives(child));
     parent.kill().unwrap();
     parent.wait().unwrap();
-    for _ in 0..100 {
-        if !lives(child) {
-            return;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    panic!("the child outlives its parent by 2 s");
+    until_blocking("the child ends with its parent", || !lives(child));
 }
 
 #[test]
@@ -321,14 +296,14 @@ fn two_hundred_children_leave_nothing() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8(storm.stdout).unwrap();
-    let (children, descriptors) = said.trim().split_once(' ').unwrap();
+    let output = String::from_utf8(storm.stdout).unwrap();
+    let (children, descriptors) = output.trim().split_once(' ').unwrap();
     assert_eq!(children, "children=0");
     let (before, after) =
         descriptors.strip_prefix("descriptors=").unwrap().split_once("->").unwrap();
-    // The first child's pidfd may have been open still.
+    // The first child's pidfd may still have been open.
     let (before, after): (u32, u32) = (before.parse().unwrap(), after.parse().unwrap());
-    assert!(after <= before, "{said}");
+    assert!(after <= before, "{output}");
 }
 
 #[test]
@@ -347,7 +322,7 @@ fn handles_and_futures_move_between_threads() {
     moves(&child.shutdown());
 }
 
-/// A subscriber that keeps what was logged.
+/// A subscriber that keeps the logged events.
 #[derive(Clone, Default)]
 struct Log {
     events: Arc<Mutex<Vec<String>>>,

@@ -1,39 +1,31 @@
 //! Connections to children that die (MGP §11).
 //!
-//! Who lives and who is gone is read from `/proc`.
-//!
-//! Applies to: outbound.
+//! Living processes are found in `/proc`.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::path::PathBuf;
+mod support;
+
 use std::process::Command;
 use std::time::Duration;
 
+use mgp_testkit::until;
 use mgp_transport::{ChildCommand, Closed, Connection};
 use mgp_types::mcp::EmptyParams;
 use mgp_types::method::Ping;
 use mgp_types::service::{Call, Router, Stack};
 use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(10);
+use self::support::example;
 
-fn example(name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
-    path
-}
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Our children, zombies included.
+/// Counts our children, zombies included.
 fn children() -> usize {
     let us = std::process::id().to_string();
     let mut found = 0;
@@ -50,7 +42,7 @@ fn children() -> usize {
 async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
     let mut before = None;
     for round in 0..100 {
-        // Neither answers: one reads on, one never reads.
+        // Neither mode answers: one reads, one does not.
         let mode = if round % 2 == 0 { "hang" } else { "never-read" };
         let mut child = ChildCommand::new(example("child_zoo")).arg(mode).spawn().unwrap();
         let (reader, writer) = child.take_io().unwrap();
@@ -69,32 +61,26 @@ async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
                     Command::new("kill").args(["-9", &child.pid().to_string()]).status().unwrap();
                 assert!(kill.success());
             }
-            // Dropping kills as well, and the pipes are read to their end all the same.
+            // Dropping kills as well, and the pipes are still read to their end.
             _ => {}
         }
-        let kept = (round % 3 < 2).then_some(child);
+        let child = (round % 3 < 2).then_some(child);
         for call in calls {
-            let outcome = timeout(SOON, call).await.unwrap().unwrap();
+            let outcome = timeout(TIMEOUT, call).await.unwrap().unwrap();
             assert_eq!(outcome.unwrap_err().code().0, 2000);
         }
-        let closed = timeout(SOON, driving).await.unwrap().unwrap();
+        let closed = timeout(TIMEOUT, driving).await.unwrap().unwrap();
         assert!(matches!(closed, Closed::Eof | Closed::Io(_)), "{closed}");
         assert_eq!((monitor.pending(), monitor.unread_bytes()), (0, 0));
         assert_eq!(peer.send(ping()).await.unwrap_err().code().0, 2000);
-        if let Some(child) = kept {
-            let report = timeout(SOON, child.wait()).await.unwrap();
+        if let Some(child) = child {
+            let report = timeout(TIMEOUT, child.wait()).await.unwrap();
             assert_eq!(report.signal, Some(9), "{report}");
         }
         before.get_or_insert_with(descriptors);
     }
     let before = before.unwrap();
-    // The last child is dropped, not waited for: its end and its pipes' take a moment.
-    for _ in 0..500 {
-        if children() == 0 && descriptors() <= before {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert_eq!(children(), 0);
-    assert!(descriptors() <= before, "{before} descriptors became {}", descriptors());
+    // The last child is dropped without a wait: its end and that of its pipes take a moment.
+    let what = format!("no child and at most {before} descriptors are left");
+    until(&what, async || children() == 0 && descriptors() <= before).await;
 }

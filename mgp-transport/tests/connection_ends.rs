@@ -1,6 +1,4 @@
-//! How connections end, and what hangs on them then (DESIGN §3 A, F).
-//!
-//! Applies to: both.
+//! The end of connections, and of everything that belongs to them.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -15,11 +13,11 @@ use mgp_types::service::{Call, Reply, Router, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::Instant;
 
-fn nothing() -> Stack {
+fn empty_stack() -> Stack {
     Stack::new(Router::new())
 }
 
-/// A test that waits for ever should say so; with a paused clock it is said at once.
+/// Fails a test that would wait for ever; with a paused clock it fails at once.
 async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_mins(5), future).await.unwrap()
 }
@@ -28,8 +26,8 @@ fn ping(cx: mgp_types::service::Context) -> Call {
     Call::ask::<Ping>(&mgp_types::mcp::EmptyParams::new(), cx).unwrap()
 }
 
-/// A stack whose answer has so many bytes and comes in the second poll.
-fn later(bytes: usize) -> Stack {
+/// Creates a stack whose answer has `bytes` bytes and is ready at the second poll.
+fn delayed_answer(bytes: usize) -> Stack {
     Stack::from_fn(move |_| async move {
         tokio::task::yield_now().await;
         Reply::of(&"x".repeat(bytes))
@@ -45,7 +43,7 @@ fn requests(count: usize) -> Vec<u8> {
 #[tokio::test(start_paused = true)]
 async fn calls_of_a_connection_that_was_never_driven_fail() {
     let (here, _there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, nothing());
+    let connection = Connection::new(here.reader, here.writer, empty_stack());
     let (peer, cx, scope) = (connection.peer(), connection.context(), connection.scope().clone());
     let waiting = tokio::spawn(peer.send(ping(cx.clone())));
     tokio::task::yield_now().await;
@@ -58,7 +56,7 @@ async fn calls_of_a_connection_that_was_never_driven_fail() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_taken_before_the_limits_were_set_works() {
     let (here, there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, nothing());
+    let connection = Connection::new(here.reader, here.writer, empty_stack());
     let (peer, cx) = (connection.peer(), connection.context());
     tokio::spawn(connection.limits(Limits::default()).run());
     let router =
@@ -67,9 +65,9 @@ async fn a_peer_taken_before_the_limits_were_set_works() {
     assert!(soon(peer.send(ping(cx))).await.is_ok());
 }
 
-/// At 1 MiB unread the answers once stayed in their calls, and with them the turns of a limit that others wait for.
+/// Above 1 MiB of unread bytes the answers once stayed in their calls, which kept the permits of a limit.
 #[tokio::test]
-async fn calls_end_though_their_caller_does_not_read() {
+async fn calls_end_even_if_their_caller_does_not_read() {
     let (here, there) = duplex();
     let ended = Arc::new(AtomicUsize::new(0));
     let stack = {
@@ -103,7 +101,7 @@ async fn calls_end_though_their_caller_does_not_read() {
     driving.abort();
 }
 
-/// On one thread the driver once read on while the calls it had spawned got no turn: nine of ten were refused.
+/// On one thread the driver once kept reading while spawned calls were not scheduled: nine of ten were refused.
 #[tokio::test]
 async fn short_calls_written_at_once_are_all_answered() {
     let (here, there) = tokio::io::duplex(8 << 20);
@@ -123,7 +121,7 @@ async fn short_calls_written_at_once_are_all_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_hang_pause_the_reading_once_and_then_more_are_refused() {
+async fn hanging_calls_pause_reading_once_and_then_further_ones_are_refused() {
     let (here, there) = duplex();
     let stack = Stack::from_fn(|_| std::future::pending());
     let connection = Connection::new(here.reader, here.writer, stack);
@@ -143,9 +141,9 @@ async fn calls_that_hang_pause_the_reading_once_and_then_more_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_never_reads_is_given_up_though_it_asks_no_more() {
+async fn a_peer_that_never_reads_is_given_up_even_if_it_sends_nothing_more() {
     let (here, there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, later(1 << 20));
+    let connection = Connection::new(here.reader, here.writer, delayed_answer(1 << 20));
     let (peer, monitor, started) = (connection.peer(), connection.monitor(), Instant::now());
     let driving = tokio::spawn(connection.run());
     let (_reader, mut writer) = (there.reader, there.writer);
@@ -160,7 +158,8 @@ async fn a_peer_that_never_reads_is_given_up_though_it_asks_no_more() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_reads_slowly_is_not_given_up() {
     let (here, there) = duplex();
-    let driving = tokio::spawn(Connection::new(here.reader, here.writer, later(4 << 20)).run());
+    let driving =
+        tokio::spawn(Connection::new(here.reader, here.writer, delayed_answer(4 << 20)).run());
     let (mut reader, mut writer) = (there.reader, there.writer);
     writer.write_all(&requests(1)).await.unwrap();
     let mut piece = vec![0; 64 << 10];
@@ -200,11 +199,11 @@ async fn running_calls_may_finish_after_the_end_of_the_input_and_no_longer() {
     }
 }
 
-/// A peer that was waited for was once waited for again, up to the stall time, when this side closed.
+/// Closing on this side once waited up to the stall time for a peer that was waited for already.
 #[tokio::test(start_paused = true)]
 async fn closing_on_this_side_waits_for_the_linger_time_only() {
     let (here, there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, later(2 << 20));
+    let connection = Connection::new(here.reader, here.writer, delayed_answer(2 << 20));
     let peer = connection.peer();
     let driving = tokio::spawn(connection.run());
     let (_reader, mut writer) = (there.reader, there.writer);
@@ -213,11 +212,11 @@ async fn closing_on_this_side_waits_for_the_linger_time_only() {
     let started = Instant::now();
     peer.close("enough");
     assert!(matches!(soon(driving).await.unwrap(), Closed::Local));
-    // Once for what is queued, once for the writer to shut down.
+    // Once for the queued bytes, once for the writer to shut down.
     assert!(started.elapsed() <= 2 * Limits::default().linger, "{:?}", started.elapsed());
 }
 
-/// Counts when it is dropped.
+/// Counts drops.
 struct CountDrop(Arc<AtomicUsize>);
 
 impl Drop for CountDrop {
@@ -229,7 +228,7 @@ impl Drop for CountDrop {
 // === Ending gracefully ===
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_is_answered_before_this_side_leaves() {
+async fn running_calls_are_answered_before_this_side_closes() {
     let (mut here, there) = duplex();
     let slow = Stack::from_fn(|_| async {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -245,16 +244,16 @@ async fn what_runs_is_answered_before_this_side_leaves() {
     ending.begin();
     ending.begin();
     tokio::task::yield_now().await;
-    // Nobody reads this any more.
+    // This request is not read any more.
     here.writer.write_all(&requests(1)).await.unwrap();
-    let mut heard = String::new();
-    soon(here.reader.read_to_string(&mut heard)).await.unwrap();
-    assert_eq!(heard.lines().count(), 5, "{heard}");
+    let mut received = String::new();
+    soon(here.reader.read_to_string(&mut received)).await.unwrap();
+    assert_eq!(received.lines().count(), 5, "{received}");
     assert!(matches!(running.await.unwrap(), Closed::Local));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_does_not_end_is_left_behind() {
+async fn a_call_that_does_not_end_is_dropped() {
     let (mut here, there) = duplex();
     let connection =
         Connection::new(there.reader, there.writer, Stack::from_fn(|_| std::future::pending()));
@@ -273,7 +272,7 @@ async fn a_call_that_does_not_end_is_left_behind() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_last_answers_whole() {
     let (mut here, there) = duplex();
-    let connection = Connection::new(there.reader, there.writer, later(120_000));
+    let connection = Connection::new(there.reader, there.writer, delayed_answer(120_000));
     let (ending, monitor) = (connection.ending(), connection.monitor());
     let running = tokio::spawn(connection.run());
     here.writer.write_all(&requests(8)).await.unwrap();
@@ -283,7 +282,7 @@ async fn a_slow_reader_gets_the_last_answers_whole() {
     ending.begin();
     let (mut all, mut piece) = (0, vec![0; 64 * 1024]);
     loop {
-        // Slow, but never as slow as the linger time.
+        // Slow, but always within the linger time.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         match soon(here.reader.read(&mut piece)).await.unwrap() {
             0 => break,
@@ -295,9 +294,9 @@ async fn a_slow_reader_gets_the_last_answers_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_drop_by_drop_does_not_keep_this_side_from_leaving() {
+async fn a_peer_that_reads_byte_by_byte_does_not_keep_this_side_from_closing() {
     let (mut here, there) = duplex();
-    let connection = Connection::new(there.reader, there.writer, later(300_000));
+    let connection = Connection::new(there.reader, there.writer, delayed_answer(300_000));
     let (ending, monitor) = (connection.ending(), connection.monitor());
     let running = tokio::spawn(connection.run());
     here.writer.write_all(&requests(8)).await.unwrap();
@@ -317,9 +316,9 @@ async fn who_reads_drop_by_drop_does_not_keep_this_side_from_leaving() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_give_their_answers_away_once_the_end_is_near_though_nobody_reads() {
+async fn after_the_announcement_calls_return_their_answers_even_without_a_reader() {
     let (mut here, there) = duplex();
-    let connection = Connection::new(there.reader, there.writer, later(1_000_000));
+    let connection = Connection::new(there.reader, there.writer, delayed_answer(1_000_000));
     let (ending, monitor) = (connection.ending(), connection.monitor());
     let running = tokio::spawn(connection.run());
     here.writer.write_all(&requests(20)).await.unwrap();
@@ -335,22 +334,22 @@ async fn calls_give_their_answers_away_once_the_end_is_near_though_nobody_reads(
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_text_ends_its_call() {
+async fn an_answer_that_is_not_utf_8_ends_its_call() {
     let (here, mut there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, nothing());
+    let connection = Connection::new(here.reader, here.writer, empty_stack());
     let (peer, cx) = (connection.peer(), connection.context());
     let driving = tokio::spawn(connection.run());
     let waiting = tokio::spawn(peer.send(ping(cx)));
     let mut lines = BufReader::new(there.reader).lines();
-    let asked: serde_json::Value =
+    let request: serde_json::Value =
         serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
-    let id = &asked["id"];
+    let id = &request["id"];
     let begin = br#"{"result":{"text":""#.to_vec();
     let end = format!("\"}},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n").into_bytes();
     there.writer.write_all(&[begin, b"caf\xe9".to_vec(), end].concat()).await.unwrap();
     let error = tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
     let error = error.unwrap_err();
     assert_eq!(error.code(), ErrorCode::INTERNAL_ERROR);
-    assert!(error.message().contains("no UTF-8"), "{error:?}");
+    assert!(error.message().contains("UTF-8"), "{error:?}");
     driving.abort();
 }

@@ -1,4 +1,4 @@
-//! Documents fetched from this machine: what is followed, bounded and refused.
+//! Fetching documents from this machine: redirects, limits and refusals.
 
 #![cfg(feature = "http")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -11,8 +11,8 @@ use mgp_types::service::{Fetch, FetchError, FetchRequest};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-/// A server that gives every request this answer, and then nothing more; gives what it was sent as the body where the
-/// answer is empty.
+/// Starts a server that answers every request with `answer` and then sends nothing more; an empty answer echoes the
+/// request as the body.
 async fn server(answer: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -30,14 +30,14 @@ async fn server(answer: &'static str) -> SocketAddr {
                 answer.to_owned()
             };
             stream.write_all(text.as_bytes()).await.unwrap();
-            // It stays open: whoever waits for more waits.
+            // The connection stays open: a client that expects more waits.
             tokio::spawn(async move { stream.read_to_end(&mut Vec::new()).await });
         }
     });
     address
 }
 
-fn beside(address: SocketAddr) -> GuardedFetch {
+fn fetcher(address: SocketAddr) -> GuardedFetch {
     GuardedFetch::beside(&format!("http://{address}/mcp")).unwrap()
 }
 
@@ -46,7 +46,7 @@ async fn documents_beside_a_server_on_this_machine_are_fetched() {
     let address = server("").await;
     let url = format!("http://{address}/.well-known/x?y=1");
     let request = FetchRequest::post(&url, "a=b").header("accept", "application/json");
-    let fetched = beside(address).fetch(request).await.unwrap();
+    let fetched = fetcher(address).fetch(request).await.unwrap();
     assert_eq!((fetched.status, fetched.header("x-kind")), (200, Some("echo")));
     let sent = String::from_utf8(fetched.body).unwrap();
     assert!(sent.starts_with("POST /.well-known/x?y=1 HTTP/1.1\r\n"), "{sent}");
@@ -54,7 +54,7 @@ async fn documents_beside_a_server_on_this_machine_are_fetched() {
 }
 
 #[tokio::test]
-async fn this_machine_is_reached_only_beside_a_server_on_it_or_by_leave() {
+async fn this_machine_is_reached_only_for_a_server_on_it_or_by_permission() {
     let address = server("").await;
     for url in [
         format!("http://{address}/"),
@@ -76,7 +76,7 @@ async fn this_machine_is_reached_only_beside_a_server_on_it_or_by_leave() {
 }
 
 #[tokio::test]
-async fn a_code_in_a_url_stood_in_the_error() {
+async fn a_secret_in_a_url_is_not_shown_in_the_error() {
     let public = GuardedFetch::new().unwrap();
     for url in ["http://127.0.0.1/x?code=s3cret", "https://me:s3cret@example.com/"] {
         let request = FetchRequest::get(url);
@@ -87,9 +87,9 @@ async fn a_code_in_a_url_stood_in_the_error() {
     }
 }
 
-/// A connector without TLS would have sent the request in clear.
+/// A connector without TLS would have sent the request in clear text.
 #[tokio::test]
-async fn https_is_never_spoken_in_clear() {
+async fn https_is_never_sent_in_clear_text() {
     let address = server("").await;
     let own = GuardedFetch::new().unwrap().allow_host("127.0.0.1").unwrap();
     let secret = FetchRequest::post(format!("https://{address}/"), "secret");
@@ -103,7 +103,7 @@ async fn no_redirect_is_followed() {
     let address =
         server("HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n").await;
     let fetched =
-        beside(address).fetch(FetchRequest::get(format!("http://{address}/"))).await.unwrap();
+        fetcher(address).fetch(FetchRequest::get(format!("http://{address}/"))).await.unwrap();
     assert_eq!((fetched.status, fetched.header("location")), (302, Some("/elsewhere")));
 }
 
@@ -117,13 +117,13 @@ fn failed(error: &FetchError, why: &str) {
 async fn time_and_size_are_bounded() {
     let silent = server("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal").await;
     let get = |address| FetchRequest::get(format!("http://{address}/"));
-    let fetch = beside(silent).bounds(Duration::from_millis(100), 1000);
+    let fetch = fetcher(silent).bounds(Duration::from_millis(100), 1000);
     failed(&fetch.fetch(get(silent)).await.unwrap_err(), "longer than 100ms");
 
     let long = server("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nhello world").await;
-    let fetch = beside(long).bounds(Duration::from_secs(5), 10);
+    let fetch = fetcher(long).bounds(Duration::from_secs(5), 10);
     failed(&fetch.fetch(get(long)).await.unwrap_err(), "more than 10 bytes");
 
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    failed(&beside(gone).fetch(get(gone)).await.unwrap_err(), "refused");
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    failed(&fetcher(closed).fetch(get(closed)).await.unwrap_err(), "refused");
 }

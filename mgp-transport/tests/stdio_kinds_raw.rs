@@ -1,39 +1,33 @@
-//! The stdio channel under every kind of descriptor and parent.
+//! The stdio channel with every kind of descriptor and parent.
 //!
-//! MGP §2, stdio transport. *Applies to: inbound.*
+//! MGP §2, stdio transport.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
+
+mod support;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use mgp_testkit::until_blocking;
 use rustix::fs::{OFlags, fcntl_getfl};
+
+use self::support::example;
 
 /// Larger than any pipe, so that both sides have to wait.
 const LARGE: usize = 3 << 20;
-
-fn example(name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    assert!(path.exists(), "{} is missing: run the whole `cargo test`", path.display());
-    path
-}
 
 fn cat() -> Command {
     Command::new(example("stdio_cat"))
 }
 
-/// Ends a child that should have ended by itself.
+/// Waits for a child that should end by itself.
 fn finish(mut child: Child) -> Output {
     let mut stderr = child.stderr.take().unwrap();
     let log = thread::spawn(move || {
@@ -41,15 +35,12 @@ fn finish(mut child: Child) -> Output {
         stderr.read_to_end(&mut log).unwrap();
         log
     });
-    for _ in 0..500 {
-        if let Some(status) = child.try_wait().unwrap() {
-            return Output { status, stdout: Vec::new(), stderr: log.join().unwrap() };
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    panic!("the child did not end by itself");
+    let mut status = None;
+    until_blocking("the child ends by itself", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    Output { status: status.unwrap(), stdout: Vec::new(), stderr: log.join().unwrap() }
 }
 
 #[track_caller]
@@ -57,7 +48,7 @@ fn check_log(log: &[u8], kinds: &str) {
     assert_eq!(String::from_utf8_lossy(log), format!("{kinds}\nstray\n"));
 }
 
-/// Sends a line, waits for its answer, then sends a lot and closes.
+/// Sends a line, waits for its answer, then sends a large line and closes.
 #[track_caller]
 fn converse<W: Write + Send + 'static>(mut to: W, from: impl Read) {
     let mut from = BufReader::new(from);
@@ -109,7 +100,7 @@ fn two_sockets_as_node_hands_them_over() {
     check_log(&output.stderr, "stdin=Socket stdout=Socket");
 }
 
-/// A stream whose writing half ends when it is dropped, as the parent's side of one socket.
+/// A stream whose writing half is shut down on drop, for the parent's side of one socket.
 struct HalfClose(UnixStream);
 
 impl Write for HalfClose {
@@ -130,7 +121,7 @@ impl Drop for HalfClose {
 #[test]
 fn one_socket_for_both_directions() {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let kept = theirs.try_clone().unwrap();
+    let shared = theirs.try_clone().unwrap();
     let child = cat()
         .stdin(Stdio::from(OwnedFd::from(theirs.try_clone().unwrap())))
         .stdout(Stdio::from(OwnedFd::from(theirs)))
@@ -141,7 +132,7 @@ fn one_socket_for_both_directions() {
     let output = finish(child);
     assert!(output.status.success());
     check_log(&output.stderr, "stdin=Socket stdout=Socket");
-    assert!(!fcntl_getfl(&kept).unwrap().contains(OFlags::NONBLOCK), "the flag was not restored");
+    assert!(!fcntl_getfl(&shared).unwrap().contains(OFlags::NONBLOCK), "the flag was not restored");
 }
 
 #[test]
@@ -163,16 +154,16 @@ fn a_shared_pipe_stays_blocking_for_others() {
     assert!(!fcntl_getfl(&shared_in).unwrap().contains(OFlags::NONBLOCK));
 }
 
-/// Our own scratch file, without a name.
+/// Creates an unnamed temporary file.
 fn scratch(content: &[u8]) -> File {
-    let path = std::env::temp_dir().join(format!(
-        "mgp-stdio-{}-{:?}",
-        std::process::id(),
-        thread::current().id()
-    ));
-    let mut file =
-        File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
+    let folder = mgp_testkit::temp_dir();
+    let mut options = File::options();
+    let mut file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(folder.path().join("scratch"))
+        .unwrap();
     file.write_all(content).unwrap();
     file.rewind().unwrap();
     file
@@ -240,7 +231,7 @@ fn a_terminal_whose_reader_never_ends() {
     let mut ours = File::from(ours);
     let mut from = BufReader::new(ours.try_clone().unwrap());
     let mut line = String::new();
-    // The terminal echoes what is typed, then comes the answer.
+    // The terminal echoes the input before the answer.
     for expected in ["hello\r\n", "HELLO\r\n"] {
         if expected == "hello\r\n" {
             ours.write_all(b"hello\n").unwrap();
@@ -261,7 +252,7 @@ fn a_closed_stdout_is_an_error_and_not_a_signal() {
         cat().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let mut to = child.stdin.take().unwrap();
-    // A child forked by a neighbouring test holds a copy of our end until its exec.
+    // A child forked by a concurrent test holds a copy of our end until its exec.
     while to.write_all(b"hello\n").is_ok() {
         thread::sleep(Duration::from_millis(10));
     }
@@ -282,11 +273,11 @@ fn check_parent(program: &str, flag: &str, script: &str, kinds: &str) {
         // Not installed here; the descriptors themselves are tested above.
         return;
     };
-    let mut said = String::new();
-    parent.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    let mut output_text = String::new();
+    parent.stdout.take().unwrap().read_to_string(&mut output_text).unwrap();
     let output = finish(parent);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(said.trim(), "ok");
+    assert_eq!(output_text.trim(), "ok");
     check_log(&output.stderr, kinds);
 }
 
@@ -329,6 +320,6 @@ fn a_node_parent() {
 }
 
 #[test]
-fn a_node_parent_that_asks_for_overlapped() {
+fn a_node_parent_with_overlapped_pipes() {
     check_parent("node", "-e", &NODE.replace("KIND", "overlapped"), "stdin=Socket stdout=Socket");
 }

@@ -1,47 +1,43 @@
-//! Canonical JSON and its hash: one text for one meaning (used by pins, confirmations, approvals; MGP §4, §6).
+//! Canonical JSON and its hash: one text per meaning (used by pins, confirmations, approvals; MGP §4, §6).
 //!
-//! Members are sorted by their UTF-16 code units, blanks go, strings are escaped as little as possible (RFC 8785).
-//! Numbers stay as they were written: `1` and `1.0` differ here.
-//! RFC 8785 would read them as doubles, and two large integers that differ in their last digit would become one,
-//! which is not what a confirmation of exact arguments may do.
-//!
-//! Applies to: both.
+//! Members are sorted by their UTF-16 code units, whitespace is removed, and strings have minimal escapes (RFC 8785).
+//! Numbers keep their spelling: `1` and `1.0` differ.
+//! RFC 8785 reads them as doubles, so two large integers that differ in their last digit would become equal, which is
+//! not acceptable for the confirmation of exact arguments.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use crate::record::Members;
 use crate::wire::RpcError;
 
-/// How deep a value may be nested.
-const DEPTH_MAX: usize = 128;
+const MAX_DEPTH: usize = 128;
 
-/// Writes a JSON value in canonical form.
+/// Returns a JSON value in canonical form.
 ///
 /// ```
 /// assert_eq!(mgp_types::canonical(r#"{ "b": 1.0, "a": "\u0041" }"#).unwrap(), r#"{"a":"A","b":1.0}"#);
 /// ```
 ///
 /// # Errors
-/// −32700 when the text is no JSON or is nested deeper than 128 levels; −32600 when an object names a member twice.
+/// Returns −32700 if the text is not JSON or nested deeper than 128 levels; −32600 if an object repeats a member.
 pub fn canonical(json: &str) -> Result<String, RpcError> {
     let raw: &RawValue = serde_json::from_str(json).map_err(RpcError::parse)?;
     let mut out = String::with_capacity(json.len());
-    write(raw.get(), DEPTH_MAX, &mut out)?;
+    write(raw.get(), MAX_DEPTH, &mut out)?;
     Ok(out)
 }
 
-/// How deep [`is_canonical`] looks.
-const LOOK_MAX: usize = 16;
+const MAX_SCAN_DEPTH: usize = 16;
 
-/// Whether valid JSON is certainly in canonical form: one look, without a parse.
+/// Returns whether valid JSON is certainly in canonical form, in one pass without parsing.
 ///
-/// What is rare is not looked at closely and answered with `false`: names outside ASCII, escapes by number, nesting of
-/// more than 16 levels.
+/// Rare cases return `false` without a closer check: names outside ASCII, numeric escapes, more than 16 levels of
+/// nesting.
 ///
 /// ```
 /// assert!(mgp_types::is_canonical(r#"{"a":[1,true],"b":"x\n"}"#));
@@ -49,19 +45,19 @@ const LOOK_MAX: usize = 16;
 /// ```
 #[must_use]
 pub fn is_canonical(json: &str) -> bool {
-    looks_canonical(json.as_bytes()).is_some()
+    scan(json.as_bytes()).is_some()
 }
 
-/// Where a look is: in an array, or in an object behind a name.
+/// The position of the scan: in an array, or in an object after a name.
 #[derive(Clone, Copy)]
 enum Level<'a> {
     Array,
     Object(&'a [u8]),
 }
 
-fn looks_canonical(bytes: &[u8]) -> Option<()> {
-    // The outermost level is the text itself, which is like an array of one.
-    let mut levels = [Level::Array; LOOK_MAX];
+fn scan(bytes: &[u8]) -> Option<()> {
+    // The outermost level is the text itself, which counts as an array.
+    let mut levels = [Level::Array; MAX_SCAN_DEPTH];
     let (mut depth, mut at, mut in_name) = (0, 0, false);
     while let Some(&byte) = bytes.get(at) {
         at += 1;
@@ -70,7 +66,7 @@ fn looks_canonical(bytes: &[u8]) -> Option<()> {
                 let end = string_end(bytes, at, in_name)?;
                 if let (true, Level::Object(before)) = (in_name, levels[depth]) {
                     let name = &bytes[at..end];
-                    // An object begins with the empty name; one that has it is rare, and not looked at.
+                    // An object starts with the empty name; an object that has this name is rare, and not checked.
                     if before >= name {
                         return None;
                     }
@@ -96,14 +92,14 @@ fn looks_canonical(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Where a string ends that is written as the canonical form writes it.
+/// Returns the end of a string that is written canonically.
 fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
     let mut at = start;
     loop {
         at += quote_or_escape(bytes.get(at..)?)?;
         match (bytes[at], is_name) {
             (b'"', false) => return Some(at),
-            // Names in ASCII are ordered by their bytes as RFC 8785 orders them; others may not be.
+            // ASCII names are ordered by their bytes as in RFC 8785; others may not be.
             (b'"', true) => return bytes[start..at].is_ascii().then_some(at),
             (_, true) => return None,
             (_, false) => match bytes.get(at + 1)? {
@@ -114,12 +110,12 @@ fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
     }
 }
 
-/// Where the first `"` or `\` is; eight bytes at a time, because arguments may be long.
+/// Returns the position of the first `"` or `\`; checks eight bytes at a time, because arguments may be long.
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
     }
-    // Sets the highest bit of the first byte that is zero; behind it there may be more than there should.
+    // Sets the highest bit of the first zero byte; further bits may be set wrongly.
     let zero = |word: u64| word.wrapping_sub(each(1)) & !word & each(0x80);
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
@@ -133,10 +129,10 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     Some(words.len() * 8 + found)
 }
 
-/// The SHA-256 of the canonical form.
+/// Returns the SHA-256 of the canonical form.
 ///
 /// # Errors
-/// As [`canonical`].
+/// Returns the errors of [`canonical`].
 pub fn canonical_hash(json: &str) -> Result<Hash, RpcError> {
     canonical(json).map(|text| Hash::of(text.as_bytes()))
 }
@@ -146,13 +142,13 @@ pub fn canonical_hash(json: &str) -> Result<Hash, RpcError> {
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// The digest of some bytes.
+    /// Computes the digest of some bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest itself.
+    /// Returns the digest.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -171,7 +167,7 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// A member name, ordered as RFC 8785 demands.
+/// A member name, ordered as RFC 8785 requires.
 #[derive(PartialEq, Eq)]
 struct Name<'a>(Cow<'a, str>);
 
@@ -195,9 +191,13 @@ fn write(json: &str, depth: usize, out: &mut String) -> Result<(), RpcError> {
             let members: Members<'_> = serde_json::from_str(json).map_err(RpcError::parse)?;
             let mut sorted = BTreeMap::new();
             for (name, value) in members.0 {
-                let twice = format!("the member `{name}` stands twice");
-                if sorted.insert(Name(name), value).is_some() {
-                    return Err(RpcError::invalid_request(twice));
+                match sorted.entry(Name(name)) {
+                    Entry::Vacant(entry) => _ = entry.insert(value),
+                    Entry::Occupied(entry) => {
+                        let name = &entry.key().0;
+                        let message = format!("the member `{name}` is repeated");
+                        return Err(RpcError::invalid_request(message));
+                    }
                 }
             }
             let mut before = '{';
@@ -231,34 +231,6 @@ fn write(json: &str, depth: usize, out: &mut String) -> Result<(), RpcError> {
 fn write_string(text: &str, out: &mut String) -> Result<(), RpcError> {
     out.push_str(&serde_json::to_string(text).map_err(RpcError::parse)?);
     Ok(())
-}
-
-/// The members of an object in the order they came, doubles included.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<Members<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some(name) = map.next_key::<String>()? {
-                    members.push((Cow::Owned(name), map.next_value()?));
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Visitor)
-    }
 }
 
 #[cfg(test)]
@@ -295,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_knows_canonical_text() {
+    fn canonical_text_is_recognised() {
         for text in [
             "7",
             "{}",
@@ -327,7 +299,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_look_never_takes_other_text_for_canonical(
+        fn other_text_is_never_taken_for_canonical(
             text in r#"[{]("[ab\\\\nu0é]{0,2}":("[x\\\\n/é]{0,3}"|[0-9.]{1,2}|[{}]|\[[{}",ab:1 ]{0,9}\]),? ?){0,4}[}]"#,
         ) {
             if let Ok(once) = canonical(&text) && is_canonical(&text) {

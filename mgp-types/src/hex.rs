@@ -1,8 +1,6 @@
-//! Bytes in hexadecimal, which hashes, keys and trace ids are written in.
-//!
-//! Applies to: both.
+//! Hexadecimal encoding of hashes, keys and trace ids.
 
-/// The hexadecimal form of 16 bytes, as they are used for traces and digests; without a branch, all are made at once.
+/// Encodes 16 bytes, as traces and digests have them; without a branch, so that all are computed at once.
 #[must_use]
 pub(crate) fn hex_of_16(bytes: [u8; 16]) -> [u8; 32] {
     const fn digit(value: u8) -> u8 {
@@ -15,7 +13,7 @@ pub(crate) fn hex_of_16(bytes: [u8; 16]) -> [u8; 32] {
     out
 }
 
-/// Writes bytes in hexadecimal behind what is there.
+/// Appends bytes in hexadecimal.
 ///
 /// ```
 /// let mut text = b"0x".to_vec();
@@ -34,7 +32,7 @@ pub fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes bytes in hexadecimal.
+/// Returns bytes in hexadecimal.
 ///
 /// ```
 /// assert_eq!(mgp_types::to_hex(b"mgp"), "6d6770");
@@ -47,7 +45,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Reads bytes as [`to_hex`] writes them. Upper-case digits are refused: what is read has one spelling only.
+/// Decodes the output of [`to_hex`]. Upper-case digits are refused, so that each value has only one spelling.
 ///
 /// ```
 /// assert_eq!(mgp_types::from_hex("6d6770").as_deref(), Some(&b"mgp"[..]));

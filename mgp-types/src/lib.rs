@@ -1,8 +1,9 @@
-//! The vocabulary of the Model General Protocol: wire types, spec types and the one service.
+//! The vocabulary of the Model General Protocol: wire types, specification types and the service type.
 //!
-//! - [`mcp`] and [`mgp`] hold the messages, [`method`] their names and types.
-//! - [`service`] holds what layers are written against: `Call`, `Reply`, `Peer`, `Context`, `Router`.
-//! - The crate root holds what both need: ids, payloads, errors, canonical JSON, sealing.
+//! - [`mcp`] and [`mgp`] contain the messages, [`method`] their names and types.
+//! - [`service`] contains the types that layers use: `Call`, `Reply`, `Peer`, `Context`, `Router`.
+//! - [`store`] contains state that outlives a call, [`sync`] locks without poisoning.
+//! - The crate root contains the rest: ids, payloads, errors, canonical JSON, sealing.
 //!
 //! Features: `service` (default), `seal` (sealed state), `private-file` (files of keys and tokens),
 //! `sqlite` (`store::Db`, state in an SQLite file that processes share; SQLite is compiled in, which takes a C
@@ -41,6 +42,6 @@ pub use hex::{from_hex, push_hex, to_hex};
 pub use private_file::{PrivateFile, PrivateFileError, Turn};
 pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
-pub use seal::{NotValid, Sealer, unguessable};
+pub use seal::{Sealer, UnsealError, unguessable};
 pub use timestamp::Timestamp;
 pub use wire::{Category, ErrorCode, Id, Payload, Recovery, RetryStrategy, RpcError};

@@ -1,4 +1,4 @@
-//! Macros for what every layer needs and nobody wants to read twice.
+//! Macros for the code that every layer needs.
 
 /// Implements `Debug` as the name of the type, with the named fields if there are any.
 ///
@@ -42,7 +42,7 @@ macro_rules! opaque_debug {
 
 /// Declares the service of a layer that keeps its configuration in one clone: the struct, `Debug` and `Layer`.
 ///
-/// What is left to write is `Service<Call>`; `poll_ready` forwards to `self.inner`, the configuration is `self.layer`.
+/// Only `Service<Call>` is left to write; `poll_ready` forwards to `self.inner`, and `self.layer` is the configuration.
 ///
 /// ```
 /// use mgp_types::service::{Call, MgpService, Reply};

@@ -1,8 +1,6 @@
-//! A file that only its owner may read, for keys and tokens.
+//! Files for keys and tokens, which only their owner can read.
 //!
-//! Everything here blocks.
-//!
-//! Applies to: both.
+//! All functions block.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
@@ -11,13 +9,12 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long is waited between two looks at a lock.
-const PAUSE: Duration = Duration::from_millis(50);
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A file that only its owner may read (on Unix: mode 0600, anything wider is refused).
+/// A file that only its owner can read (on Unix: mode 0600, wider permissions are refused).
 ///
-/// It is replaced as a whole, so that a crash leaves the old one or the new one and no reader sees half of one.
-/// Processes that change it take turns, by a lock on a file beside it (`….lock`).
+/// It is replaced atomically: after a crash, and for each reader, it has either the old content or the new one.
+/// Processes that change it exclude each other by a lock on a file beside it (`….lock`).
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("mgp-private-{}", std::process::id()));
@@ -35,82 +32,80 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateFile {
     path: PathBuf,
-    longest: u64,
+    max_bytes: u64,
 }
 
-/// The right to change a file; it ends when this is dropped, or with the process.
+/// An exclusive lock for changing a file; released when it is dropped, or when the process ends.
 #[derive(Debug)]
 #[must_use = "the turn ends when it is dropped"]
 pub struct Turn {
     _lock: File,
 }
 
-/// Why a private file cannot be used.
+/// The error of a private file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivateFileError {
-    /// The system refused.
+    /// The system reported an error.
     #[error("`{path}` cannot be {verb}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The failed operation.
         verb: &'static str,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Others than the owner may use the file.
+    /// Other users than the owner can access the file.
     #[error(
-        "`{path}` is open to others (mode {mode:o}), who may know what is in it: remove it, or `chmod 600` it"
+        "`{path}` is open to others (mode {mode:o}), who may have read it; remove it, or `chmod 600` it"
     )]
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
-    /// There is something else in the place of the file.
+    /// The path does not name a plain file.
     #[error("`{path}` is not a plain file")]
     NotPlain {
         /// The file.
         path: PathBuf,
     },
-    /// The file is longer than anything we write.
-    #[error("`{path}` is longer than {longest} bytes, so it is not what this program writes")]
+    /// The file is longer than allowed.
+    #[error("`{path}` is longer than {max_bytes} bytes, so this program did not write it")]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// How long it may be.
-        longest: u64,
+        /// The maximum length.
+        max_bytes: u64,
     },
-    /// Another process kept the file to itself for too long.
-    #[error("another process has held `{path}` for {patience:?}; look for one that hangs")]
+    /// Another process held the lock for too long.
+    #[error("another process has held `{path}` for {timeout:?}; look for one that hangs")]
     Busy {
-        /// The lock.
+        /// The path of the lock.
         path: PathBuf,
-        /// How long was waited.
-        patience: Duration,
+        /// The time waited.
+        timeout: Duration,
     },
 }
 
-// === impl PrivateFile ===
-
 impl PrivateFile {
-    /// The file at a path, which is never read beyond a length; it is made when it is first replaced, its folder is not.
-    pub fn new(path: impl Into<PathBuf>, longest: u64) -> Self {
-        Self { path: path.into(), longest }
+    /// Creates a handle for a path, with a maximum length; the file is created when first replaced, its folder is not.
+    pub fn new(path: impl Into<PathBuf>, max_bytes: u64) -> Self {
+        Self { path: path.into(), max_bytes }
     }
 
-    /// Where it is.
+    /// Returns the path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads it; `None` where there is none.
+    /// Returns the content, or `None` if there is no file.
     ///
     /// # Errors
-    /// All but [`PrivateFileError::Busy`].
+    /// Returns any error but [`PrivateFileError::Busy`].
     pub fn read(&self) -> Result<Option<Vec<u8>>, PrivateFileError> {
         let failed = failed(&self.path, "read");
         let file = match File::open(&self.path) {
@@ -118,43 +113,44 @@ impl PrivateFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        // Of what was opened, not of what the path may name by now.
+        // The metadata of the opened file, since the path may name another one by now.
         let metadata = file.metadata().map_err(&failed)?;
-        suits(&self.path, &metadata)?;
+        check_access(&self.path, &metadata)?;
         let mut text = Vec::new();
-        file.take(self.longest.saturating_add(1)).read_to_end(&mut text).map_err(&failed)?;
-        if text.len() as u64 > self.longest {
+        file.take(self.max_bytes.saturating_add(1)).read_to_end(&mut text).map_err(&failed)?;
+        if text.len() as u64 > self.max_bytes {
             return Err(PrivateFileError::TooLong {
                 path: self.path.clone(),
-                longest: self.longest,
+                max_bytes: self.max_bytes,
             });
         }
         Ok(Some(text))
     }
 
-    /// Waits until no other process changes it.
+    /// Waits for the exclusive lock.
     ///
     /// # Errors
-    /// [`PrivateFileError::Busy`] when that takes too long; [`PrivateFileError::Io`].
-    pub fn turn(&self, patience: Duration) -> Result<Turn, PrivateFileError> {
+    /// Returns [`PrivateFileError::Busy`] if that takes too long, else [`PrivateFileError::Io`].
+    pub fn turn(&self, timeout: Duration) -> Result<Turn, PrivateFileError> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(turn) = self.try_turn("")? {
                 return Ok(turn);
             }
-            if waited >= patience {
-                return Err(PrivateFileError::Busy { path: self.beside(".lock"), patience });
+            if waited >= timeout {
+                return Err(PrivateFileError::Busy { path: self.beside(".lock"), timeout });
             }
-            std::thread::sleep(PAUSE);
-            waited += PAUSE;
+            std::thread::sleep(LOCK_INTERVAL);
+            waited += LOCK_INTERVAL;
         }
     }
 
-    /// Takes a turn, unless somebody has it; turns of different names are independent, and the nameless one is that of
-    /// [`turn`](Self::turn).
+    /// Returns the exclusive lock if it is free.
+    ///
+    /// Locks of different names are independent; the empty name is the lock of [`turn`](Self::turn).
     ///
     /// # Errors
-    /// [`PrivateFileError::Io`].
+    /// Returns [`PrivateFileError::Io`] if the lock file cannot be used.
     pub fn try_turn(&self, name: &str) -> Result<Option<Turn>, PrivateFileError> {
         let path = self.beside(&format!("{name}.lock"));
         let failed = failed(&path, "locked");
@@ -166,16 +162,16 @@ impl PrivateFile {
         }
     }
 
-    /// Puts a new file in the place of the old one.
+    /// Replaces the content atomically.
     ///
     /// # Errors
-    /// [`PrivateFileError::Io`]; the old one is there still.
+    /// Returns [`PrivateFileError::Io`]; the old content is then unchanged.
     pub fn replace(&self, _turn: &Turn, text: &[u8]) -> Result<(), PrivateFileError> {
         let failed = failed(&self.path, "written");
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            // What is left was left by a process that died: the turn is ours.
+            // A file left by a process that died; the lock excludes others.
             _ => {}
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {
@@ -187,7 +183,7 @@ impl PrivateFile {
             let _ = fs::remove_file(&fresh);
             return Err(failed(error));
         }
-        // The new name must survive a crash as well; where folders cannot be synced, the system sees to it.
+        // The new name must survive a crash as well; systems that cannot sync folders handle this themselves.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             let _ = folder.sync_all();
@@ -195,7 +191,7 @@ impl PrivateFile {
         Ok(())
     }
 
-    /// A number that changes when the file is replaced, written or opened to others; zero where there is none.
+    /// Returns a number that changes when the file is replaced, written or its permissions change; zero without a file.
     #[must_use]
     pub fn stamp(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| {
@@ -204,6 +200,12 @@ impl PrivateFile {
             identity(&metadata).hash(&mut hasher);
             hasher.finish()
         })
+    }
+
+    /// Returns the permission bits of a file or folder that others than its owner may use; always `None` outside Unix.
+    #[must_use]
+    pub fn exposed_mode(metadata: &Metadata) -> Option<u32> {
+        exposed(metadata)
     }
 
     fn beside(&self, ending: &str) -> PathBuf {
@@ -218,7 +220,6 @@ fn failed(path: &Path, verb: &'static str) -> impl Fn(io::Error) -> PrivateFileE
     move |source| PrivateFileError::Io { path: path.clone(), verb, source }
 }
 
-/// How files are opened that only their owner may read.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -227,7 +228,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Makes an empty file that only its owner may read, unless there is one; nothing else is opened.
+/// Creates an empty file that only its owner can read, if there is none.
 #[cfg(feature = "sqlite")]
 pub(crate) fn create(path: &Path) -> Result<(), PrivateFileError> {
     match private().create_new(true).open(path) {
@@ -238,17 +239,17 @@ pub(crate) fn create(path: &Path) -> Result<(), PrivateFileError> {
     }
 }
 
-/// Refuses what is no plain file or may be used by others, without opening it; where there is none, all is well.
+/// Refuses a path that is not a plain file or that other users can access; does not open it, and accepts its absence.
 #[cfg(feature = "sqlite")]
 pub(crate) fn check(path: &Path) -> Result<(), PrivateFileError> {
     match fs::metadata(path) {
-        Ok(metadata) => suits(path, &metadata),
+        Ok(metadata) => check_access(path, &metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed(path, "read")(error)),
     }
 }
 
-fn suits(path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
+fn check_access(path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
     let path = || path.to_owned();
     if !metadata.is_file() {
         return Err(PrivateFileError::NotPlain { path: path() });
@@ -266,7 +267,7 @@ fn exposed(metadata: &Metadata) -> Option<u32> {
     (mode & 0o077 != 0).then_some(mode)
 }
 
-/// Rights are lists there, which the folder's owner sets.
+/// Other systems have access lists, which the owner of the folder sets.
 #[cfg(not(unix))]
 fn exposed(_: &Metadata) -> Option<u32> {
     None
@@ -285,42 +286,29 @@ fn identity(metadata: &Metadata) -> impl Hash {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
     use super::*;
 
-    const LONGEST: u64 = 100;
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const MAX_BYTES: u64 = 100;
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// A folder of its own for each test, gone with it.
-    struct Folder(PathBuf);
+    struct Folder(mgp_testkit::TempDir);
 
     impl Folder {
         fn new() -> Self {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let path = std::env::temp_dir().join(format!("mgp-private-file-{process}-{next}"));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
+            Self(mgp_testkit::temp_dir())
         }
 
         fn file(&self) -> PrivateFile {
-            PrivateFile::new(self.0.join("file"), LONGEST)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            PrivateFile::new(self.0.path().join("file"), MAX_BYTES)
         }
     }
 
     fn write(file: &PrivateFile, text: &[u8]) {
-        file.replace(&file.turn(PATIENCE).unwrap(), text).unwrap();
+        file.replace(&file.turn(TIMEOUT).unwrap(), text).unwrap();
     }
 
     #[test]
-    fn what_replaces_a_file_is_read_and_changes_its_stamp() {
+    fn a_replacement_is_read_and_changes_the_stamp() {
         let folder = Folder::new();
         let file = folder.file();
         assert_eq!((file.read().unwrap(), file.stamp()), (None, 0));
@@ -333,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_process_left_is_in_nobodys_way() {
+    fn files_left_by_a_dead_process_do_not_block_others() {
         let folder = Folder::new();
         let file = folder.file();
         fs::write(file.beside(".new"), "half").unwrap();
@@ -346,7 +334,7 @@ mod tests {
     fn a_process_that_hangs_does_not_stop_others_for_ever() {
         let folder = Folder::new();
         let file = folder.file();
-        let held = file.turn(PATIENCE).unwrap();
+        let held = file.turn(TIMEOUT).unwrap();
         let refused = file.turn(Duration::from_millis(10)).unwrap_err();
         assert!(matches!(refused, PrivateFileError::Busy { .. }), "{refused}");
         assert!(file.try_turn("").unwrap().is_none());
@@ -356,15 +344,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_no_file_is_refused() {
+    fn long_files_and_folders_are_refused() {
         let folder = Folder::new();
         let file = folder.file();
         write(&file, &[b'x'; 101]);
         let refused = file.read().unwrap_err();
-        assert!(matches!(refused, PrivateFileError::TooLong { longest: LONGEST, .. }), "{refused}");
+        assert!(
+            matches!(refused, PrivateFileError::TooLong { max_bytes: MAX_BYTES, .. }),
+            "{refused}"
+        );
         write(&file, &[b'x'; 100]);
         assert!(file.read().is_ok());
-        let own = PrivateFile::new(folder.0.clone(), LONGEST);
+        let own = PrivateFile::new(folder.0.path(), MAX_BYTES);
         assert!(own.read().is_err());
     }
 

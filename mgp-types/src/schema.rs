@@ -1,21 +1,19 @@
-//! What is generated from the types: JSON Schemas and the page of methods (feature `schema`).
+//! Generated documents: JSON Schemas, and the page of methods (feature `schema`).
 //!
-//! Covers MGP §2 to §16; the schemas of MCP's own messages are MCP's to publish.
-//!
-//! Applies to: both.
+//! Covers MGP §2 to §16; MCP publishes the schemas of its own messages.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
 use crate::mcp::Revision;
-use crate::method::{Direction, Kind, MethodInfo, Shape, methods, served, shapes};
+use crate::method::{Direction, Kind, MethodInfo, Shape, methods, shapes};
 use crate::{RpcError, mgp};
 
-/// The JSON Schema of every message of MGP: file name and schema.
+/// Returns the JSON Schema of every message of MGP, with file names.
 ///
-/// A request has two files, `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`, a
-/// notification has one; objects that travel inside messages of MCP, and files, have one each.
+/// A request has two files, `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`, and a
+/// notification has one; objects inside messages of MCP, and configuration files, have one each.
 #[must_use]
 pub fn message_schemas() -> Vec<(String, Value)> {
     let mut schemas = Vec::new();
@@ -45,25 +43,24 @@ pub fn message_schemas() -> Vec<(String, Value)> {
     schemas
 }
 
-/// The page `docs/methods.md`: every method, who serves it, and what shows that.
+/// Returns the page `docs/methods.md`, with every method.
 #[must_use]
 pub fn methods_markdown() -> String {
     let mut page = String::from(
         "# Methods\n\n\
-         Generated from the table in `mgp-types`; `cargo xtask schema` rewrites it.\n\
-         Rows that nobody serves yet are marked **open**.\n",
+         Generated from the table in `mgp-types`; `cargo xtask schema` rewrites it.\n",
     );
     let seed = |kind| methods().filter(|info| info.seed && info.kind == kind).count();
     let (requests, notifications) = (seed(Kind::Request), seed(Kind::Notification));
     let _ = writeln!(
         page,
-        "The specification has {requests} methods and {notifications} notifications of its own, set in bold."
+        "The {requests} methods and {notifications} notifications of the first specification are in bold."
     );
     section(&mut page, "MGP", |info| info.is_mgp() && !info.is_kernels());
     section(&mut page, "MCP", |info| !info.is_mgp());
-    section(&mut page, "This kernel's own", MethodInfo::is_kernels);
+    section(&mut page, "Kernel", MethodInfo::is_kernels);
     page.push_str(
-        "\nThe methods of this kernel are in no specification; only operators may call them.\n",
+        "\nThese methods are not part of the specification; only operators may call them.\n",
     );
     page
 }
@@ -72,8 +69,8 @@ fn section(page: &mut String, title: &str, belongs: impl Fn(&MethodInfo) -> bool
     let _ = write!(
         page,
         "\n## {title}\n\n\
-         | method | § | extension | direction | MCP | params | result | served by | client call | golden | test |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n"
+         | method | § | extension | direction | MCP | params | result |\n\
+         |---|---|---|---|---|---|---|\n"
     );
     for info in methods().filter(|info| belongs(info)) {
         row(page, info);
@@ -98,25 +95,18 @@ fn row(page: &mut String, info: &MethodInfo) {
         Some(path) => format!("`{}`", path.rsplit("::").next().unwrap_or(path).trim()),
         None => "–".to_owned(),
     };
-    let (by, call, test) = match served(info.name) {
-        Some(served) => {
-            (format!("`{}`", served.by), format!("`{}`", served.call), format!("`{}`", served.test))
-        }
-        None => ("**open**".to_owned(), "open".to_owned(), "open".to_owned()),
-    };
     let _ = writeln!(
         page,
-        "| {bold}`{}`{bold} | {} | {} | {direction} | {revisions} | {} | {} | {by} | {call} | `{}.json` | {test} |",
+        "| {bold}`{}`{bold} | {} | {} | {direction} | {revisions} | {} | {} |",
         info.name,
         info.section,
         extension(info),
         code(Some(info.params)),
         code(info.result),
-        info.golden(),
     );
 }
 
-/// Names the extension of §2.2, and the part that later revisions made of it.
+/// Returns the extension of §2.2, with the part that later revisions made of it.
 fn extension(info: &MethodInfo) -> String {
     match info.extension {
         None => "–".to_owned(),

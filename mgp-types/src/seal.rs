@@ -1,24 +1,22 @@
-//! Sealing: state that a peer carries for us, unreadable and unchangeable to it (request state, confirmations, cursors).
+//! Sealing of state that a peer stores but can neither read nor change (request state, confirmations, cursors).
 //!
-//! A sealed text says which key made it, when it expires, and is bound to a purpose and to whatever the caller names
-//! (principal, method, target); opened under anything else it is refused.
-//!
-//! Applies to: both.
+//! A sealed text contains the number of its key and its expiry time, and is bound to a purpose and to names given by
+//! the caller (principal, method, target); it cannot be opened under other ones.
 
-use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload as Sealing};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 
 use crate::hex::{from_hex, to_hex};
+use crate::sync::RwLock;
 use crate::wire::RpcError;
 
-const NONCE: usize = 24;
-const HEAD: usize = 1 + 8 + NONCE;
+const NONCE_LEN: usize = 24;
+const HEAD_LEN: usize = 1 + 8 + NONCE_LEN;
 
-/// Seals and opens, with keys that can be rotated.
+/// A sealer of texts, whose keys can be rotated.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,66 +28,66 @@ const HEAD: usize = 1 + 8 + NONCE;
 /// assert!(sealer.open("cursor", &["bob"], &sealed).is_err());
 /// ```
 #[derive(Clone)]
-pub struct Sealer(Arc<RwLock<Ring>>);
+pub struct Sealer(Arc<RwLock<KeyRing>>);
 
-struct Ring {
+struct KeyRing {
     current: u8,
     keys: Vec<(u8, XChaCha20Poly1305)>,
 }
 
-/// How many keys stay valid for opening, the current one included.
-const KEYS: usize = 3;
+/// The number of keys that can open texts, the current one included.
+const MAX_KEYS: usize = 3;
 
-/// A text that does not open: changed, expired, made elsewhere, or bound to something else.
+/// The error of a text that cannot be opened: changed, expired, made elsewhere, or bound to something else.
 ///
-/// Which of these it is stays untold, so that nobody learns by trying.
+/// It does not reveal which of these it is, so that an attacker learns nothing by trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sealed state is not valid here")]
-pub struct NotValid;
+#[error("the sealed state is not valid")]
+pub struct UnsealError;
 
-impl From<NotValid> for RpcError {
-    fn from(error: NotValid) -> Self {
+impl From<UnsealError> for RpcError {
+    fn from(error: UnsealError) -> Self {
         Self::invalid_params(error)
     }
 }
 
 impl Sealer {
-    /// A sealer with a key of its own, good for this process.
+    /// Creates a sealer with a random key, for this process only.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness.
+    /// Returns −32603 if the system has no randomness.
     pub fn random() -> Result<Self, RpcError> {
         random::<32>().map(Self::with_key)
     }
 
-    /// A sealer with a given key, for several processes that must open each other's texts.
+    /// Creates a sealer with a given key, for several processes that open each other's texts.
     #[must_use]
     pub fn with_key(key: [u8; 32]) -> Self {
-        Self(Arc::new(RwLock::new(Ring { current: 0, keys: vec![(0, cipher(&key))] })))
+        Self(Arc::new(RwLock::new(KeyRing { current: 0, keys: vec![(0, cipher(&key))] })))
     }
 
-    /// Seals with a new key from now on; texts of the last keys still open.
+    /// Rotates to a new random key; texts of the last keys can still be opened.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness.
+    /// Returns −32603 if the system has no randomness.
     pub fn rotate(&self) -> Result<(), RpcError> {
         self.rotate_to(random()?);
         Ok(())
     }
 
-    /// Seals with the given key from now on; texts of the last keys still open.
+    /// Rotates to a given key; texts of the last keys can still be opened.
     pub fn rotate_to(&self, key: [u8; 32]) {
-        let mut ring = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = self.0.write();
         ring.current = ring.current.wrapping_add(1);
         let current = ring.current;
         ring.keys.insert(0, (current, cipher(&key)));
-        ring.keys.truncate(KEYS);
+        ring.keys.truncate(MAX_KEYS);
     }
 
-    /// Seals bytes for a purpose, bound to some names, for a time.
+    /// Seals bytes for a purpose, bound to names, with an expiry time.
     ///
     /// # Errors
-    /// −32603 when the system has no randomness.
+    /// Returns −32603 if the system has no randomness.
     pub fn seal(
         &self,
         purpose: &str,
@@ -97,13 +95,13 @@ impl Sealer {
         ttl: Duration,
         bytes: &[u8],
     ) -> Result<String, RpcError> {
-        let nonce = random::<NONCE>()?;
+        let nonce = random::<NONCE_LEN>()?;
         let expires = now().saturating_add(ttl.as_secs());
-        let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let ring = self.0.read();
         let Some((number, key)) = ring.keys.first() else {
             return Err(RpcError::internal("the sealer has no key"));
         };
-        let mut head = Vec::with_capacity(HEAD);
+        let mut head = Vec::with_capacity(HEAD_LEN);
         head.push(*number);
         head.extend_from_slice(&expires.to_be_bytes());
         head.extend_from_slice(&nonce);
@@ -118,41 +116,38 @@ impl Sealer {
     /// Opens a sealed text.
     ///
     /// # Errors
-    /// [`NotValid`] when it was changed, has expired, or was made for another purpose or other names.
+    /// Returns [`UnsealError`] if it was changed, has expired, or was made for another purpose or other names.
     pub fn open(
         &self,
         purpose: &str,
         bound_to: &[&str],
         sealed: &str,
-    ) -> Result<Vec<u8>, NotValid> {
-        let bytes = from_hex(sealed).ok_or(NotValid)?;
-        let (head, body) = bytes.split_at_checked(HEAD).ok_or(NotValid)?;
-        let expires: [u8; 8] = head[1..9].try_into().map_err(|_| NotValid)?;
-        let nonce: [u8; NONCE] = head[9..].try_into().map_err(|_| NotValid)?;
-        let ring = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let (_, key) = ring.keys.iter().find(|(number, _)| *number == head[0]).ok_or(NotValid)?;
+    ) -> Result<Vec<u8>, UnsealError> {
+        let bytes = from_hex(sealed).ok_or(UnsealError)?;
+        let (head, body) = bytes.split_at_checked(HEAD_LEN).ok_or(UnsealError)?;
+        let expires: [u8; 8] = head[1..9].try_into().map_err(|_| UnsealError)?;
+        let nonce: [u8; NONCE_LEN] = head[9..].try_into().map_err(|_| UnsealError)?;
+        let ring = self.0.read();
+        let (_, key) =
+            ring.keys.iter().find(|(number, _)| *number == head[0]).ok_or(UnsealError)?;
         let aad = binding(head, purpose, bound_to);
         let opened = key
             .decrypt(&XNonce::from(nonce), Sealing { msg: body, aad: &aad })
-            .map_err(|_| NotValid)?;
+            .map_err(|_| UnsealError)?;
         if u64::from_be_bytes(expires) < now() {
-            return Err(NotValid);
+            return Err(UnsealError);
         }
         Ok(opened)
     }
 }
 
-impl fmt::Debug for Sealer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sealer")
-    }
-}
+crate::opaque_debug!(Sealer);
 
 fn cipher(key: &[u8; 32]) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new(&Key::from(*key))
 }
 
-/// What is authenticated besides the text: each part with its length, so that no two bindings look alike.
+/// Returns the authenticated data: each part with its length, so that different bindings never coincide.
 fn binding(head: &[u8], purpose: &str, bound_to: &[&str]) -> Vec<u8> {
     let mut out = head.to_vec();
     for part in std::iter::once(&purpose).chain(bound_to) {
@@ -166,17 +161,16 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-/// Takes secret random bytes from the system.
 fn random<const N: usize>() -> Result<[u8; N], RpcError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|_| RpcError::internal("the system has no randomness"))?;
     Ok(bytes)
 }
 
-/// A name nobody can guess: 128 random bits, in hexadecimal.
+/// Returns an unguessable name: 128 random bits, in hexadecimal.
 ///
 /// # Errors
-/// −32603 when the system has no randomness.
+/// Returns −32603 if the system has no randomness.
 pub fn unguessable() -> Result<String, RpcError> {
     random::<16>().map(|bytes| to_hex(&bytes))
 }
@@ -196,9 +190,9 @@ mod tests {
             let mut changed = sealed.clone().into_bytes();
             changed[index] = if changed[index] == b'0' { b'1' } else { b'0' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(sealer.open("state", &["a"], &changed), Err(NotValid), "{index}");
+            assert_eq!(sealer.open("state", &["a"], &changed), Err(UnsealError), "{index}");
         }
-        assert_eq!(sealer.open("state", &["a"], &sealed.to_uppercase()), Err(NotValid));
+        assert_eq!(sealer.open("state", &["a"], &sealed.to_uppercase()), Err(UnsealError));
     }
 
     #[test]
@@ -206,11 +200,14 @@ mod tests {
         let sealer = Sealer::random().unwrap();
         let sealed = sealer.seal("state", &["ab", "c"], MINUTE, b"x").unwrap();
         assert!(sealer.open("state", &["ab", "c"], &sealed).is_ok());
-        assert_eq!(sealer.open("other", &["ab", "c"], &sealed), Err(NotValid));
-        assert_eq!(sealer.open("state", &["a", "bc"], &sealed), Err(NotValid));
-        assert_eq!(Sealer::random().unwrap().open("state", &["ab", "c"], &sealed), Err(NotValid));
+        assert_eq!(sealer.open("other", &["ab", "c"], &sealed), Err(UnsealError));
+        assert_eq!(sealer.open("state", &["a", "bc"], &sealed), Err(UnsealError));
+        assert_eq!(
+            Sealer::random().unwrap().open("state", &["ab", "c"], &sealed),
+            Err(UnsealError)
+        );
         for text in ["", "0", "zz", &"00".repeat(100), "é"] {
-            assert_eq!(sealer.open("state", &[], text), Err(NotValid), "{text}");
+            assert_eq!(sealer.open("state", &[], text), Err(UnsealError), "{text}");
         }
     }
 
@@ -222,6 +219,6 @@ mod tests {
         assert!(sealer.open("state", &[], &sealed).is_ok());
         sealer.rotate().unwrap();
         sealer.rotate().unwrap();
-        assert_eq!(sealer.open("state", &[], &sealed), Err(NotValid));
+        assert_eq!(sealer.open("state", &[], &sealed), Err(UnsealError));
     }
 }

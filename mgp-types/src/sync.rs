@@ -1,6 +1,6 @@
 //! Locks that stay usable after a thread panicked while it held one.
 //!
-//! `std`'s locks return an error then; the data here is always whole between two statements, so the error says nothing.
+//! The data they guard must be consistent between any two statements, so the error of `std`'s locks has no use here.
 
 use std::fmt;
 use std::sync::{MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard};

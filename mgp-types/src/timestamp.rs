@@ -1,6 +1,4 @@
 //! Points in time as RFC 3339 text (MGP §6.3, §11.3).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -8,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
-/// A point in time; the text of a peer goes on as it came.
+/// A point in time; the text of a peer is preserved.
 ///
 /// ```
 /// use mgp_types::Timestamp;
@@ -22,19 +20,19 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(ByteString);
 
 impl Timestamp {
-    /// Now, in UTC with milliseconds.
+    /// Returns the current time, in UTC with milliseconds.
     #[must_use]
     pub fn now() -> Self {
         SystemTime::now().into()
     }
 
-    /// Borrows the text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Reads the text; none if it is no RFC 3339 time.
+    /// Parses the text; returns `None` if it is not an RFC 3339 time.
     #[must_use]
     pub fn to_system_time(&self) -> Option<SystemTime> {
         let text = self.0.trim();
@@ -53,7 +51,7 @@ impl Timestamp {
         if offset.starts_with('-') { utc.checked_add(shift) } else { utc.checked_sub(shift) }
     }
 
-    /// Whether the time lies before another; none if this text is no time.
+    /// Returns whether the time is before another one, or `None` if this text is not a time.
     #[must_use]
     pub fn is_before(&self, other: SystemTime) -> Option<bool> {
         self.to_system_time().map(|time| time < other)
@@ -78,18 +76,9 @@ impl fmt::Display for Timestamp {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Timestamp {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Timestamp".into()
-    }
+crate::record::schema_of!(Timestamp as "Timestamp", { "type": "string", "format": "date-time" });
 
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "format": "date-time" })
-    }
-}
-
-/// Two digits that are less than a bound.
+/// Parses two digits whose value is below a bound.
 fn below(digits: &str, bound: u64) -> Option<u64> {
     let are_two = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit());
     digits.parse().ok().filter(|number| are_two && *number < bound)

@@ -1,6 +1,4 @@
-//! A peer's bytes never panic a decoder (STYLE §4).
-//!
-//! Applies to: inbound.
+//! No input of a peer makes a decoder panic.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -13,7 +11,7 @@ use mgp_types::{RpcError, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Words that messages are made of, so that decoders get beyond the first member.
+/// Words of messages, so that decoders get beyond the first member.
 const WORDS: &[&str] = &[
     "jsonrpc",
     "2.0",
@@ -72,7 +70,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What decodes must encode, and decode again to the same.
+/// A decoded value must encode, and decode again to the same.
 fn again<T>(text: &str) -> Result<(), TestCaseError>
 where
     T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,

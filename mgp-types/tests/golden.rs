@@ -1,6 +1,4 @@
-//! Every message shape goes through its type unchanged, unknown members included (MGP §1.1, STYLE §6).
-//!
-//! Applies to: both.
+//! Every message passes through its type unchanged, unknown members included (MGP §1.1).
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 

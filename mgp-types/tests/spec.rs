@@ -1,6 +1,4 @@
-//! Spoilt copies of the golden messages are refused (MGP §2 to §16).
-//!
-//! Applies to: both.
+//! Damaged copies of the golden messages are refused (MGP §2 to §16).
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may fail like a test")]
 
@@ -128,7 +126,7 @@ fn discovery() {
 }
 
 #[test]
-fn the_type_is_found_without_a_telling_name() {
+fn the_type_is_found_without_a_descriptive_name() {
     for (golden, expected) in [
         ("s3_6_permission_decision", "PermissionDecision"),
         ("s4_2_tool", "Tool"),
@@ -147,7 +145,7 @@ fn the_type_is_found_without_a_telling_name() {
 }
 
 #[test]
-fn what_is_no_message_is_refused() {
+fn values_that_are_not_messages_are_refused() {
     for text in ["", "7", "[]", "{}", r#"{"jsonrpc":"2.0"}"#, r#"{"jsonrpc":"2.0","method":"x/y"}"#]
     {
         assert!(check_example("message.json", text).is_err(), "{text}");

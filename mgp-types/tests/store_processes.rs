@@ -1,8 +1,6 @@
-//! Processes that share the file of a store, and processes that are killed while they write (DESIGN §6).
+//! Processes that share the file of a store, and processes that are killed while they write.
 //!
-//! The test is its own child: it starts itself with a role.
-//!
-//! Applies to: both.
+//! The test starts itself as a child process with a role.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -17,7 +15,7 @@ use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, Db, Store, StoreError};
 use tokio::time::Instant;
 
-/// How often a writing process is killed.
+/// The number of kills of a writing process.
 const KILLS: u32 = 200;
 
 const ROLE: &str = "MGP_STORE_ROLE";
@@ -25,7 +23,7 @@ const FILE: &str = "MGP_STORE_FILE";
 
 // === the child ===
 
-/// Does nothing by itself: what the other tests start.
+/// The entry point of the child processes; does nothing in a normal run.
 #[tokio::test]
 async fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -40,13 +38,13 @@ async fn child() {
     db.close().await;
 }
 
-fn say(word: &str, number: u64) {
+fn report(word: &str, number: u64) {
     let mut out = stdout().lock();
     writeln!(out, "\n{word} {number}").unwrap();
     out.flush().unwrap();
 }
 
-/// Adds one to a number that others add to as well, a hundred times.
+/// Increments a number a hundred times, concurrently with others.
 async fn count(db: &Db) {
     for _ in 0..100 {
         loop {
@@ -65,14 +63,14 @@ async fn count(db: &Db) {
     }
 }
 
-/// Writes two records and an event in each change, several changes at once, and says what was acknowledged.
+/// Writes two records and an event per change, several changes at once, and reports the acknowledged ones.
 async fn write_until_killed(db: &Db) {
     let first = number(db, "left").await + 1;
     for round in (first..).step_by(8) {
         let commits: Vec<_> = (round..round + 8).map(|number| db.commit(step(number))).collect();
         for (commit, number) in commits.into_iter().zip(round..) {
             commit.await.unwrap();
-            say("ack", number);
+            report("ack", number);
         }
     }
 }
@@ -91,39 +89,39 @@ fn event(number: u64) -> AuditEvent {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The number in a record; zero where there is none.
+/// Returns the number in a record, or zero.
 async fn number(db: &Db, key: &str) -> u64 {
     let records = db.load("s").await.unwrap().records;
     let found = records.into_iter().find(|record| record.key == key);
     found.map_or(0, |record| record.value.unwrap().get().unwrap())
 }
 
-/// Leaves the file to others for no longer than it has to.
+/// Writes almost without pause.
 async fn hammer(db: &Db) {
     let write = || db.commit(Change::new().put("s", "hammer", Payload::null()));
     let (mut one, mut other) = (write(), write());
-    say("ready", 0);
+    report("ready", 0);
     loop {
         one.await.unwrap();
         one = std::mem::replace(&mut other, write());
     }
 }
 
-/// Says each revision as soon as it is seen, and answers each with a change of its own.
+/// Reports each revision when it is seen, and commits a change in response.
 async fn follow(db: &Db) {
     let mut news = db.revision();
-    say("ready", *news.borrow());
+    report("ready", *news.borrow());
     for _ in 0..10 {
         news.changed().await.unwrap();
         let mine = db.commit(Change::new().put("s", "mine", Payload::null())).await.unwrap();
         news.borrow_and_update();
-        say("answered", mine);
+        report("answered", mine);
     }
 }
 
 // === the parent ===
 
-/// A child, killed with the test.
+/// A child process, killed with the test.
 struct Running {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -142,12 +140,12 @@ impl Running {
         Self { child, lines }
     }
 
-    /// The next number said with a word.
-    fn hear(&mut self, word: &str) -> u64 {
+    /// Returns the next number reported with a word.
+    fn next_report(&mut self, word: &str) -> u64 {
         loop {
             let mut line = String::new();
             assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "the child is gone");
-            if let Some(number) = said(&line, word) {
+            if let Some(number) = reported(&line, word) {
                 return number;
             }
         }
@@ -165,34 +163,25 @@ impl Drop for Running {
     }
 }
 
-fn said(line: &str, word: &str) -> Option<u64> {
+fn reported(line: &str, word: &str) -> Option<u64> {
     line.strip_prefix(word)?.trim().parse().ok()
 }
 
-/// A folder that is gone with the test.
-struct Folder(PathBuf);
+struct Folder(mgp_testkit::TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mgp-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(mgp_testkit::temp_dir())
     }
 
     fn file(&self) -> PathBuf {
-        self.0.join("mgp.db")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path().join("mgp.db")
     }
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_every_kill_and_nothing_is_half_done() {
-    let folder = Folder::new("store-kills");
+async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
+    let folder = Folder::new();
     let (mut openings, mut newest) = (Vec::new(), 0);
     for kill in 0..KILLS {
         let acknowledged = write_and_kill(&folder.file(), kill);
@@ -204,11 +193,11 @@ async fn what_was_acknowledged_survives_every_kill_and_nothing_is_half_done() {
         assert_eq!(number(&db, "right").await, kept);
         assert_eq!(*db.revision().borrow(), kept, "each change is one revision");
         let events = db.pending("log", usize::MAX).await.unwrap();
-        let told = events.iter().map(|event| (event.number, event.event.actor.id.clone()));
-        assert!(told.eq((newest + 1..=kept).map(|number| (number, number.to_string()))));
+        let numbered = events.iter().map(|event| (event.number, event.event.actor.id.clone()));
+        assert!(numbered.eq((newest + 1..=kept).map(|number| (number, number.to_string()))));
         db.settle("log", kept).await.unwrap();
         newest = kept;
-        // Half of the children find what a kill left, the others what a close left.
+        // Half of the children open a file left by a kill, the others one that was closed.
         if kill % 2 == 0 {
             db.close().await;
         }
@@ -216,37 +205,37 @@ async fn what_was_acknowledged_survives_every_kill_and_nothing_is_half_done() {
     openings.sort();
     let worst = openings[openings.len() - 1];
     writeln!(stdout(), "{KILLS} kills, {newest} changes, worst opening {worst:?}").unwrap();
-    // A machine that does other things as well may be late now and then.
+    // A busy machine may cause single outliers.
     let most = openings[openings.len() * 95 / 100];
     assert!(most < Duration::from_millis(100), "{most:?}, worst {worst:?}");
 }
 
-/// Kills a writer, and returns the newest change that it had acknowledged, if any.
+/// Kills a writer, and returns the newest change it had acknowledged, if any.
 fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
     let mut child = Running::start("write", file);
     let mut acknowledged = None;
     if kill % 4 == 3 {
-        // While it opens the file, mostly.
+        // Mostly while it opens the file.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..15_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {
-            acknowledged = Some(child.hear("ack"));
+            acknowledged = Some(child.next_report("ack"));
         }
         std::thread::sleep(Duration::from_micros(fastrand::u64(..3000)));
     }
     child.kill();
     let mut rest = String::new();
     child.lines.read_to_string(&mut rest).unwrap();
-    // The last line may be cut short.
+    // The last line may be incomplete.
     let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().filter_map(|line| said(line, "ack")).max().or(acknowledged)
+    whole.lines().filter_map(|line| reported(line, "ack")).max().or(acknowledged)
 }
 
 #[tokio::test]
-async fn a_file_whose_making_was_cut_short_is_made_all_the_same() {
-    let folder = Folder::new("store-making");
+async fn a_file_whose_creation_was_interrupted_is_created_again() {
+    let folder = Folder::new();
     for kill in 0..40 {
-        let file = folder.0.join(format!("{kill}.db"));
+        let file = folder.0.path().join(format!("{kill}.db"));
         let mut child = Running::start("write", &file);
         std::thread::sleep(Duration::from_micros(fastrand::u64(..12_000)));
         child.kill();
@@ -258,7 +247,7 @@ async fn a_file_whose_making_was_cut_short_is_made_all_the_same() {
 
 #[tokio::test]
 async fn processes_that_count_together_lose_nothing() {
-    let folder = Folder::new("store-count");
+    let folder = Folder::new();
     let mut others: Vec<_> = (0..2).map(|_| Running::start("count", &folder.file())).collect();
     let db = Db::open(folder.file()).await.unwrap();
     count(&db).await;
@@ -275,10 +264,10 @@ async fn processes_that_count_together_lose_nothing() {
 
 #[tokio::test]
 async fn each_process_soon_sees_what_the_other_changed() {
-    let folder = Folder::new("store-follow");
+    let folder = Folder::new();
     let db = Db::open(folder.file()).await.unwrap();
     let mut other = Running::start("follow", &folder.file());
-    assert_eq!(other.hear("ready"), 0);
+    assert_eq!(other.next_report("ready"), 0);
     let mut news = db.revision();
     let mut worst = Duration::ZERO;
     for _ in 0..10 {
@@ -287,7 +276,7 @@ async fn each_process_soon_sees_what_the_other_changed() {
         news.wait_for(|revision| *revision > mine).await.unwrap();
         // There and back.
         worst = worst.max(begun.elapsed() / 2);
-        assert_eq!(other.hear("answered"), mine + 1);
+        assert_eq!(other.next_report("answered"), mine + 1);
         let changed = db.changes("s", mine).await.unwrap().records;
         assert_eq!(changed[0].key, "mine");
     }
@@ -297,11 +286,11 @@ async fn each_process_soon_sees_what_the_other_changed() {
 }
 
 #[tokio::test]
-async fn a_process_that_never_rests_keeps_nobody_from_writing() {
-    let folder = Folder::new("store-hammer");
+async fn a_process_that_writes_without_pause_does_not_block_others() {
+    let folder = Folder::new();
     let db = Db::open(folder.file()).await.unwrap();
     let mut other = Running::start("hammer", &folder.file());
-    other.hear("ready");
+    other.next_report("ready");
     let mut took = Vec::new();
     let before = *db.revision().borrow();
     for _ in 0..50 {

@@ -3,7 +3,7 @@
 use crate::{
     accept, api, conformance,
     flags::Flags,
-    model, publish,
+    publish,
     run::{Failure, Outcome, Program, Rigour, has, now, root, seconds},
     schema, spec, tidy,
 };
@@ -33,11 +33,7 @@ const STEPS: &[Step] = &[
     Step { name: "spec", needs: None, run: |_| goldens() },
     Step { name: "accept", needs: None, run: |_| accept::quick() },
     Step { name: "conformance", needs: None, run: official },
-    Step { name: "encoder", needs: None, run: model::encoder },
 ];
-
-/// The program `mgp`, which no other crate depends on.
-const PROGRAM: &[&str] = &["--features", "mgp-client-sdk/cli"];
 
 /// Runs every step, or the one of `--only`, even after one failed, and ends with a table.
 pub(crate) fn ci(flags: &Flags) -> Outcome {
@@ -81,7 +77,7 @@ fn fmt() -> Outcome {
 
 fn clippy() -> Outcome {
     let all = ["clippy", "--workspace", "--all-targets"];
-    Program::cargo(&all).args(PROGRAM).args(&["--", "-D", "warnings"]).run()
+    Program::cargo(&all).args(&["--", "-D", "warnings"]).run()
 }
 
 /// Runs all tests; both runners print their counts at the end.
@@ -90,11 +86,11 @@ fn test() -> Outcome {
         &["nextest", "run"]
     } else {
         // Tests start examples; only a run without a choice of targets builds them.
-        Program::cargo(&["build", "--workspace", "--examples"]).args(PROGRAM).run()?;
+        Program::cargo(&["build", "--workspace", "--examples"]).run()?;
         &["test", "--lib", "--bins", "--tests"]
     };
     // Goldens are rewritten by hand, never here.
-    let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]).args(PROGRAM);
+    let all = Program::cargo(runner).args(&["--workspace", "--no-fail-fast"]);
     all.without("UPDATE_GOLDEN").run()
 }
 
@@ -109,7 +105,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("mgp-security", &["", "auth", "sqlite"]),
     ("mgp-toolindex", &["", "fastembed,hub"]),
     ("mgp-server-sdk", &["", "macros", "http"]),
-    ("mgp-client-sdk", &["", "http", "auth", "kernel"]),
+    ("mgp-client-sdk", &["", "http", "auth"]),
 ];
 
 fn features() -> Outcome {

@@ -13,7 +13,6 @@ mod dice;
 mod exchange;
 mod flags;
 mod interop;
-mod model;
 mod packages;
 mod publish;
 mod run;
@@ -106,14 +105,6 @@ const COMMANDS: &[Command] = &[
         switches: &[],
         options: &[],
         run: interop::relay,
-    },
-    Command {
-        name: "model",
-        usage: "[DIR]",
-        help: "create the folder of the sentence encoder, or check it",
-        switches: &[],
-        options: &[],
-        run: model::model,
     },
     Command {
         name: "accept",

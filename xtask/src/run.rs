@@ -147,13 +147,6 @@ impl Program {
         Ok(())
     }
 
-    /// Prints the command to standard error, runs it, and returns its exit code.
-    pub(crate) fn code(mut self) -> Outcome<i32> {
-        eprintln!("$ {}", self.shown);
-        let status = self.command.status().context(&self.shown)?;
-        status.code().context(format!("`{}`: {status}", self.shown))
-    }
-
     /// Runs the program and returns its output; its standard error is ours.
     pub(crate) fn output(mut self) -> Outcome<String> {
         let output = self.command.stderr(Stdio::inherit()).output().context(&self.shown)?;

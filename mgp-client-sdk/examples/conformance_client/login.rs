@@ -1,4 +1,4 @@
-//! How the client authorises: with what the scenario gave it, else by registering and logging in.
+//! Authorization: with the credentials of the scenario, else by registering and logging in.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use serde::Deserialize;
 
 use crate::Scenario;
 
-/// The address of the client's metadata document, which the suite knows.
+/// The URL of the client's metadata document, which the suite knows.
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
-/// Where logins come back to; nobody listens there, because the redirect is read and not followed.
+/// The redirect URI; nothing listens there, because the redirect is read and not followed.
 const REDIRECT: &str = "http://127.0.0.1:3333/callback";
 
-/// What a scenario tells its client.
+/// The context that a scenario passes to its client.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Context {
@@ -37,14 +37,14 @@ pub(crate) struct Context {
     pub(crate) tool_calls: Vec<PlannedCall>,
 }
 
-/// A tool call that a scenario wants to see.
+/// Runs the tool call that a scenario expects.
 #[derive(Deserialize)]
 pub(crate) struct PlannedCall {
     pub(crate) name: String,
     pub(crate) arguments: RawObject,
 }
 
-/// The credentials for a scenario.
+/// Returns the credentials for a scenario.
 pub(crate) fn credentials(scenario: &Scenario) -> Result<OAuth, Box<dyn Error>> {
     let fetcher: Fetcher = Arc::new(GuardedFetch::beside(&scenario.url)?);
     let oauth = oauth(scenario, &fetcher)?.client_name("Conformance client");
@@ -93,9 +93,10 @@ fn oauth(scenario: &Scenario, fetcher: &Fetcher) -> Result<OAuth, Box<dyn Error>
     Ok(person().preregistered(id, secret))
 }
 
-/// A person who agrees to everything: the authorization server sends them back at once.
+/// A person who agrees to everything: the authorization server redirects at once.
 struct Redirected(Fetcher);
 
+#[async_trait::async_trait]
 impl Browser for Redirected {
     async fn redirect_uri(&self, registered: Option<&str>) -> Result<String, AuthError> {
         Ok(registered.unwrap_or(REDIRECT).to_owned())

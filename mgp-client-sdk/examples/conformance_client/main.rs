@@ -1,9 +1,9 @@
-//! A client for the official conformance suite of MCP: it connects, does what a scenario is about, and leaves.
+//! A client for the official conformance suite of MCP: connects, runs a scenario, and disconnects.
 //!
 //! `conformance_client URL`, with `MCP_CONFORMANCE_SCENARIO`, `MCP_CONFORMANCE_PROTOCOL_VERSION` and, for some
-//! scenarios, `MCP_CONFORMANCE_CONTEXT` in the environment. It ends with 0 when everything went as it should.
+//! scenarios, `MCP_CONFORMANCE_CONTEXT` in the environment. The exit code is 0 if everything succeeded.
 //!
-//! It is an ordinary user of the SDK: it offers all of MGP, and answers whatever a server asks.
+//! It uses the SDK like any program: it offers all of MGP, and answers every request of a server.
 
 mod login;
 mod stories;
@@ -16,11 +16,11 @@ use mgp_client_sdk::{ClientBuilder, EraChoice};
 use mgp_types::mcp::{ContentBlock, CreateMessageResult, Revision, Role, Root};
 use mgp_types::mgp::{Extension, ExtensionSet};
 
-/// What the suite says about a run.
+/// The parameters of a run.
 struct Scenario {
     url: String,
     name: String,
-    /// The revision the scenario speaks; without it the client finds out.
+    /// The revision of the scenario; without it the client negotiates.
     revision: Option<Revision>,
     context: login::Context,
 }
@@ -55,12 +55,12 @@ fn variable(name: &str) -> Result<Option<String>, VarError> {
     }
 }
 
-/// A client that offers all there is and answers everything.
+/// Creates a client that offers everything and answers every request.
 fn client() -> ClientBuilder {
     let all = Extension::ALL.iter().fold(ExtensionSet::EMPTY, |set, one| set.with(*one));
     Client::builder("conformance-client", env!("CARGO_PKG_VERSION"))
         .mgp(all)
-        // What a form has filled in already is what is meant.
+        // Defaults of a form are accepted.
         .on_elicitation(|question| async move { Ok(question.accept()) })
         .on_sampling(|_| async {
             let answer = ContentBlock::text("This is a test response from the client");

@@ -1,4 +1,4 @@
-//! What the scenarios want to see a client do.
+//! The behaviour that each scenario expects of a client.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::Scenario;
 
-/// Plays a scenario on a connected client.
+/// Runs a scenario on a connected client.
 pub(crate) async fn play(client: &Client, scenario: &Scenario) -> Result<(), Error> {
     match scenario.name.as_str() {
         "tools_call" => {
@@ -30,13 +30,13 @@ pub(crate) async fn play(client: &Client, scenario: &Scenario) -> Result<(), Err
             every_resource_and_prompt(client).await
         }
         "json-schema-2020-12-preservation" => echo_schema(client).await,
-        // Its tool is not for calling: what it refers to must not be fetched.
+        // The tool is not for calling: its references must not be fetched.
         "initialize" | "json-schema-ref-no-deref" => client.tools().await.map(drop),
         _ => every_tool(client).await,
     }
 }
 
-/// Calls each tool that is there.
+/// Calls each tool.
 async fn every_tool(client: &Client) -> Result<(), Error> {
     for tool in client.tools().await?.iter() {
         call(client, &tool.name, &sample(tool)?).await?;
@@ -44,7 +44,7 @@ async fn every_tool(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads each resource and fills in each prompt.
+/// Reads each resource and gets each prompt.
 async fn every_resource_and_prompt(client: &Client) -> Result<(), Error> {
     for resource in client.resources().await?.iter() {
         client.read_resource(&resource.uri).await?;
@@ -55,7 +55,7 @@ async fn every_resource_and_prompt(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Calls that ask back, and one between their rounds that has nothing to do with them.
+/// Makes calls with several rounds, and an unrelated call between the rounds.
 async fn rounds(client: &Client) -> Result<(), Error> {
     client.tools().await?;
     let nothing = json!({});
@@ -68,7 +68,7 @@ async fn rounds(client: &Client) -> Result<(), Error> {
     call(client, "test_mrtr_no_result_type", &nothing).await
 }
 
-/// Sends a schema back as it came.
+/// Sends a schema back unchanged.
 async fn echo_schema(client: &Client) -> Result<(), Error> {
     let tools = client.tools().await?;
     let focal = tools.iter().find(|tool| tool.name == "json_schema_2020_12_tool");
@@ -84,7 +84,7 @@ async fn call(
     client.call(tool).args(arguments).await?.into_result().map(drop)
 }
 
-/// Arguments that fit the types of what a tool requires.
+/// Creates arguments of the types that a tool requires.
 fn sample(tool: &Tool) -> Result<Object, RpcError> {
     #[derive(Deserialize)]
     struct Schema {

@@ -1,20 +1,20 @@
-//! Which addresses are fit for credentials: `https`, or `http` on this machine (OAuth 2.1 §1.5, MCP authorization).
-//!
-//! Applies to: outbound.
+//! Checks of addresses that credentials are sent to: `https`, or `http` on this machine (OAuth 2.1 §1.5, MCP
+//! authorization).
 
 use mgp_types::service::{is_loopback_host, shown_url};
 use url::Url;
 
 use super::error::AuthError;
 
-/// How long an address may be.
-const LONGEST: usize = 2048;
+const MAX_URL_BYTES: usize = 2048;
 
-/// Reads an address that credentials, codes or trust go over.
-pub(super) fn secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
-    let refuse = |why: &'static str| AuthError::Address { what, url: shown(text), why };
-    // Parsers pass over these, or read them in ways of their own; the one that dials may read them otherwise.
-    if text.len() > LONGEST || text.contains(|c: char| c == '\\' || c <= ' ' || c.is_control()) {
+/// Parses an address that credentials, codes or metadata are exchanged with.
+pub(super) fn parse_secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
+    let refuse = |why: &'static str| AuthError::Address { what, url: display_url(text), why };
+    // Parsers drop these characters or interpret them differently, so that another host could be dialled.
+    if text.len() > MAX_URL_BYTES
+        || text.contains(|c: char| c == '\\' || c <= ' ' || c.is_control())
+    {
         return Err(refuse("it is too long, or holds what no URL holds"));
     }
     let url = Url::parse(text).map_err(|_| refuse("it is not an absolute URL"))?;
@@ -33,72 +33,71 @@ pub(super) fn secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
     Ok(url)
 }
 
-/// Reads an issuer, which has no query either (RFC 8414 §2).
+/// Parses an issuer, which must not have a query (RFC 8414 §2).
 pub(super) fn issuer(text: &str) -> Result<Url, AuthError> {
-    let url = secure("the issuer", text)?;
+    let url = parse_secure("the issuer", text)?;
     if url.query().is_some() {
         let why = "an issuer has no query";
-        return Err(AuthError::Address { what: "the issuer", url: shown(text), why });
+        return Err(AuthError::Address { what: "the issuer", url: display_url(text), why });
     }
     Ok(url)
 }
 
-/// Whether an address can only be this machine.
+/// Returns whether an address can only be this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(is_loopback_host)
 }
 
-/// The scheme, host and port, without a slash at the end.
+/// Returns the scheme, host and port, without a trailing slash.
 pub(super) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// The path, empty where there is none, without a slash at the end.
+/// Returns the path without a trailing slash.
 pub(super) fn path(url: &Url) -> &str {
     url.path().trim_end_matches('/')
 }
 
-/// The server's own name for itself: no fragment, no slash where there is no path, and no query, which may hold a key that
-/// an authorization server or a store has no business with.
+/// Returns the canonical form of a server's URL: no fragment, no slash if there is no path, and no query, since that
+/// may contain a key which must not be sent to an authorization server or stored.
 pub(super) fn canonical(url: &Url) -> String {
     format!("{}{}", origin(url), if url.path() == "/" { "" } else { url.path() })
 }
 
-/// How a protected resource lies to a server.
+/// The relation of a protected resource to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cover {
-    /// It is the server.
+pub(super) enum ResourceMatch {
+    /// The resource is the server.
     Same,
-    /// It is on the same origin, at a path above.
-    Above,
-    /// It has nothing to do with it.
+    /// The resource is at a parent path of the same origin.
+    Parent,
+    /// The resource is unrelated.
     None,
 }
 
-/// How a protected resource lies to a server.
-pub(super) fn cover(resource: &Url, server: &Url) -> Cover {
+/// Returns the relation of a protected resource to a server.
+pub(super) fn resource_match(resource: &Url, server: &Url) -> ResourceMatch {
     if resource.origin() != server.origin() || resource.fragment().is_some() {
-        return Cover::None;
+        return ResourceMatch::None;
     }
     if resource.query().is_some() && resource.query() != server.query() {
-        return Cover::None;
+        return ResourceMatch::None;
     }
     match path(server).strip_prefix(path(resource)) {
-        Some("") => Cover::Same,
-        Some(rest) if rest.starts_with('/') => Cover::Above,
-        _ => Cover::None,
+        Some("") => ResourceMatch::Same,
+        Some(rest) if rest.starts_with('/') => ResourceMatch::Parent,
+        _ => ResourceMatch::None,
     }
 }
 
-/// An address, fit to be shown: short, and without what may be a secret in it.
-pub(super) fn shown(url: &str) -> String {
-    shorten(&shown_url(url))
+/// Returns an address for messages: clipped, and without parts that may be secret.
+pub(super) fn display_url(url: &str) -> String {
+    clip_text(&shown_url(url))
 }
 
-/// Foreign text, fit to be shown: short, and nothing that moves a cursor.
-pub(super) fn shorten(text: &str) -> String {
-    let shown = text.chars().take(200).map(|c| if c.is_control() { ' ' } else { c });
-    shown.collect()
+/// Clips a text that a server wrote.
+pub(super) fn clip_text(text: &str) -> String {
+    mgp_types::clip(text, 200)
 }
 
 #[cfg(test)]
@@ -109,7 +108,7 @@ mod tests {
     fn credentials_go_over_tls_or_stay_on_this_machine() {
         #[track_caller]
         fn check(url: &str, fit: bool) {
-            assert_eq!(secure("it", url).is_ok(), fit, "{url}");
+            assert_eq!(parse_secure("it", url).is_ok(), fit, "{url}");
         }
         check("https://a.example/x", true);
         check("http://127.0.0.1:80/x", true);
@@ -125,29 +124,29 @@ mod tests {
         check("https://a.example\\@evil.example/", false);
         check("https://a.exa\nmple/", false);
         check(" https://a.example/", false);
-        check(&format!("https://a.example/{}", "x".repeat(LONGEST)), false);
+        check(&format!("https://a.example/{}", "x".repeat(MAX_URL_BYTES)), false);
         assert!(issuer("https://a.example?x").is_err());
     }
 
     #[test]
     fn a_resource_covers_what_is_below_it() {
         #[track_caller]
-        fn check(resource: &str, server: &str, expected: Cover) {
+        fn check(resource: &str, server: &str, expected: ResourceMatch) {
             let (resource, server) = (Url::parse(resource).unwrap(), Url::parse(server).unwrap());
-            assert_eq!(cover(&resource, &server), expected, "{resource}");
+            assert_eq!(resource_match(&resource, &server), expected, "{resource}");
         }
         let server = "https://a.example/mcp/one";
-        check("https://a.example/mcp/one", server, Cover::Same);
-        check("HTTPS://A.example:443/mcp/one", server, Cover::Same);
-        check("https://a.example/mcp/one/", server, Cover::Same);
-        check("https://a.example/mcp", server, Cover::Above);
-        check("https://a.example", server, Cover::Above);
-        check("https://a.example/mc", server, Cover::None);
-        check("https://a.example/mcp/one/two", server, Cover::None);
-        check("https://evil.example/mcp/one", server, Cover::None);
-        check("https://a.example:8443/mcp/one", server, Cover::None);
-        check("http://a.example/mcp/one", server, Cover::None);
-        check("https://a.example/mcp/one?x=1", server, Cover::None);
+        check("https://a.example/mcp/one", server, ResourceMatch::Same);
+        check("HTTPS://A.example:443/mcp/one", server, ResourceMatch::Same);
+        check("https://a.example/mcp/one/", server, ResourceMatch::Same);
+        check("https://a.example/mcp", server, ResourceMatch::Parent);
+        check("https://a.example", server, ResourceMatch::Parent);
+        check("https://a.example/mc", server, ResourceMatch::None);
+        check("https://a.example/mcp/one/two", server, ResourceMatch::None);
+        check("https://evil.example/mcp/one", server, ResourceMatch::None);
+        check("https://a.example:8443/mcp/one", server, ResourceMatch::None);
+        check("http://a.example/mcp/one", server, ResourceMatch::None);
+        check("https://a.example/mcp/one?x=1", server, ResourceMatch::None);
     }
 
     #[test]
@@ -159,7 +158,7 @@ mod tests {
             "ftp://s3cret@a.example",
             "https://a.example/#s3cret",
         ] {
-            let error = secure("it", url).unwrap_err();
+            let error = parse_secure("it", url).unwrap_err();
             assert!(!format!("{error} {error:?}").contains("s3"), "{error}");
         }
     }

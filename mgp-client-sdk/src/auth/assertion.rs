@@ -1,49 +1,49 @@
-//! Statements of others that a client shows for tokens: workload identity and enterprise-managed authorization
+//! Assertions that a client exchanges for tokens: workload identity and enterprise-managed authorization
 //! (RFC 7523 §2.1, RFC 8693, identity assertion grant).
-//!
-//! Applies to: outbound.
 
-use std::fmt;
+use async_trait::async_trait;
+use mgp_types::service::Fetcher;
 
-use mgp_types::service::{BoxFuture, Fetcher};
-
+use super::config::ClientCredentials;
 use super::error::AuthError;
-use super::plan::ClientCredentials;
 use super::scope::Scopes;
 use super::secret::Secret;
 use super::token::{self, Identity};
 
-/// The grant that shows a statement.
 pub(super) const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 const EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ID_TOKEN: &str = "urn:ietf:params:oauth:token-type:id_token";
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
-/// Gives signed statements of who a client acts for.
-pub trait Assertions: Send + Sync + 'static {
-    /// A statement for one issuer, one protected resource and some scopes, new each time.
+/// A source of signed assertions of whom a client acts for.
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
+pub trait AssertionSource: Send + Sync + 'static {
+    /// Returns a new assertion for one issuer, one protected resource and some scopes.
     ///
     /// # Errors
-    /// That there is none.
-    fn assertion(
+    /// The reason why there is none.
+    async fn assertion(
         &self,
         issuer: &str,
         resource: &str,
         scopes: &Scopes,
-    ) -> impl Future<Output = Result<Secret, AuthError>> + Send;
+    ) -> Result<Secret, AuthError>;
 }
 
-/// A statement that was given, such as a workload's own.
-impl Assertions for Secret {
+/// A fixed assertion, e.g. that of a workload.
+#[async_trait]
+impl AssertionSource for Secret {
     async fn assertion(&self, _: &str, _: &str, _: &Scopes) -> Result<Self, AuthError> {
         Ok(self.clone())
     }
 }
 
-/// Exchanges a person's ID token at their enterprise's identity provider for a statement to an authorization server.
+/// Exchanges a person's ID token at their enterprise's identity provider for an assertion to an authorization server.
 ///
-/// The enterprise decides there what the client may do, and the person is not asked.
+/// The enterprise decides what the client may do; the person is not asked.
 #[derive(Clone)]
 pub struct EnterpriseIdp {
     fetcher: Fetcher,
@@ -54,8 +54,8 @@ pub struct EnterpriseIdp {
 }
 
 impl EnterpriseIdp {
-    /// An identity provider: its issuer, its token endpoint, the id of the client there, and what the person got when
-    /// they logged in.
+    /// Creates the source from the identity provider's issuer and token endpoint, the client's credentials there, and
+    /// the person's ID token.
     pub fn new(
         fetcher: Fetcher,
         issuer: impl Into<String>,
@@ -69,7 +69,8 @@ impl EnterpriseIdp {
     }
 }
 
-impl Assertions for EnterpriseIdp {
+#[async_trait]
+impl AssertionSource for EnterpriseIdp {
     async fn assertion(
         &self,
         issuer: &str,
@@ -88,13 +89,13 @@ impl Assertions for EnterpriseIdp {
         if !scopes.is_empty() {
             form.push(("scope", &scopes));
         }
-        let asked =
+        let answer =
             token::ask(&self.fetcher, &self.endpoint, &self.issuer, &self.client, form, None);
-        let answer = asked.await?;
+        let answer = answer.await?;
         if answer.issued_token_type.as_deref() != Some(ID_JAG) {
             return Err(AuthError::Document {
                 what: "the answer of the identity provider",
-                url: super::address::shown(&self.endpoint),
+                url: super::address::display_url(&self.endpoint),
                 why: format!("its token is not a `{ID_JAG}`"),
             });
         }
@@ -102,33 +103,4 @@ impl Assertions for EnterpriseIdp {
     }
 }
 
-impl fmt::Debug for EnterpriseIdp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnterpriseIdp")
-            .field("issuer", &self.issuer)
-            .field("endpoint", &self.endpoint)
-            .field("client", &self.client)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A source of statements whose type is forgotten.
-pub(super) trait AnyAssertions: Send + Sync {
-    fn assertion<'a>(
-        &'a self,
-        issuer: &'a str,
-        resource: &'a str,
-        scopes: &'a Scopes,
-    ) -> BoxFuture<'a, Result<Secret, AuthError>>;
-}
-
-impl<A: Assertions> AnyAssertions for A {
-    fn assertion<'a>(
-        &'a self,
-        issuer: &'a str,
-        resource: &'a str,
-        scopes: &'a Scopes,
-    ) -> BoxFuture<'a, Result<Secret, AuthError>> {
-        Box::pin(Assertions::assertion(self, issuer, resource, scopes))
-    }
-}
+mgp_types::opaque_debug!(EnterpriseIdp { issuer, endpoint, client });

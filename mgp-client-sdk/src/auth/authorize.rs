@@ -1,29 +1,27 @@
-//! The authorization request and what comes back (OAuth 2.1 §4.1, RFC 8707, RFC 9207, RFC 9449 §10).
-//!
-//! Applies to: outbound.
+//! The authorization request and its response (OAuth 2.1 §4.1, RFC 8707, RFC 9207, RFC 9449 §10).
 
 use url::Url;
 
-use super::address::{self, shorten};
+use super::address::{self, clip_text};
 use super::dpop::ProofKey;
 use super::error::AuthError;
-use super::metadata::{AuthServer, Iss};
+use super::metadata::{AuthServer, IssSupport};
 use super::pkce::{self, Pkce};
 use super::scope::Scopes;
 use super::secret::Secret;
 
-/// One login: what was asked, and what must be true of the answer.
+/// One login: the request, and what its response must match.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) redirect_uri: String,
     pub(super) pkce: Pkce,
     state: Secret,
     issuer: String,
-    iss: Iss,
+    iss: IssSupport,
 }
 
 impl Request {
-    /// A login at an authorization server, which must support PKCE.
+    /// Creates a login at an authorization server, which must support PKCE.
     pub(super) fn new(server: &AuthServer, redirect_uri: String) -> Result<Self, AuthError> {
         if !server.has_pkce() {
             return Err(AuthError::NoPkce { issuer: server.issuer.clone() });
@@ -33,7 +31,7 @@ impl Request {
         Ok(Self { redirect_uri, pkce: Pkce::new()?, state, issuer, iss })
     }
 
-    /// Where to send the person.
+    /// Returns the URL to open in the browser.
     pub(super) fn url(
         &self,
         server: &AuthServer,
@@ -53,26 +51,27 @@ impl Request {
             .append_pair("code_challenge_method", pkce::METHOD)
             .append_pair("resource", resource);
         if let Some(key) = key {
-            // RFC 9449 §10: the code, too, is of use only to who holds the key.
+            // RFC 9449 §10: binds the code, too, to the key.
             query.append_pair("dpop_jkt", &key.thumbprint());
         }
         if !scopes.is_empty() {
             query.append_pair("scope", &scopes.to_string());
         }
         if scopes.contains("offline_access") {
-            // OpenID Connect Core §11: without it the scope is passed over.
+            // OpenID Connect Core §11: the scope is ignored without it.
             query.append_pair("prompt", "consent");
         }
         drop(query);
         Ok(url.into())
     }
 
-    /// The code of an answer that belongs to this login.
+    /// Returns the code of a response to this login.
     ///
-    /// Nothing of the answer is acted on or shown before its state and issuer are known to be right.
+    /// State and issuer are checked before anything else of the response is used or shown.
     pub(super) fn code(&self, back: &str) -> Result<Secret, AuthError> {
-        let back = Url::parse(back).map_err(|_| AuthError::Response("no address"))?;
-        let here = Url::parse(&self.redirect_uri).map_err(|_| AuthError::Response("no address"))?;
+        let back = Url::parse(back).map_err(|_| AuthError::Response("an invalid URL"))?;
+        let here =
+            Url::parse(&self.redirect_uri).map_err(|_| AuthError::Response("an invalid URL"))?;
         if back.origin() != here.origin() || back.path() != here.path() {
             return Err(AuthError::Response("another address"));
         }
@@ -89,57 +88,59 @@ impl Request {
         self.check_issuer(one("iss")?.as_deref())?;
         if let Some(error) = one("error")? {
             let description = one("error_description")?.unwrap_or_default();
-            let (error, description) = (shorten(&error), shorten(&description));
+            let (error, description) = (clip_text(&error), clip_text(&description));
             return Err(AuthError::Denied { error, description });
         }
         one("code")?.map(Secret::from).ok_or(AuthError::Response("no code"))
     }
 
-    /// RFC 9207 §2.4: equal to the letter, and there where it was promised.
+    /// Checks the issuer (RFC 9207 §2.4): equal to the letter, and present if that was promised.
     fn check_issuer(&self, found: Option<&str>) -> Result<(), AuthError> {
         let refuse = |why| Err(AuthError::ResponseIssuer { issuer: self.issuer.clone(), why });
         match found {
             Some(found) if found == self.issuer => Ok(()),
             Some(_) => refuse("comes from another issuer"),
-            None if self.iss == Iss::Promised => refuse("does not say which issuer it comes from"),
+            None if self.iss == IssSupport::Promised => refuse("does not name its issuer"),
             None => Ok(()),
         }
     }
 }
 
-/// The authorization endpoint, fit to send a person to.
 fn endpoint(server: &AuthServer) -> Result<Url, AuthError> {
-    let endpoint = server.authorization_endpoint.as_deref().ok_or_else(|| AuthError::Lacks {
-        issuer: server.issuer.clone(),
-        what: "authorization endpoint",
+    let endpoint = server.authorization_endpoint.as_deref().ok_or_else(|| {
+        AuthError::MissingEndpoint { issuer: server.issuer.clone(), what: "authorization endpoint" }
     })?;
-    address::secure("the authorization endpoint", endpoint)
+    address::parse_secure("the authorization endpoint", endpoint)
 }
 
-/// Whether logins may come back to an address: `https`, this machine, or a scheme of the program's own.
-pub(super) fn check_redirect(uri: &str) -> Result<Place, AuthError> {
+/// Checks a redirect URI: `https`, this machine, or a private-use scheme.
+pub(super) fn check_redirect(uri: &str) -> Result<ApplicationType, AuthError> {
     let refuse =
-        |why| AuthError::Address { what: "the redirect URI", url: address::shown(uri), why };
+        |why| AuthError::Address { what: "the redirect URI", url: address::display_url(uri), why };
     let url = Url::parse(uri).map_err(|_| refuse("it is not an absolute URL"))?;
     match url.scheme() {
         "http" | "https" => {
-            address::secure("the redirect URI", uri)?;
-            Ok(if address::is_loopback(&url) { Place::Native } else { Place::Web })
+            address::parse_secure("the redirect URI", uri)?;
+            Ok(if address::is_loopback(&url) {
+                ApplicationType::Native
+            } else {
+                ApplicationType::Web
+            })
         }
-        // RFC 8252 §7.1: the reverse of a domain name, so that it is the program's own.
-        scheme if scheme.contains('.') && url.fragment().is_none() => Ok(Place::Native),
+        // RFC 8252 §7.1: the reverse of a domain name.
+        scheme if scheme.contains('.') && url.fragment().is_none() => Ok(ApplicationType::Native),
         _ => Err(refuse(
             "its scheme must be `https`, `http` on this machine, or like `com.example.app`",
         )),
     }
 }
 
-/// What kind of application a redirect URI belongs to (`OpenID` Connect Registration §2).
+/// The kind of application that a redirect URI belongs to (`OpenID` Connect Registration §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ApplicationType {
     /// A program on a person's machine.
     Native,
-    /// A site.
+    /// A web site.
     Web,
 }
 
@@ -147,7 +148,7 @@ pub(super) enum Place {
 mod tests {
     use super::*;
 
-    fn request(iss: Iss) -> Request {
+    fn request(iss: IssSupport) -> Request {
         Request {
             redirect_uri: "http://127.0.0.1:9/callback".to_owned(),
             pkce: Pkce::new().unwrap(),
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn an_answer_must_belong_to_the_question() {
         #[track_caller]
-        fn check(iss: Iss, back: &str, expected: Result<&str, &str>) {
+        fn check(iss: IssSupport, back: &str, expected: Result<&str, &str>) {
             let code = request(iss).code(&format!("http://127.0.0.1:9/callback?{back}"));
             match (code, expected) {
                 (Ok(code), Ok(expected)) => assert_eq!(code.expose(), expected),
@@ -168,12 +169,12 @@ mod tests {
                 (found, _) => panic!("{found:?}"),
             }
         }
-        let (may, must) = (Iss::Possible, Iss::Promised);
+        let (may, must) = (IssSupport::Optional, IssSupport::Promised);
         let equal = "iss=https%3A%2F%2Fa.example";
         check(may, "code=c&state=right", Ok("c"));
         check(may, &format!("code=c&state=right&{equal}"), Ok("c"));
         check(must, &format!("code=c&state=right&{equal}"), Ok("c"));
-        check(must, "code=c&state=right", Err("does not say"));
+        check(must, "code=c&state=right", Err("does not name"));
         for other in [
             "https%3A%2F%2Fa.example%2F",
             "https%3A%2F%2FA.example",
@@ -188,8 +189,8 @@ mod tests {
         check(may, "code=c&code=d&state=right", Err("twice"));
         check(may, "state=right", Err("no code"));
         check(may, "error=access_denied&error_description=no%0Away&state=right", Err("no way"));
-        // What a stranger says is not shown.
-        check(must, "error=access_denied&error_description=x&state=right", Err("does not say"));
+        // The description of a response that fails the checks is not shown.
+        check(must, "error=access_denied&error_description=x&state=right", Err("does not name"));
         check(may, "error=access_denied&state=wrong", Err("another state"));
         let elsewhere = request(may).code("http://127.0.0.1:8/callback?code=c&state=right");
         assert!(matches!(elsewhere, Err(AuthError::Response("another address"))));
@@ -197,9 +198,9 @@ mod tests {
 
     #[test]
     fn logins_come_back_to_this_machine_or_over_tls() {
-        assert_eq!(check_redirect("http://127.0.0.1:1/callback").unwrap(), Place::Native);
-        assert_eq!(check_redirect("com.example.app:/callback").unwrap(), Place::Native);
-        assert_eq!(check_redirect("https://a.example/callback").unwrap(), Place::Web);
+        assert_eq!(check_redirect("http://127.0.0.1:1/callback").unwrap(), ApplicationType::Native);
+        assert_eq!(check_redirect("com.example.app:/callback").unwrap(), ApplicationType::Native);
+        assert_eq!(check_redirect("https://a.example/callback").unwrap(), ApplicationType::Web);
         for unfit in ["http://a.example/callback", "javascript:alert(1)", "data:,x", "/callback"] {
             assert!(check_redirect(unfit).is_err(), "{unfit}");
         }

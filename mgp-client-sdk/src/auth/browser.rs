@@ -1,53 +1,274 @@
-//! How a person gets to the login and back.
-//!
-//! Applies to: outbound.
+//! The browser in which a person logs in, and one for programs on the person's machine.
 
+use std::future::poll_fn;
+use std::io;
+use std::net::Ipv4Addr;
+use std::task::Poll;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use mgp_types::service::BoxFuture;
+use mgp_types::sync::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+use url::Url;
 
 use super::error::AuthError;
 
-/// Takes a person to the authorization server, and tells where they came back.
+/// Opens the login in a browser and returns the URL that the person is redirected to.
 ///
-/// What comes back is checked by the client: state, issuer and address. A [`LoopbackBrowser`](super::LoopbackBrowser) is
-/// there for programs on a person's machine.
+/// The client checks state, issuer and address of that URL. Implement it with `#[async_trait]` of the crate of that
+/// name.
+/// [`LoopbackBrowser`] is an implementation for programs on a
+/// person's machine.
+#[async_trait]
 pub trait Browser: Send + Sync + 'static {
-    /// Where logins come back to; asked before each login, since a client registers with it.
+    /// Returns the redirect URI; called before each login, since the client registers with it.
     ///
-    /// `registered` is what the client is registered with; the same is best, another makes it register anew.
-    ///
-    /// # Errors
-    /// That nothing can come back ([`AuthError::browser`]).
-    fn redirect_uri(
-        &self,
-        registered: Option<&str>,
-    ) -> impl Future<Output = Result<String, AuthError>> + Send;
-
-    /// Takes a person to an address, and gives the whole URL they were sent back to.
+    /// `registered` is the URI the client is registered with; returning another one makes it register again.
     ///
     /// # Errors
-    /// That they did not come back ([`AuthError::browser`]).
-    fn authorize(&self, url: &str) -> impl Future<Output = Result<String, AuthError>> + Send;
+    /// [`AuthError::browser`] if no redirect can be received.
+    async fn redirect_uri(&self, registered: Option<&str>) -> Result<String, AuthError>;
+
+    /// Opens a login and returns the whole URL that the person was redirected to.
+    ///
+    /// # Errors
+    /// [`AuthError::browser`] if there was no redirect.
+    async fn authorize(&self, url: &str) -> Result<String, AuthError>;
 }
 
-/// A browser whose type is forgotten.
-pub(super) trait AnyBrowser: Send + Sync {
-    fn redirect_uri<'a>(
-        &'a self,
-        registered: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<String, AuthError>>;
+/// Time for a person to log in.
+const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
+/// Time for a connection to send its request and receive the answer.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Delay after a connection that could not be accepted.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// The number of concurrent connections; a browser opens some that it never uses.
+const MAX_CONNECTIONS: usize = 16;
 
-    fn authorize<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<String, AuthError>>;
+const PATH: &str = "/callback";
+const DONE: &str = "Login complete. You can close this window.";
+const NOT_FOUND: &str = "There is nothing here.";
+
+/// A browser that returns to a listener on 127.0.0.1 (RFC 8252 §7.3); a function of the user opens the login.
+///
+/// A response with another state than that of the login is refused, and the wait continues: any page in a browser
+/// can send requests to this listener.
+///
+/// ```no_run
+/// use mgp_client_sdk::auth::LoopbackBrowser;
+///
+/// let browser = LoopbackBrowser::new(|url| println!("To log in, open {url}"));
+/// ```
+pub struct LoopbackBrowser {
+    open: Box<dyn Fn(&str) + Send + Sync>,
+    port: u16,
+    listener: Mutex<Option<TcpListener>>,
 }
 
-impl<B: Browser> AnyBrowser for B {
-    fn redirect_uri<'a>(
-        &'a self,
-        registered: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<String, AuthError>> {
-        Box::pin(Browser::redirect_uri(self, registered))
+impl LoopbackBrowser {
+    /// Creates a browser; `open` prints or opens the URL of a login.
+    pub fn new(open: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { open: Box::new(open), port: 0, listener: Mutex::new(None) }
     }
 
-    fn authorize<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<String, AuthError>> {
-        Box::pin(Browser::authorize(self, url))
+    /// Sets the port to listen on, for authorization servers that require the registered one.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    fn take(&self) -> Option<TcpListener> {
+        self.listener.lock().take()
+    }
+
+    /// Listens on the registered port if it is free, else on any.
+    async fn bind(&self, registered: Option<&str>) -> io::Result<TcpListener> {
+        if let Some(listener) = self.take() {
+            return Ok(listener);
+        }
+        let registered = registered.and_then(|uri| Url::parse(uri).ok()?.port());
+        if let Some(port) = registered.filter(|_| self.port == 0)
+            && let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await
+        {
+            return Ok(listener);
+        }
+        TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await
+    }
+}
+
+#[async_trait]
+impl Browser for LoopbackBrowser {
+    async fn redirect_uri(&self, registered: Option<&str>) -> Result<String, AuthError> {
+        let failed =
+            |error: io::Error| AuthError::browser(format!("no port to listen on: {error}"));
+        let listener = self.bind(registered).await.map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        *self.listener.lock() = Some(listener);
+        Ok(format!("http://127.0.0.1:{port}{PATH}"))
+    }
+
+    /// # Cancel safety
+    /// Dropping the future closes the listener; the next login opens another.
+    async fn authorize(&self, url: &str) -> Result<String, AuthError> {
+        let listener = self.take().ok_or_else(|| AuthError::browser("the listener is closed"))?;
+        let port = listener.local_addr().map_err(|e| AuthError::browser(e.to_string()))?.port();
+        let asked =
+            Url::parse(url).map_err(|_| AuthError::browser("the URL of the login is invalid"))?;
+        let state = parameter(&asked, "state").unwrap_or_default();
+        (self.open)(url);
+        let back = timeout(LOGIN_TIMEOUT, wait(&listener, port, &state)).await;
+        back.map_err(|_| AuthError::browser("no response within five minutes"))
+    }
+}
+
+mgp_types::opaque_debug!(LoopbackBrowser { port });
+
+/// Serves connections until one of them sends the response to the login.
+async fn wait(listener: &TcpListener, port: u16, state: &str) -> String {
+    let mut connections: FuturesUnordered<BoxFuture<'_, Option<String>>> = FuturesUnordered::new();
+    poll_fn(|cx| {
+        loop {
+            while connections.len() < MAX_CONNECTIONS
+                && let Poll::Ready(accepted) = listener.poll_accept(cx)
+            {
+                let Ok((stream, _)) = accepted else {
+                    // Out of descriptors, or the connection was closed: others may follow.
+                    connections.push(Box::pin(sleep(ACCEPT_RETRY_DELAY).map(|()| None)));
+                    break;
+                };
+                let serve = timeout(CONNECTION_TIMEOUT, serve(stream, port, state));
+                connections.push(Box::pin(serve.map(|served| served.ok()?.ok()?)));
+            }
+            match connections.poll_next_unpin(cx) {
+                Poll::Ready(Some(Some(back))) => return Poll::Ready(back),
+                Poll::Ready(Some(None)) => {}
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+/// Reads one request and answers it; returns the URL if it is the response to the login.
+async fn serve(mut stream: TcpStream, port: u16, state: &str) -> io::Result<Option<String>> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+        if head.len() > MAX_HEAD_BYTES || stream.read_buf(&mut head).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let back = answer(&head, port).filter(|url| is_answer(url, state));
+    let (status, text) =
+        if back.is_some() { ("200 OK", DONE) } else { ("404 Not Found", NOT_FOUND) };
+    let length = text.len();
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n\
+         cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{text}"
+    );
+    // The login has returned, even if the browser does not wait for the page.
+    let written = stream.write_all(answer.as_bytes()).await;
+    let closed = stream.shutdown().await;
+    if back.is_none() {
+        written.and(closed)?;
+    }
+    Ok(back.map(String::from))
+}
+
+/// Returns the URL of a request for our path.
+fn answer(head: &[u8], port: u16) -> Option<Url> {
+    let line = head.split(|byte| *byte == b'\r').next()?;
+    let mut words = std::str::from_utf8(line).ok()?.split(' ');
+    let (method, target) = (words.next()?, words.next()?);
+    let url = Url::parse(&format!("http://127.0.0.1:{port}{target}")).ok()?;
+    let ours = url.path() == PATH && url.port_or_known_default() == Some(port);
+    (method == "GET" && target.starts_with('/') && ours).then_some(url)
+}
+
+/// Returns whether a URL is the response to the login with this state.
+fn is_answer(url: &Url, state: &str) -> bool {
+    let has = |name| parameter(url, name).is_some();
+    parameter(url, "state").as_deref() == Some(state) && (has("code") || has("error"))
+}
+
+fn parameter(url: &Url, name: &str) -> Option<String> {
+    url.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    async fn get(uri: &str, target: &str) -> String {
+        let url = Url::parse(uri).unwrap();
+        let address = (url.host_str().unwrap(), url.port().unwrap());
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream
+            .write_all(format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn only_the_response_to_the_login_ends_the_wait() {
+        let (shown, mut opened) = tokio::sync::mpsc::unbounded_channel();
+        let browser = Arc::new(LoopbackBrowser::new(move |url| {
+            let _ = shown.send(url.to_owned());
+        }));
+        let uri = browser.redirect_uri(None).await.unwrap();
+        assert_eq!(browser.redirect_uri(None).await.unwrap(), uri);
+        let waiting = tokio::spawn({
+            let browser = Arc::clone(&browser);
+            async move { browser.authorize("https://a.example/authorize?state=right").await }
+        });
+        assert_eq!(opened.recv().await.unwrap(), "https://a.example/authorize?state=right");
+        // An idle connection, as browsers open them, does not block others.
+        let idle =
+            TcpStream::connect(uri.trim_start_matches("http://").trim_end_matches(PATH)).await;
+        for unfit in [
+            "/callback?code=c&state=wrong",
+            "/callback?code=c",
+            "/callback?state=right",
+            "/favicon.ico?code=c&state=right",
+            "http://127.0.0.1/callback?code=c&state=right",
+            "@evil.example/callback?code=c&state=right",
+        ] {
+            assert!(get(&uri, unfit).await.starts_with("HTTP/1.1 404"), "{unfit}");
+        }
+        let answer = get(&uri, "/callback?code=c%20d&state=right&iss=https%3A%2F%2Fa").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let back = waiting.await.unwrap().unwrap();
+        assert_eq!(back, format!("{uri}?code=c%20d&state=right&iss=https%3A%2F%2Fa"));
+        drop(idle);
+    }
+
+    #[tokio::test]
+    async fn the_registered_port_is_used_again_if_it_is_free() {
+        let first = LoopbackBrowser::new(|_| ());
+        let uri = first.redirect_uri(None).await.unwrap();
+        let second = LoopbackBrowser::new(|_| ());
+        assert_ne!(second.redirect_uri(Some(&uri)).await.unwrap(), uri);
+        drop(first);
+        let third = LoopbackBrowser::new(|_| ());
+        assert_eq!(third.redirect_uri(Some(&uri)).await.unwrap(), uri);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_login_without_a_response_times_out() {
+        let browser = LoopbackBrowser::new(|_| ());
+        browser.redirect_uri(None).await.unwrap();
+        let error = browser.authorize("https://a.example/?state=s").await.unwrap_err();
+        assert!(error.to_string().contains("five minutes"), "{error}");
     }
 }

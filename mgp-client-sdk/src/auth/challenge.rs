@@ -1,38 +1,33 @@
-//! What a refusal asks for: the challenges of `WWW-Authenticate` (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1,
-//! RFC 9449 §7.1).
-//!
-//! Applies to: outbound.
+//! The challenges of `WWW-Authenticate` (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1, RFC 9449 §7.1).
 
-use super::dpop::{Schemes, Signs};
+use super::dpop::{ProofSupport, Schemes};
 use super::scope::Scopes;
 
-/// How much of one header is read.
-const LONGEST: usize = 8 * 1024;
-/// How many challenges of one refusal are read.
-const MOST_CHALLENGES: usize = 16;
-/// How many parameters of one challenge are read.
-const MOST_PARAMS: usize = 32;
+/// The number of bytes of one header that are read.
+const MAX_HEADER_BYTES: usize = 8 * 1024;
+const MAX_CHALLENGES: usize = 16;
+const MAX_PARAMS: usize = 32;
 
-/// One challenge: a scheme and what comes with it.
+/// One challenge: a scheme and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Challenge {
     scheme: String,
     params: Vec<(String, String)>,
 }
 
-/// What a refusal asks who shows tokens for.
+/// The demands of a refusal on an OAuth client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Demand {
-    /// Where the metadata of the resource is.
+    /// The URL of the resource's metadata.
     pub(super) metadata: Option<String>,
-    /// The scopes the request needs.
+    /// The scopes that the request needs.
     pub(super) scope: Option<Scopes>,
-    /// What was wrong with what was shown.
+    /// The error code.
     pub(super) error: Option<String>,
-    /// How tokens may be shown.
+    /// The schemes in which tokens are accepted.
     pub(super) schemes: Schemes,
-    /// Which proofs of possession are taken.
-    pub(super) proofs: Signs,
+    /// The proofs of possession that are accepted.
+    pub(super) proofs: ProofSupport,
 }
 
 impl Challenge {
@@ -40,28 +35,29 @@ impl Challenge {
         self.scheme.eq_ignore_ascii_case(scheme)
     }
 
-    /// A parameter, by its name in lower case.
+    /// Returns a parameter, by its name in lower case.
     pub(super) fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
 impl Demand {
-    /// Reads the challenges of a refusal that are for tokens; most of the one that names metadata where there are several.
+    /// Reads the challenges for tokens of a refusal, mainly the one that names metadata if there are several.
     pub(super) fn of(headers: &[String]) -> Self {
         let challenges = parse(headers);
         let mut known = challenges.iter().filter(|one| one.is("bearer") || one.is("dpop"));
         let first = known.clone().next();
-        let Some(told) = known.find(|one| one.param("resource_metadata").is_some()).or(first)
+        let Some(to_rpc_error) =
+            known.find(|one| one.param("resource_metadata").is_some()).or(first)
         else {
             return Self::default();
         };
         let prover = challenges.iter().find(|one| one.is("dpop"));
-        let scope = told.param("scope").map(Scopes::parse);
-        // What is wrong with a proof is said by the challenge for proofs.
-        let error = prover.and_then(|one| one.param("error")).or(told.param("error"));
+        let scope = to_rpc_error.param("scope").map(Scopes::parse);
+        // An error about a proof is in the challenge for proofs.
+        let error = prover.and_then(|one| one.param("error")).or(to_rpc_error.param("error"));
         Self {
-            metadata: told.param("resource_metadata").map(str::to_owned),
+            metadata: to_rpc_error.param("resource_metadata").map(str::to_owned),
             scope: scope.filter(|scopes| !scopes.is_empty()),
             error: error.map(str::to_owned),
             schemes: match (challenges.iter().any(|one| one.is("bearer")), prover) {
@@ -69,12 +65,14 @@ impl Demand {
                 (true, None) => Schemes::Bearer,
                 (false, _) => Schemes::Dpop,
             },
-            proofs: Signs::of(prover.and_then(|one| one.param("algs")).map(|list| list.split(' '))),
+            proofs: ProofSupport::of(
+                prover.and_then(|one| one.param("algs")).map(|list| list.split(' ')),
+            ),
         }
     }
 }
 
-/// The challenges of some headers; what is not one is passed over.
+/// Parses the challenges of some headers; anything else is skipped.
 pub(super) fn parse(headers: &[String]) -> Vec<Challenge> {
     let mut found = Vec::new();
     for header in headers {
@@ -90,11 +88,11 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     fn new(header: &'a str) -> Self {
         let bytes = header.as_bytes();
-        Self { rest: &bytes[..bytes.len().min(LONGEST)] }
+        Self { rest: &bytes[..bytes.len().min(MAX_HEADER_BYTES)] }
     }
 
     fn challenges(mut self, found: &mut Vec<Challenge>) {
-        // Parameters belong to the challenge that began in this header.
+        // Parameters belong to the last challenge of the same header.
         let mut open = false;
         loop {
             self.skip(|byte| matches!(byte, b' ' | b'\t' | b','));
@@ -109,14 +107,14 @@ impl<'a> Cursor<'a> {
             if let Some(value) = self.value() {
                 let name = word.to_ascii_lowercase();
                 if let Some(last) = found.last_mut().filter(|_| open)
-                    && last.params.len() < MOST_PARAMS
+                    && last.params.len() < MAX_PARAMS
                     && last.param(&name).is_none()
                 {
                     last.params.push((name, value));
                 }
                 continue;
             }
-            if found.len() == MOST_CHALLENGES {
+            if found.len() == MAX_CHALLENGES {
                 return;
             }
             found.push(Challenge { scheme: word, params: Vec::new() });
@@ -125,7 +123,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What follows an equals sign, if one is next.
+    /// Reads the value after an equals sign, if that is next.
     fn value(&mut self) -> Option<String> {
         let before = self.rest;
         self.skip(|byte| matches!(byte, b' ' | b'\t'));
@@ -138,11 +136,11 @@ impl<'a> Cursor<'a> {
         if self.rest.first() == Some(&b'"') {
             return Some(self.quoted());
         }
-        // More than the tokens the grammar allows: some write URLs and scopes without quotation marks.
+        // More than the grammar allows: some servers write URLs and scopes without quotation marks.
         Some(self.take(|byte| !matches!(byte, b' ' | b'\t' | b',')))
     }
 
-    /// A quoted string; one that does not end is taken to the end.
+    /// Reads a quoted string; one without an end is read to the end of the header.
     fn quoted(&mut self) -> String {
         let mut text = Vec::new();
         let mut bytes = self.rest[1..].iter();
@@ -157,7 +155,7 @@ impl<'a> Cursor<'a> {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Passes over a `token68`, which schemes of other kinds carry instead of parameters.
+    /// Skips a `token68`, which some schemes use instead of parameters.
     fn token68(&mut self) {
         let before = self.rest;
         self.skip(|byte| matches!(byte, b' ' | b'\t'));
@@ -169,7 +167,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes over what is neither a word nor a comma.
+    /// Skips what is neither a token nor a comma.
     fn pass_over(&mut self) {
         if self.rest.first() == Some(&b'"') {
             self.quoted();
@@ -247,9 +245,9 @@ mod tests {
         check(&[r#"Bearer scope="a\"#], &[("Bearer", &[("scope", "a")])]);
         check(&[r#""quoted" Bearer a=b"#], &[("Bearer", &[("a", "b")])]);
         check(&["Basic realm=a", "scope=b"], &[("Basic", &[("realm", "a")])]);
-        assert_eq!(parse(&["A, ".repeat(1000)]).len(), MOST_CHALLENGES);
+        assert_eq!(parse(&["A, ".repeat(1000)]).len(), MAX_CHALLENGES);
         let many: Vec<_> = (0..1000).map(|n| format!("p{n}=1")).collect();
-        assert_eq!(parse(&[format!("Bearer {}", many.join(", "))])[0].params.len(), MOST_PARAMS);
+        assert_eq!(parse(&[format!("Bearer {}", many.join(", "))])[0].params.len(), MAX_PARAMS);
     }
 
     #[test]
@@ -267,11 +265,16 @@ mod tests {
     #[test]
     fn a_challenge_says_how_tokens_may_be_shown() {
         for (header, schemes, proofs, error) in [
-            ("Bearer", Schemes::Bearer, Signs::Unsaid, None),
-            ("dpop error=use_dpop_nonce", Schemes::Dpop, Signs::Unsaid, Some("use_dpop_nonce")),
-            (r#"Bearer, DPoP algs="PS256 ES256""#, Schemes::Both, Signs::Ours, None),
-            (r#"DPoP algs="PS256 ES384", Basic"#, Schemes::Dpop, Signs::Others, None),
-            ("Bearer error=a, DPoP error=b", Schemes::Both, Signs::Unsaid, Some("b")),
+            ("Bearer", Schemes::Bearer, ProofSupport::Unstated, None),
+            (
+                "dpop error=use_dpop_nonce",
+                Schemes::Dpop,
+                ProofSupport::Unstated,
+                Some("use_dpop_nonce"),
+            ),
+            (r#"Bearer, DPoP algs="PS256 ES256""#, Schemes::Both, ProofSupport::Supported, None),
+            (r#"DPoP algs="PS256 ES384", Basic"#, Schemes::Dpop, ProofSupport::Unsupported, None),
+            ("Bearer error=a, DPoP error=b", Schemes::Both, ProofSupport::Unstated, Some("b")),
         ] {
             let demand = Demand::of(&[header.to_owned()]);
             assert_eq!((demand.schemes, demand.proofs), (schemes, proofs), "{header}");

@@ -1,15 +1,14 @@
-//! Who authorises for a server (MCP authorization server discovery; RFC 9728, RFC 8414, `OpenID` Connect Discovery).
+//! Discovery of a server's authorization server (MCP authorization server discovery; RFC 9728, RFC 8414, `OpenID`
+//! Connect Discovery).
 //!
-//! A server of 2025-03-26 publishes no metadata of its own: its origin is its authorization server.
-//!
-//! Applies to: outbound.
+//! A server of 2025-03-26 publishes no metadata: its origin is its authorization server.
 
 use mgp_types::service::{FetchRequest, Fetched, Fetcher};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use super::address::{self, Cover, shorten};
-use super::dpop::Signs;
+use super::address::{self, ResourceMatch, clip_text};
+use super::dpop::ProofSupport;
 use super::error::AuthError;
 use super::metadata::{AuthServer, Resource};
 use super::scope::Scopes;
@@ -18,32 +17,30 @@ const RESOURCE: &str = "/.well-known/oauth-protected-resource";
 const SERVER: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
 
-/// What was found out.
 #[derive(Clone, Debug)]
 pub(super) struct Discovered {
-    /// What tokens are asked for, as the server writes it.
+    /// The resource that tokens are requested for, as the server writes it.
     pub(super) resource: String,
-    /// Where the server's metadata was, if it came by a challenge.
+    /// The URL of the server's metadata, if a challenge named it.
     pub(super) metadata: Option<String>,
-    /// The scopes the server lists.
+    /// The scopes that the server lists.
     pub(super) scopes: Option<Scopes>,
-    /// Whether the server takes no tokens that are not bound to a key, and which proofs it takes.
+    /// `true` if the server accepts only tokens that are bound to a key.
     pub(super) requires_dpop: bool,
-    pub(super) proofs: Signs,
-    /// The authorization server.
+    pub(super) proofs: ProofSupport,
     pub(super) server: AuthServer,
 }
 
-/// Which authorization server to take.
+/// The user's choice among several authorization servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choice<'a> {
-    /// Only this one, as the credentials are for it.
+    /// The only one to use, because the credentials belong to it.
     pub(super) only: Option<&'a str>,
-    /// This one where it is listed.
-    pub(super) rather: Option<&'a str>,
+    /// The one to use if it is listed.
+    pub(super) preferred: Option<&'a str>,
 }
 
-/// Finds out who authorises for a server.
+/// Finds the authorization server of a server.
 pub(super) async fn discover(
     fetcher: &Fetcher,
     server: &Url,
@@ -51,11 +48,11 @@ pub(super) async fn discover(
     choice: Choice<'_>,
 ) -> Result<Discovered, AuthError> {
     let Some(resource) = resource(fetcher, server, metadata).await? else {
-        return unpublished(fetcher, server, choice).await;
+        return without_metadata(fetcher, server, choice).await;
     };
     let issuer = choose(&resource, server, choice)?;
     let found = auth_server(fetcher, &issuer).await?;
-    stays_away(&found, server)?;
+    check_not_local(&found, server)?;
     Ok(Discovered {
         server: found,
         metadata: metadata.map(str::to_owned),
@@ -66,7 +63,7 @@ pub(super) async fn discover(
     })
 }
 
-/// The metadata of the server itself; `None` where it publishes none.
+/// Fetches the server's own metadata; returns `None` if it publishes none.
 async fn resource(
     fetcher: &Fetcher,
     server: &Url,
@@ -74,7 +71,7 @@ async fn resource(
 ) -> Result<Option<Resource>, AuthError> {
     const WHAT: &str = "the metadata of the server";
     let found = if let Some(url) = metadata {
-        address::secure(WHAT, url)?;
+        address::parse_secure(WHAT, url)?;
         Some((document(WHAT, url, &fetch(fetcher, url).await?)?, url.to_owned()))
     } else {
         let origin = address::origin(server);
@@ -84,46 +81,46 @@ async fn resource(
         first(fetcher, WHAT, candidates).await?
     };
     let Some((found, place)): Option<(Resource, _)> = found else { return Ok(None) };
-    if !is_believed(&found.resource, &place, server) {
+    if !may_name_resource(&found.resource, &place, server) {
         return Err(AuthError::ResourceMismatch {
-            resource: address::shown(&found.resource),
+            resource: address::display_url(&found.resource),
             server: address::canonical(server),
         });
     }
     Ok(Some(found))
 }
 
-/// Whether a document, found at a place, may name a resource as that of the server.
+/// Returns whether a document found at `place` may name a resource as the server's.
 ///
-/// RFC 9728 §3.3 wants the server itself. Many hosts publish one document for all that is below it; that is believed where
-/// only who runs the host can have put it (RFC 9728 §3.1): what one of its tenants says elsewhere must not get tokens for
-/// all of them.
-fn is_believed(resource: &str, place: &str, server: &Url) -> bool {
+/// RFC 9728 §3.3 requires the server itself. Many hosts publish one document for everything below it; that is accepted
+/// only at the locations that the operator of the host controls (RFC 9728 §3.1), so that one tenant cannot obtain
+/// tokens for all others.
+fn may_name_resource(resource: &str, place: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
-    match address::cover(&resource, server) {
-        Cover::Same => true,
-        Cover::Above => {
+    match address::resource_match(&resource, server) {
+        ResourceMatch::Same => true,
+        ResourceMatch::Parent => {
             let origin = address::origin(&resource);
             let own = format!("{origin}{RESOURCE}{}", address::path(&resource));
             place == own || place == format!("{origin}{RESOURCE}")
         }
-        Cover::None => false,
+        ResourceMatch::None => false,
     }
 }
 
-/// The issuer to ask, of those that the server names.
+/// Chooses one of the issuers that the server names.
 fn choose(resource: &Resource, server: &Url, choice: Choice<'_>) -> Result<String, AuthError> {
     let listed = resource.authorization_servers.as_deref().unwrap_or_default();
     let is_listed = |issuer: &&str| listed.iter().any(|known| known == issuer);
     if let Some(only) = choice.only {
         return choice.only.filter(is_listed).map(str::to_owned).ok_or_else(|| {
             let found: Vec<_> =
-                listed.iter().take(4).map(|i| format!("`{}`", shorten(i))).collect();
+                listed.iter().take(4).map(|i| format!("`{}`", clip_text(i))).collect();
             AuthError::ForeignIssuer { expected: only.to_owned(), found: found.join(", ") }
         });
     }
     let first = listed.first().map(String::as_str);
-    choice.rather.filter(is_listed).or(first).map(str::to_owned).ok_or_else(|| {
+    choice.preferred.filter(is_listed).or(first).map(str::to_owned).ok_or_else(|| {
         AuthError::Document {
             what: "the metadata of the server",
             url: address::canonical(server),
@@ -132,22 +129,22 @@ fn choose(resource: &Resource, server: &Url, choice: Choice<'_>) -> Result<Strin
     })
 }
 
-/// The metadata of an authorization server, which must call itself what we call it.
+/// Fetches the metadata of an authorization server, which must name the same issuer.
 pub(super) async fn auth_server(fetcher: &Fetcher, issuer: &str) -> Result<AuthServer, AuthError> {
     const WHAT: &str = "the metadata of the authorization server";
     let candidates = candidates(&address::issuer(issuer)?);
     let found: Option<(AuthServer, _)> = first(fetcher, WHAT, candidates).await?;
     let (found, _) = found.ok_or_else(|| AuthError::NoMetadata { issuer: issuer.to_owned() })?;
     if found.issuer != issuer {
-        let found = shorten(&found.issuer);
+        let found = clip_text(&found.issuer);
         return Err(AuthError::IssuerMismatch { asked: issuer.to_owned(), found });
     }
     Ok(found)
 }
 
-/// Refuses endpoints on this machine, unless the server or the issuer is on it: a person, their browser and this program
-/// must not be sent to what listens here by somebody elsewhere.
-fn stays_away(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
+/// Refuses endpoints on this machine, unless the server or the issuer is on it: a remote party must not direct the
+/// browser or this program to a local service.
+fn check_not_local(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
     if address::is_loopback(server) || address::is_loopback(&address::issuer(&found.issuer)?) {
         return Ok(());
     }
@@ -157,16 +154,16 @@ fn stays_away(found: &AuthServer, server: &Url) -> Result<(), AuthError> {
         ("the registration endpoint", &found.registration_endpoint),
     ] {
         let Some(endpoint) = endpoint else { continue };
-        // What is no address is refused where it is used.
+        // An invalid address is refused when it is used.
         if Url::parse(endpoint).is_ok_and(|url| address::is_loopback(&url)) {
             let why = "it is on this machine, and neither the server nor the issuer is";
-            return Err(AuthError::Address { what, url: address::shown(endpoint), why });
+            return Err(AuthError::Address { what, url: address::display_url(endpoint), why });
         }
     }
     Ok(())
 }
 
-/// Where an authorization server may have its metadata, in the order of trying.
+/// Returns the addresses where an authorization server may publish its metadata, in order of preference.
 fn candidates(issuer: &Url) -> Vec<String> {
     let (origin, path) = (address::origin(issuer), address::path(issuer));
     let mut candidates = vec![format!("{origin}{SERVER}{path}"), format!("{origin}{OPENID}{path}")];
@@ -176,8 +173,8 @@ fn candidates(issuer: &Url) -> Vec<String> {
     candidates
 }
 
-/// A server of 2025-03-26: its origin authorises, with metadata or at the addresses of that revision.
-async fn unpublished(
+/// Discovers the authorization server of a 2025-03-26 server: its origin, with metadata or at the default endpoints.
+async fn without_metadata(
     fetcher: &Fetcher,
     server: &Url,
     choice: Choice<'_>,
@@ -186,10 +183,10 @@ async fn unpublished(
     let origin = address::origin(server);
     let found: Option<(AuthServer, _)> =
         first(fetcher, WHAT, vec![format!("{origin}{SERVER}")]).await?;
-    let found = found.map_or_else(|| AuthServer::unpublished(&origin), |(found, _)| found);
-    // Nobody wrote the issuer down, so either way of writing an origin is it.
+    let found = found.map_or_else(|| AuthServer::without_metadata(&origin), |(found, _)| found);
+    // No document names the issuer, so an origin with or without a slash is accepted.
     if found.issuer.strip_suffix('/').unwrap_or(&found.issuer) != origin {
-        return Err(AuthError::IssuerMismatch { asked: origin, found: shorten(&found.issuer) });
+        return Err(AuthError::IssuerMismatch { asked: origin, found: clip_text(&found.issuer) });
     }
     if let Some(only) = choice.only.filter(|only| *only != found.issuer) {
         let found = format!("`{}`", found.issuer);
@@ -201,14 +198,15 @@ async fn unpublished(
         metadata: None,
         scopes: None,
         requires_dpop: false,
-        proofs: Signs::Unsaid,
+        proofs: ProofSupport::Unstated,
         server: found,
     })
 }
 
-/// The document of the first of some addresses that has one, and the address.
+/// Returns the document at the first of some addresses that has one, with its address.
 ///
-/// Only an answer that denies it leads on to the next: who can make a request fail must not choose what is believed.
+/// Only an answer that denies the document leads on to the next address: an attacker who can make a request fail must
+/// not choose which document is used.
 async fn first<T: DeserializeOwned>(
     fetcher: &Fetcher,
     what: &'static str,
@@ -235,11 +233,11 @@ fn document<T: DeserializeOwned>(
     url: &str,
     answer: &Fetched,
 ) -> Result<T, AuthError> {
-    let refuse = |why| AuthError::Document { what, url: address::shown(url), why };
+    let refuse = |why| AuthError::Document { what, url: address::display_url(url), why };
     if answer.status != 200 {
         return Err(refuse(format!("the status is {}", answer.status)));
     }
-    serde_json::from_slice(&answer.body).map_err(|error| refuse(shorten(&error.to_string())))
+    serde_json::from_slice(&answer.body).map_err(|error| refuse(clip_text(&error.to_string())))
 }
 
 #[cfg(test)]
@@ -272,7 +270,11 @@ mod tests {
         fn check(resource: &str, place: &str, expected: bool) {
             let server = Url::parse("https://a.example/tenants/one").unwrap();
             let place = format!("https://a.example{place}");
-            assert_eq!(is_believed(resource, &place, &server), expected, "{resource} {place}");
+            assert_eq!(
+                may_name_resource(resource, &place, &server),
+                expected,
+                "{resource} {place}"
+            );
         }
         const ROOT: &str = "/.well-known/oauth-protected-resource";
         let (host, all) = ("https://a.example", "https://a.example/tenants");
@@ -295,13 +297,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_elsewhere_names_an_endpoint_on_this_machine() {
+    fn a_remote_server_cannot_name_an_endpoint_on_this_machine() {
         #[track_caller]
         fn check(server: &str, issuer: &str, endpoint: &str, fit: bool) {
             for name in ["authorization_endpoint", "token_endpoint", "registration_endpoint"] {
                 let json = serde_json::json!({ "issuer": issuer, name: endpoint });
                 let found = serde_json::from_value(json).unwrap();
-                let judged = stays_away(&found, &Url::parse(server).unwrap());
+                let judged = check_not_local(&found, &Url::parse(server).unwrap());
                 assert_eq!(judged.is_ok(), fit, "{server} {issuer} {name} {endpoint}");
             }
         }
@@ -329,7 +331,7 @@ mod tests {
         let json = r#"{"resource":"https://a.example","authorization_servers":["one","two"]}"#;
         let resource: Resource = serde_json::from_str(json).unwrap();
         let server = Url::parse("https://a.example").unwrap();
-        let choose = |only, rather| choose(&resource, &server, Choice { only, rather });
+        let choose = |only, preferred| choose(&resource, &server, Choice { only, preferred });
         assert_eq!(choose(None, None).unwrap(), "one");
         assert_eq!(choose(None, Some("two")).unwrap(), "two");
         assert_eq!(choose(None, Some("gone")).unwrap(), "one");

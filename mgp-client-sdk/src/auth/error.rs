@@ -1,6 +1,4 @@
-//! Why a client was not authorised, and what to do about it.
-//!
-//! Applies to: outbound.
+//! Errors of authorization.
 
 use mgp_types::service::FetchError;
 use mgp_types::{ErrorCode, RpcError};
@@ -8,70 +6,68 @@ use mgp_types::{ErrorCode, RpcError};
 use super::scope::Scopes;
 use super::store::StoreError;
 
-/// Why there is no token to show.
+/// An error of authorization.
 ///
-/// What authorization servers say for themselves is shortened and shown without control characters; secrets are in none.
+/// Texts of authorization servers are clipped and contain no control characters; no error contains a secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// An address may not be used for credentials.
+    /// An address must not be used for credentials.
     #[error("{what} `{url}` may not be used: {why}")]
     Address {
-        /// Which address it is.
+        /// The purpose of the address.
         what: &'static str,
         /// The address.
         url: String,
-        /// The rule.
+        /// The rule it breaks.
         why: &'static str,
     },
-    /// A document did not arrive.
+    /// A document could not be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// A document is not what it should be.
+    /// A document is invalid.
     #[error("{what} at `{url}` cannot be used: {why}")]
     Document {
-        /// What should be there.
+        /// The kind of document.
         what: &'static str,
-        /// Where.
+        /// Its URL.
         url: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The metadata is that of another server.
+    /// The metadata belongs to another server.
     #[error(
         "the metadata is for `{resource}`, not for `{server}`; do not trust this server, or correct its URL"
     )]
     ResourceMismatch {
-        /// What the metadata says.
+        /// The resource that the metadata names.
         resource: String,
-        /// Who was asked.
+        /// The server in use.
         server: String,
     },
     /// The metadata of an authorization server names another issuer than the one asked.
-    #[error(
-        "the metadata of `{asked}` says that its issuer is `{found}`; they must be equal to the letter"
-    )]
+    #[error("the metadata of `{asked}` names the issuer `{found}`; both must be identical")]
     IssuerMismatch {
-        /// Who was asked.
+        /// The issuer that was asked.
         asked: String,
-        /// What the metadata says.
+        /// The issuer in the metadata.
         found: String,
     },
-    /// There is no metadata where an authorization server should have it.
+    /// There is no metadata at any well-known address of an authorization server.
     #[error("`{issuer}` has no metadata at any of its well-known addresses")]
     NoMetadata {
         /// The issuer.
         issuer: String,
     },
-    /// The metadata lacks something that is needed.
-    #[error("the metadata of `{issuer}` names no {what}")]
-    Lacks {
+    /// The metadata does not contain a required endpoint.
+    #[error("the metadata of `{issuer}` does not contain the {what}")]
+    MissingEndpoint {
         /// The issuer.
         issuer: String,
-        /// What is needed.
+        /// The missing endpoint.
         what: &'static str,
     },
-    /// The authorization server does not say that it supports PKCE with S256.
+    /// The authorization server does not declare support for PKCE with S256.
     #[error(
         "`{issuer}` does not list `S256` among its code challenge methods, so a code could be stolen; ask its operator to support PKCE"
     )]
@@ -79,47 +75,45 @@ pub enum AuthError {
         /// The issuer.
         issuer: String,
     },
-    /// Tokens cannot be bound to a key, and have to be.
+    /// Tokens must be bound to a key but cannot be.
     #[error(
         "no token of `{issuer}` can be bound to a key (DPoP): {why}; ask the server's operator"
     )]
     NoDpop {
         /// The issuer.
         issuer: String,
-        /// What stands in the way.
+        /// The reason.
         why: &'static str,
     },
-    /// The authorization server gave a token that is not bound to the key that was shown.
+    /// The authorization server returned a token that is not bound to the client's key.
     #[error(
-        "`{endpoint}` gave a token that anybody could use who steals it, but one bound to a key (DPoP) is required; it was thrown away"
+        "`{endpoint}` returned a token that is not bound to a key (DPoP), which is required; it was discarded"
     )]
-    NotBound {
+    TokenNotBound {
         /// The token endpoint.
         endpoint: String,
     },
-    /// The server refuses the proofs of possession.
-    #[error(
-        "the server refuses to believe that this client holds the key of its token ({error}): {hint}"
-    )]
+    /// The server refused the proofs of possession.
+    #[error("the server refused the proof of possession of the token's key ({error}): {hint}")]
     Proof {
         /// The error code of the challenge.
         error: String,
-        /// What may be the reason.
+        /// A possible reason.
         hint: &'static str,
     },
-    /// The credentials are for another issuer than the server names now.
+    /// The credentials belong to another issuer than the server names now.
     #[error(
         "the credentials are for `{expected}`, but the server now names {found}; register with the new one if you trust the change"
     )]
     ForeignIssuer {
-        /// Whose the credentials are.
+        /// The issuer of the credentials.
         expected: String,
-        /// What the server names.
+        /// The issuers that the server names.
         found: String,
     },
-    /// There is no way to a client id.
+    /// The client has no client id and cannot get one.
     #[error(
-        "`{issuer}` takes no registrations: give the client a metadata document (`cimd`) or credentials (`preregistered`)"
+        "`{issuer}` does not accept registrations: give the client a metadata document (`cimd`) or credentials (`preregistered`)"
     )]
     NoClient {
         /// The issuer.
@@ -132,26 +126,26 @@ pub enum AuthError {
         issuer: String,
         /// The error code.
         error: String,
-        /// What it says for itself.
+        /// The authorization server's description.
         description: String,
     },
-    /// A person has to log in, and nobody gave a browser.
-    #[error("a person has to log in; give the client a `browser`, or use client credentials")]
+    /// A person must log in, but the client has no browser.
+    #[error("a person must log in; give the client a `browser`, or use client credentials")]
     NoBrowser,
-    /// The browser did not come back.
-    #[error("the browser did not come back from the login: {0}")]
+    /// The browser did not return from the login.
+    #[error("the browser did not return from the login: {0}")]
     Browser(String),
-    /// What came back from the login was not asked for.
+    /// The response to the login does not match the request.
     #[error(
-        "the answer to the login has {0}; it was not asked for by this client, and the login was abandoned"
+        "the response to the login has {0}; this client did not request it, and the login was abandoned"
     )]
     Response(&'static str),
-    /// The answer to the login does not come from the authorization server it was asked of (RFC 9207).
-    #[error("the answer to the login {why}, but the login was at `{issuer}`; it was abandoned")]
+    /// The response to the login comes from another authorization server (RFC 9207).
+    #[error("the response to the login {why}, but the login was at `{issuer}`; it was abandoned")]
     ResponseIssuer {
-        /// Who was asked.
+        /// The issuer of the login.
         issuer: String,
-        /// How the answer shows that it comes from elsewhere.
+        /// How the response fails the check.
         why: &'static str,
     },
     /// The login was refused.
@@ -159,75 +153,75 @@ pub enum AuthError {
     Denied {
         /// The error code.
         error: String,
-        /// What the authorization server says for itself.
+        /// The authorization server's description.
         description: String,
     },
-    /// The token endpoint refused.
-    #[error("`{endpoint}` gave no token ({error}): {description}")]
+    /// The token endpoint refused the request.
+    #[error("`{endpoint}` refused to issue a token ({error}): {description}")]
     Token {
         /// The token endpoint.
         endpoint: String,
         /// The error code.
         error: String,
-        /// What it says for itself.
+        /// The authorization server's description.
         description: String,
     },
-    /// A login ended, and only a person can begin a new one.
-    #[error("the login has ended; log in again")]
+    /// The login has expired, and only a person can log in again.
+    #[error("the login has expired; log in again")]
     Expired,
-    /// The server refuses for reasons that other scopes do not mend.
-    #[error("the server refuses the request ({error}), and names no scopes that would help")]
+    /// The server refused a request for a reason that other scopes do not solve.
+    #[error("the server refuses the request ({error}), and does not name scopes that would help")]
     Forbidden {
         /// The error code of the challenge.
         error: String,
     },
-    /// The server keeps asking for scopes that were asked for already.
+    /// The server keeps asking for scopes that were requested before.
     #[error(
         "the server asked for `{scopes}` more than {limit} times; the account may not be allowed to grant it"
     )]
-    StepUps {
-        /// What it asks for.
+    TooManyStepUps {
+        /// The scopes.
         scopes: Scopes,
-        /// How often it may.
+        /// The allowed number of requests.
         limit: u32,
     },
-    /// The server keeps refusing tokens that are new.
+    /// The server keeps refusing new tokens.
     #[error(
-        "the server refused {limit} tokens in a row that were new; its operator must look at what it accepts"
+        "the server refused {limit} tokens in a row that were new; ask its operator which tokens it accepts"
     )]
-    Rejected {
-        /// How many it may.
+    TooManyRefusals {
+        /// The allowed number of refusals.
         limit: u32,
     },
-    /// A signing key cannot be used.
+    /// A signing key is invalid.
     #[error("the signing key cannot be used: {0}")]
     Key(#[source] jsonwebtoken::errors::Error),
-    /// The tokens could not be read.
+    /// The token store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system has no randomness.
+    /// The system's random generator failed.
     #[error("the system has no randomness")]
     Randomness(#[source] RpcError),
-    /// The authorization stopped before its end.
+    /// The authorization was stopped before it ended.
     #[error("the authorization was stopped; try again")]
     Stopped,
 }
 
 impl AuthError {
-    /// What a browser says that did not come back.
+    /// Creates the error of a browser that did not return.
     pub fn browser(why: impl Into<String>) -> Self {
         Self::Browser(why.into())
     }
 
-    /// The code of what a caller is told: 1002, or 1003 where a login has ended; another where no login helps.
+    /// Returns the code for callers: 1002, 1003 after a login has expired, or another if logging in does not help.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Expired => ErrorCode::AUTH_EXPIRED,
-            Self::Forbidden { .. } | Self::StepUps { .. } => ErrorCode::PERMISSION_DENIED,
+            Self::Forbidden { .. } | Self::TooManyStepUps { .. } => ErrorCode::PERMISSION_DENIED,
             Self::Address { .. } | Self::Document { .. } => ErrorCode::UPSTREAM_ERROR,
             Self::Fetch(_) => ErrorCode::UPSTREAM_UNAVAILABLE,
-            // The machine's own affair.
+            // These are problems of this machine.
             Self::Store(_) | Self::Key(_) | Self::Randomness(_) => ErrorCode::INTERNAL_ERROR,
             _ => ErrorCode::AUTH_REQUIRED,
         }
@@ -235,7 +229,7 @@ impl AuthError {
 }
 
 impl From<RpcError> for AuthError {
-    /// The only such error on our way is that of the system's randomness.
+    /// Wraps the error of the random generator; no other [`RpcError`] occurs here.
     fn from(error: RpcError) -> Self {
         Self::Randomness(error)
     }
@@ -246,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_login_mends_does_not_ask_for_one() {
+    fn errors_that_a_login_does_not_solve_have_other_codes() {
         #[track_caller]
         fn check(error: &AuthError, expected: ErrorCode) {
             assert_eq!(error.code(), expected, "{error}");
@@ -258,7 +252,7 @@ mod tests {
         let error = "insufficient_scope".to_owned();
         check(&AuthError::Forbidden { error }, ErrorCode::PERMISSION_DENIED);
         let scopes = Scopes::parse("a");
-        check(&AuthError::StepUps { scopes, limit: 3 }, ErrorCode::PERMISSION_DENIED);
+        check(&AuthError::TooManyStepUps { scopes, limit: 3 }, ErrorCode::PERMISSION_DENIED);
         check(&AuthError::Address { what, url: url.clone(), why: "" }, ErrorCode::UPSTREAM_ERROR);
         check(
             &AuthError::Document { what, url: url.clone(), why: why.clone() },

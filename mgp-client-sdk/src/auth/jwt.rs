@@ -1,6 +1,4 @@
-//! Signed statements of who a client is (RFC 7523 §2.2, `private_key_jwt`).
-//!
-//! Applies to: outbound.
+//! Signed client assertions (RFC 7523 §2.2, `private_key_jwt`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,14 +8,14 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use mgp_types::unguessable;
 use serde::Serialize;
 
-use super::clock::now;
 use super::error::AuthError;
+use super::now;
 use super::secret::Secret;
 
-/// For how many seconds a statement holds; the clocks of both sides may differ by most of it.
-const HOLDS: u64 = 120;
+/// Validity of an assertion; the clocks of both sides may differ by most of it.
+const ASSERTION_TTL_SECS: u64 = 120;
 
-/// A private key that a client proves itself with.
+/// A private key that a client authenticates itself with.
 #[derive(Clone)]
 pub struct SigningKey {
     algorithm: SigningAlgorithm,
@@ -25,7 +23,7 @@ pub struct SigningKey {
     id: Option<String>,
 }
 
-/// How statements are signed.
+/// The signature algorithm of a [`SigningKey`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SigningAlgorithm {
@@ -48,10 +46,10 @@ struct Claims<'a> {
 }
 
 impl SigningKey {
-    /// A key in PEM (PKCS #8).
+    /// Creates a key from PEM (PKCS #8).
     ///
     /// # Errors
-    /// [`AuthError::Key`] where it is not a private key for this algorithm.
+    /// [`AuthError::Key`] if it is not a private key for this algorithm.
     pub fn from_pem(algorithm: SigningAlgorithm, pem: &[u8]) -> Result<Self, AuthError> {
         let key = match algorithm {
             SigningAlgorithm::Es256 => EncodingKey::from_ec_pem(pem),
@@ -59,18 +57,18 @@ impl SigningKey {
             SigningAlgorithm::EdDsa => EncodingKey::from_ed_pem(pem),
         };
         let key = Self { algorithm, key: key.map_err(AuthError::Key)?, id: None };
-        // A key that cannot sign is found out here, not at the first login.
+        // A key that cannot sign is refused here and not at the first login.
         key.statement("", "").map(|_| key)
     }
 
-    /// Names the key, for an authorization server that knows several (`kid`).
+    /// Sets the key id (`kid`), for an authorization server that knows several keys.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// That the bearer is this client, for this issuer only.
+    /// Signs an assertion of the client's id, for one issuer.
     pub(super) fn statement(&self, client_id: &str, issuer: &str) -> Result<Secret, AuthError> {
         let mut header = Header::new(match self.algorithm {
             SigningAlgorithm::Es256 => Algorithm::ES256,
@@ -79,7 +77,7 @@ impl SigningKey {
         });
         header.kid.clone_from(&self.id);
         let iat = now();
-        let (jti, exp) = (unguessable()?, iat + HOLDS);
+        let (jti, exp) = (unguessable()?, iat + ASSERTION_TTL_SECS);
         let claims = Claims { iss: client_id, sub: client_id, aud: issuer, jti, iat, exp };
         encode(&header, &claims, &self.key).map(Secret::new).map_err(AuthError::Key)
     }

@@ -1,6 +1,4 @@
-//! How often a server may ask for more, and refuse what is new (MCP authorization, step-up flow).
-//!
-//! Applies to: outbound.
+//! Limits on step-ups and on refusals of new tokens (MCP authorization, step-up flow).
 
 use std::collections::HashMap;
 
@@ -9,20 +7,20 @@ use super::scope::Scopes;
 use super::secret::Secret;
 use super::store::Tokens;
 
-/// How many sets of scopes are counted; a server that asks for more is refused.
-const MOST: usize = 64;
-/// For how many seconds an attempt counts.
-const COUNTS: u64 = 3600;
-/// How many seconds old a token is that still counts as new.
-const NEW: u64 = 60;
+/// The number of scope sets that are counted; further ones are refused.
+const MAX_SCOPE_SETS: usize = 64;
+/// Seconds for which a step-up is counted.
+const STEP_UP_WINDOW_SECS: u64 = 3600;
+/// Seconds during which a token counts as new.
+const NEW_TOKEN_SECS: u64 = 60;
 
-/// Counts step-ups by the scopes that were asked for: the same scopes for the same server are the same operation.
+/// Counters of step-ups for each set of scopes, and of refused new tokens.
 #[derive(Debug)]
 pub(super) struct Limits {
     limit: u32,
     step_ups: HashMap<String, (u32, u64)>,
     refused: u32,
-    /// The token that was counted last: refused again, it is still one.
+    /// The token that was counted last; if it is refused again, it is not counted twice.
     last: Option<Secret>,
 }
 
@@ -31,30 +29,33 @@ impl Limits {
         Self { limit, step_ups: HashMap::new(), refused: 0, last: None }
     }
 
-    /// Takes note of a step-up, unless there were too many.
+    /// Counts a step-up, or returns an error if there were too many.
     pub(super) fn step_up(&mut self, scopes: &Scopes, now: u64) -> Result<(), AuthError> {
-        self.step_ups.retain(|_, (_, at)| now.saturating_sub(*at) < COUNTS);
-        let refuse = || AuthError::StepUps { scopes: scopes.clone(), limit: self.limit };
+        self.step_ups.retain(|_, (_, at)| now.saturating_sub(*at) < STEP_UP_WINDOW_SECS);
+        let refuse = || AuthError::TooManyStepUps { scopes: scopes.clone(), limit: self.limit };
         let key = scopes.key();
         let (count, _) = self.step_ups.get(&key).copied().unwrap_or_default();
-        if count >= self.limit || (count == 0 && self.step_ups.len() >= MOST) {
+        if count >= self.limit || (count == 0 && self.step_ups.len() >= MAX_SCOPE_SETS) {
             return Err(refuse());
         }
         self.step_ups.insert(key, (count + 1, now));
         Ok(())
     }
 
-    /// Takes note that a token was refused, unless too many were that were new; says how many there were.
+    /// Counts a refused token, or returns an error if too many new ones were refused; returns the count.
     pub(super) fn refused(&mut self, tokens: &Tokens, now: u64) -> Result<u32, AuthError> {
         if self.last.as_ref() == Some(&tokens.access) {
             return Ok(self.refused);
         }
         self.last = Some(tokens.access.clone());
-        self.refused =
-            if now.saturating_sub(tokens.issued_at) < NEW { self.refused + 1 } else { 0 };
+        self.refused = if now.saturating_sub(tokens.issued_at) < NEW_TOKEN_SECS {
+            self.refused + 1
+        } else {
+            0
+        };
         if self.refused > self.limit {
             self.refused = 0;
-            return Err(AuthError::Rejected { limit: self.limit });
+            return Err(AuthError::TooManyRefusals { limit: self.limit });
         }
         Ok(self.refused)
     }
@@ -71,17 +72,17 @@ mod tests {
         let (one, other) = (Scopes::parse("a b"), Scopes::parse("c"));
         (0..3).for_each(|now| limits.step_up(&one, now).unwrap());
         let error = limits.step_up(&Scopes::parse("b a"), 3).unwrap_err();
-        assert!(matches!(error, AuthError::StepUps { limit: 3, .. }));
+        assert!(matches!(error, AuthError::TooManyStepUps { limit: 3, .. }));
         limits.step_up(&other, 4).unwrap();
-        limits.step_up(&one, 2 + COUNTS).unwrap();
+        limits.step_up(&one, 2 + STEP_UP_WINDOW_SECS).unwrap();
     }
 
     #[test]
     fn a_server_that_never_has_enough_is_refused() {
         let mut limits = Limits::new(3);
         let scope = |n: usize| Scopes::parse(&n.to_string());
-        (0..MOST).for_each(|n| limits.step_up(&scope(n), 0).unwrap());
-        assert!(limits.step_up(&scope(MOST), 0).is_err());
+        (0..MAX_SCOPE_SETS).for_each(|n| limits.step_up(&scope(n), 0).unwrap());
+        assert!(limits.step_up(&scope(MAX_SCOPE_SETS), 0).is_err());
         limits.step_up(&scope(0), 0).unwrap();
     }
 
@@ -97,11 +98,11 @@ mod tests {
         };
         let mut limits = Limits::new(2);
         assert_eq!(limits.refused(&token("a", 100), 101).unwrap(), 1);
-        assert_eq!(limits.refused(&token("b", 100), 100 + NEW).unwrap(), 0);
+        assert_eq!(limits.refused(&token("b", 100), 100 + NEW_TOKEN_SECS).unwrap(), 0);
         assert_eq!(limits.refused(&token("c", 200), 201).unwrap(), 1);
         assert_eq!(limits.refused(&token("c", 200), 201).unwrap(), 1);
         assert_eq!(limits.refused(&token("d", 200), 201).unwrap(), 2);
         let error = limits.refused(&token("e", 200), 201).unwrap_err();
-        assert!(matches!(error, AuthError::Rejected { limit: 2 }));
+        assert!(matches!(error, AuthError::TooManyRefusals { limit: 2 }));
     }
 }

@@ -1,13 +1,11 @@
-//! What servers publish about themselves (RFC 9728 §2, RFC 8414 §2).
-//!
-//! Applies to: outbound.
+//! Metadata of protected resources and authorization servers (RFC 9728 §2, RFC 8414 §2).
 
 use serde::Deserialize;
 
-use super::dpop::Signs;
+use super::dpop::ProofSupport;
 use super::scope::Scopes;
 
-/// What a protected resource says.
+/// Metadata of a protected resource.
 #[derive(Clone, Debug, Deserialize)]
 #[expect(clippy::struct_field_names, reason = "RFC 9728 names the member")]
 pub(super) struct Resource {
@@ -22,7 +20,7 @@ pub(super) struct Resource {
     dpop_bound_access_tokens_required: Option<bool>,
 }
 
-/// What an authorization server says.
+/// Metadata of an authorization server.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct AuthServer {
     pub(super) issuer: String,
@@ -46,18 +44,18 @@ pub(super) struct AuthServer {
     pub(super) dpop_signing_alg_values_supported: Option<Vec<String>>,
 }
 
-/// Whether the answer to a login must say who gives it (RFC 9207).
+/// Whether responses to logins name the issuer (RFC 9207).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Iss {
-    /// The server says that it does.
+pub(super) enum IssSupport {
+    /// The server declares that they do.
     Promised,
-    /// It may.
-    Possible,
+    /// They may.
+    Optional,
 }
 
 impl AuthServer {
-    /// What a server of 2025-03-26 is taken to be that publishes nothing.
-    pub(super) fn unpublished(origin: &str) -> Self {
+    /// Creates the defaults for a server of 2025-03-26 that publishes no metadata.
+    pub(super) fn without_metadata(origin: &str) -> Self {
         let at = |path: &str| Some(format!("{origin}{path}"));
         Self {
             issuer: origin.to_owned(),
@@ -65,7 +63,7 @@ impl AuthServer {
             token_endpoint: at("/token"),
             registration_endpoint: at("/register"),
             scopes_supported: None,
-            // That revision requires it of every authorization server.
+            // That revision requires PKCE of every authorization server.
             code_challenge_methods_supported: Some(vec![super::pkce::METHOD.to_owned()]),
             token_endpoint_auth_methods_supported: None,
             authorization_response_iss_parameter_supported: None,
@@ -82,16 +80,16 @@ impl AuthServer {
         lists(self.code_challenge_methods_supported.as_ref(), super::pkce::METHOD)
     }
 
-    /// Whether clients authenticate themselves like this; `None` where it does not say.
+    /// Returns whether clients may authenticate with a method, or `None` if that is not declared.
     pub(super) fn has_method(&self, method: &str) -> Option<bool> {
         let methods = self.token_endpoint_auth_methods_supported.as_ref()?;
         Some(methods.iter().any(|known| known == method))
     }
 
-    pub(super) fn iss(&self) -> Iss {
+    pub(super) fn iss(&self) -> IssSupport {
         match self.authorization_response_iss_parameter_supported {
-            Some(true) => Iss::Promised,
-            _ => Iss::Possible,
+            Some(true) => IssSupport::Promised,
+            _ => IssSupport::Optional,
         }
     }
 
@@ -99,8 +97,8 @@ impl AuthServer {
         self.client_id_metadata_document_supported == Some(true)
     }
 
-    /// Which proofs of possession it takes.
-    pub(super) fn proofs(&self) -> Signs {
+    /// Returns the supported proofs of possession.
+    pub(super) fn proofs(&self) -> ProofSupport {
         signs(self.dpop_signing_alg_values_supported.as_ref())
     }
 }
@@ -110,19 +108,19 @@ impl Resource {
         scopes(self.scopes_supported.as_ref())
     }
 
-    /// Which proofs of possession it takes.
-    pub(super) fn proofs(&self) -> Signs {
+    /// Returns the supported proofs of possession.
+    pub(super) fn proofs(&self) -> ProofSupport {
         signs(self.dpop_signing_alg_values_supported.as_ref())
     }
 
-    /// Whether it takes no tokens that are not bound to a key.
+    /// Returns whether only tokens that are bound to a key are accepted.
     pub(super) fn requires_dpop(&self) -> bool {
         self.dpop_bound_access_tokens_required == Some(true)
     }
 }
 
-fn signs(list: Option<&Vec<String>>) -> Signs {
-    Signs::of(list.map(|list| list.iter().map(String::as_str)))
+fn signs(list: Option<&Vec<String>>) -> ProofSupport {
+    ProofSupport::of(list.map(|list| list.iter().map(String::as_str)))
 }
 
 fn scopes(list: Option<&Vec<String>>) -> Option<Scopes> {

@@ -1,6 +1,4 @@
-//! The credentials of a client that gets its tokens by OAuth 2.1.
-//!
-//! Applies to: outbound.
+//! Credentials that are obtained by OAuth 2.1.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,27 +9,27 @@ use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Fetcher};
 
 use super::address;
-use super::assertion::Assertions;
+use super::assertion::AssertionSource;
 use super::browser::Browser;
-use super::dpop::Dpop;
+use super::config::{ClientCredentials, Grant, OAuthConfig, Preregistered};
+use super::dpop::DpopMode;
 use super::error::AuthError;
-use super::plan::{ClientCredentials, Given, Grant, Plan};
 use super::scope::Scopes;
 use super::secret::Secret;
 use super::session::Session;
 use super::store::{MemoryTokens, TokenStore};
 
-/// How often a server may ask for the same scopes within an hour, and refuse tokens that are new.
-const LIMIT: u32 = 3;
-/// How long a login may take.
-const PATIENCE: Duration = Duration::from_mins(5);
+/// Default of [`OAuth::step_up_limit`].
+const STEP_UP_LIMIT: u32 = 3;
+/// Default of [`OAuth::login_timeout`].
+const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Gets tokens for one server, shows them, and renews them.
+/// Credentials for one server: obtains tokens, sends them, and renews them.
 ///
-/// Nothing happens before the server asks for it: its refusal says where its metadata is and which scopes it wants.
-/// All that is sent goes through the [`Fetcher`], which decides which addresses may be reached.
-/// Clones share everything; at most one login or renewal runs at a time, and the calls that need it wait for it.
-/// It goes on where they stop waiting.
+/// Nothing happens before the server asks for credentials: its refusal names its metadata and the scopes it needs.
+/// All requests go through the [`Fetcher`], which decides which addresses may be reached.
+/// Clones share everything. At most one login or renewal runs at a time; calls that need it wait for it, and it
+/// continues if they are cancelled.
 ///
 /// ```no_run
 /// use mgp_client_sdk::auth::{FileTokens, LoopbackBrowser, OAuth};
@@ -51,14 +49,14 @@ pub struct OAuth {
 }
 
 impl OAuth {
-    /// Credentials of people who log in, for the server at a URL; give it a [`browser`](Self::browser).
+    /// Creates credentials of a person who logs in to the server at a URL; add a [`browser`](Self::browser).
     pub fn new(server: impl Into<String>, fetcher: Fetcher) -> Self {
         Self::with(server.into(), fetcher, Grant::Person(None))
     }
 
-    /// Credentials of a client that acts on its own behalf.
+    /// Creates credentials of a client that acts on its own behalf.
     ///
-    /// They belong to the first issuer they are used at; name it with [`issuer`](Self::issuer) where it is known.
+    /// They belong to the first issuer they are used at; set it with [`issuer`](Self::issuer) if it is known.
     pub fn client_credentials(
         server: impl Into<String>,
         fetcher: Fetcher,
@@ -67,130 +65,134 @@ impl OAuth {
         Self::with(server.into(), fetcher, Grant::Client(credentials))
     }
 
-    /// Credentials of a client that shows the statements of others: those of its platform, or of an enterprise
+    /// Creates credentials of a client that presents assertions of its platform or of an enterprise
     /// ([`EnterpriseIdp`](super::EnterpriseIdp)).
     pub fn assertions(
         server: impl Into<String>,
         fetcher: Fetcher,
         credentials: ClientCredentials,
-        assertions: impl Assertions,
+        assertions: impl AssertionSource,
     ) -> Self {
         Self::with(server.into(), fetcher, Grant::Assertion(credentials, Arc::new(assertions)))
     }
 
-    /// What people are told who asks, where the client registers itself.
+    /// Sets the name that people see during a login, if the client registers itself.
     pub fn client_name(self, name: impl Into<String>) -> Self {
-        self.edit(|plan| plan.name = name.into())
+        self.edit(|config| config.name = name.into())
     }
 
-    /// The address of the client's metadata document, which is its id wherever that is supported.
+    /// Sets the URL of the client's metadata document, which serves as client id where that is supported.
     ///
-    /// The document is the user's to publish, under `https`; its `client_id` must be this address.
+    /// The user of this crate publishes the document, under `https`; its `client_id` must be this URL.
     pub fn cimd(self, url: impl Into<String>) -> Self {
-        self.edit(|plan| plan.document = Some(url.into()))
+        self.edit(|config| config.document = Some(url.into()))
     }
 
-    /// An id and secret that the authorization server's operator gave, for where a metadata document does not do.
+    /// Sets an id and secret from the authorization server's operator, used if a metadata document is not supported.
     ///
-    /// They belong to the first issuer they are used at; name it with [`issuer`](Self::issuer) where it is known.
+    /// They belong to the first issuer they are used at; set it with [`issuer`](Self::issuer) if it is known.
     pub fn preregistered(self, id: impl Into<String>, secret: impl Into<Secret>) -> Self {
-        self.edit(|plan| plan.given = Some(Given { id: id.into(), secret: Some(secret.into()) }))
+        self.edit(|config| {
+            config.preregistered =
+                Some(Preregistered { id: id.into(), secret: Some(secret.into()) })
+        })
     }
 
-    /// An id without a secret that the authorization server's operator gave.
+    /// Sets an id without a secret from the authorization server's operator.
     pub fn preregistered_public(self, id: impl Into<String>) -> Self {
-        self.edit(|plan| plan.given = Some(Given { id: id.into(), secret: None }))
+        self.edit(|config| {
+            config.preregistered = Some(Preregistered { id: id.into(), secret: None })
+        })
     }
 
-    /// The only issuer to be trusted, whatever the server names.
+    /// Sets the only issuer to trust, whatever the server names.
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
-        self.edit(|plan| plan.issuer = Some(issuer.into()))
+        self.edit(|config| config.issuer = Some(issuer.into()))
     }
 
-    /// Scopes to ask for besides those that the server names, separated by spaces.
+    /// Sets scopes to request in addition to those that the server names, separated by spaces.
     pub fn scopes(self, scopes: &str) -> Self {
-        self.edit(|plan| plan.scopes = Scopes::parse(scopes))
+        self.edit(|config| config.scopes = Scopes::parse(scopes))
     }
 
-    /// Where registrations and tokens are kept; memory, unless this is called.
+    /// Sets the store of registrations and tokens. Default: in memory.
     pub fn store(self, store: impl TokenStore) -> Self {
-        self.edit(|plan| plan.store = Arc::new(store))
+        self.edit(|config| config.store = Arc::new(store))
     }
 
-    /// How people get to the login; without it, only tokens that are in the store can be used and refreshed.
+    /// Sets the browser for logins; without it, only tokens that are in the store can be used and refreshed.
     pub fn browser(self, browser: impl Browser) -> Self {
-        self.edit(|plan| {
-            if let Grant::Person(known) = &mut plan.grant {
+        self.edit(|config| {
+            if let Grant::Person(known) = &mut config.grant {
                 *known = Some(Arc::new(browser));
             }
         })
     }
 
-    /// When tokens are bound to a key of this client (RFC 9449); where it is offered, unless this is called.
+    /// Sets when tokens are bound to a key of this client (RFC 9449). Default: where it is offered.
     ///
-    /// The key is made when it is first needed, and kept in the [`store`](Self::store) with its tokens.
-    pub fn dpop(self, when: Dpop) -> Self {
-        self.edit(|plan| plan.dpop = when)
+    /// The key is created when it is first needed, and stored in the [`store`](Self::store) with its tokens.
+    pub fn dpop(self, when: DpopMode) -> Self {
+        self.edit(|config| config.dpop = when)
     }
 
-    /// How often a server may ask for the same scopes within an hour, and refuse tokens that are new; 3, unless this is
-    /// called.
+    /// Sets how often a server may ask for the same scopes within an hour, and refuse new tokens. Default: 3.
     pub fn step_up_limit(self, limit: u32) -> Self {
-        self.edit(|plan| plan.limit = limit)
+        self.edit(|config| config.limit = limit)
     }
 
-    /// How long a login may take; five minutes, unless this is called.
-    pub fn patience(self, patience: Duration) -> Self {
-        self.edit(|plan| plan.patience = patience)
+    /// Sets the time limit of a login. Default: five minutes.
+    pub fn login_timeout(self, login_timeout: Duration) -> Self {
+        self.edit(|config| config.login_timeout = login_timeout)
     }
 
     /// Gets tokens now, unless there are some, rather than at the first refusal.
     ///
-    /// A person takes longer than a handshake may: who uses a [`browser`](Self::browser) does this before connecting, or
-    /// gives the handshake more time.
+    /// A login may take longer than a handshake: with a [`browser`](Self::browser) call this before connecting, or
+    /// raise the time-out of the handshake.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there are none.
     ///
     /// # Cancel safety
-    /// A login under way goes on, and whoever asks next gets what comes of it.
+    /// A login continues if the future is dropped; the next call gets its result.
     pub async fn log_in(&self) -> Result<(), Arc<AuthError>> {
         self.session.log_in().await
     }
 
     fn with(server: String, fetcher: Fetcher, grant: Grant) -> Self {
-        let plan = Plan {
+        let config = OAuthConfig {
             server,
             fetcher,
             name: "MGP client".to_owned(),
             document: None,
-            given: None,
+            preregistered: None,
             issuer: None,
             scopes: Scopes::default(),
             store: Arc::new(MemoryTokens::new()),
             grant,
-            dpop: Dpop::default(),
-            limit: LIMIT,
-            patience: PATIENCE,
+            dpop: DpopMode::default(),
+            limit: STEP_UP_LIMIT,
+            login_timeout: LOGIN_TIMEOUT,
         };
-        Self { session: Arc::new(Session::new(plan)) }
+        Self { session: Arc::new(Session::new(config)) }
     }
 
-    /// Settles something else; what was got before is forgotten.
-    fn edit(self, change: impl FnOnce(&mut Plan)) -> Self {
-        let mut plan = self.session.plan.clone();
-        change(&mut plan);
-        Self { session: Arc::new(Session::new(plan)) }
+    /// Changes the configuration; tokens obtained before are forgotten.
+    fn edit(self, change: impl FnOnce(&mut OAuthConfig)) -> Self {
+        let mut config = self.session.config.clone();
+        change(&mut config);
+        Self { session: Arc::new(Session::new(config)) }
     }
 }
 
 impl Credentials for OAuth {
     fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
-        Box::pin(async { self.session.authorization().await.map_err(told) })
+        Box::pin(async { self.session.authorization().await.map_err(to_rpc_error) })
     }
 
     fn shown<'a>(&'a self, request: Target<'a>) -> BoxFuture<'a, Result<Shown, RpcError>> {
-        Box::pin(async move { self.session.show(request).await.map_err(told) })
+        Box::pin(async move { self.session.show(request).await.map_err(to_rpc_error) })
     }
 
     fn nonce(&self, nonce: &str) {
@@ -198,19 +200,19 @@ impl Credentials for OAuth {
     }
 
     fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>> {
-        Box::pin(async { self.session.refused(refusal).await.map_err(told) })
+        Box::pin(async { self.session.refused(refusal).await.map_err(to_rpc_error) })
     }
 }
 
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OAuth")
-            .field("server", &address::shown(&self.session.plan.server))
+            .field("server", &address::display_url(&self.session.config.server))
             .finish_non_exhaustive()
     }
 }
 
-/// What a caller is told; the reason stays its source.
-fn told(error: Arc<AuthError>) -> RpcError {
+/// Converts an error for callers; the original is its source.
+fn to_rpc_error(error: Arc<AuthError>) -> RpcError {
     RpcError::from(&*error).because(error)
 }

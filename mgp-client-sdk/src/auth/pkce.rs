@@ -1,6 +1,4 @@
-//! Proof that who redeems a code is who asked for it (RFC 7636, method S256).
-//!
-//! Applies to: outbound.
+//! Proof Key for Code Exchange (RFC 7636, method S256).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,10 +8,9 @@ use sha2::{Digest as _, Sha256};
 use super::error::AuthError;
 use super::secret::Secret;
 
-/// The only method we use.
 pub(super) const METHOD: &str = "S256";
 
-/// A secret and what is shown of it beforehand.
+/// A verifier and its challenge.
 #[derive(Debug)]
 pub(super) struct Pkce {
     pub(super) verifier: Secret,
@@ -21,14 +18,13 @@ pub(super) struct Pkce {
 }
 
 impl Pkce {
-    /// A new pair: 256 random bits.
+    /// Creates a pair with 256 random bits.
     pub(super) fn new() -> Result<Self, AuthError> {
         let verifier = format!("{}{}", unguessable()?, unguessable()?);
         Ok(Self { challenge: challenge(&verifier), verifier: verifier.into() })
     }
 }
 
-/// What is shown of a verifier.
 pub(super) fn challenge(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(verifier))
 }

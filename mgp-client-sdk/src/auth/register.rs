@@ -1,16 +1,14 @@
-//! Who the client is to an authorization server (MCP client registration; RFC 7591).
-//!
-//! Applies to: outbound.
+//! The client's registration at an authorization server (MCP client registration; RFC 7591).
 
 use mgp_types::service::{FetchRequest, Fetcher};
 use serde::{Deserialize, Serialize};
 
-use super::address::{self, shorten};
-use super::authorize::{Place, check_redirect};
-use super::clock::now;
+use super::address::{self, clip_text};
+use super::authorize::{ApplicationType, check_redirect};
+use super::config::{OAuthConfig, Preregistered};
 use super::error::AuthError;
 use super::metadata::AuthServer;
-use super::plan::{Given, Plan};
+use super::now;
 use super::secret::Secret;
 use super::store::{Registration, RegistrationKind};
 use super::token::{BASIC, Identity, NONE, POST, Proof};
@@ -44,56 +42,56 @@ struct Refusal {
     error_description: Option<String>,
 }
 
-/// Whether a registration was there already.
+/// The origin of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Age {
-    /// From an earlier login.
+pub(super) enum RegistrationOrigin {
+    /// It existed before this login.
     Old,
-    /// Made for this one.
+    /// It was made for this login.
     New,
 }
 
-/// The client's registration: its metadata document first, then what its user gave, then what it gets by registering.
+/// Returns the client's registration: its metadata document, else what the user configured, else a dynamic one.
 pub(super) async fn registration(
     fetcher: &Fetcher,
-    plan: &Plan,
+    config: &OAuthConfig,
     server: &AuthServer,
     redirect_uri: &str,
     known: Option<&Registration>,
-) -> Result<(Registration, Age), AuthError> {
-    let place = check_redirect(redirect_uri)?;
-    if let Some(document) = plan.document.as_deref().filter(|_| server.takes_documents()) {
+) -> Result<(Registration, RegistrationOrigin), AuthError> {
+    let application_type = check_redirect(redirect_uri)?;
+    if let Some(document) = config.document.as_deref().filter(|_| server.takes_documents()) {
         check_document(document)?;
         let made = made(RegistrationKind::Document, document, None, NONE, redirect_uri);
-        return Ok((made, Age::New));
+        return Ok((made, RegistrationOrigin::New));
     }
-    if let Some(Given { id, secret }) = &plan.given {
+    if let Some(Preregistered { id, secret }) = &config.preregistered {
         let method = method(server, secret.as_ref());
-        let made = made(RegistrationKind::Given, id, secret.clone(), method, redirect_uri);
-        return Ok((made, Age::New));
+        let made = made(RegistrationKind::Preregistered, id, secret.clone(), method, redirect_uri);
+        return Ok((made, RegistrationOrigin::New));
     }
     if let Some(known) = known.filter(|known| is_good(known, redirect_uri)) {
-        return Ok((known.clone(), Age::Old));
+        return Ok((known.clone(), RegistrationOrigin::Old));
     }
     let Some(endpoint) = &server.registration_endpoint else {
         return Err(AuthError::NoClient { issuer: server.issuer.clone() });
     };
-    address::secure("the registration endpoint", endpoint)?;
+    address::parse_secure("the registration endpoint", endpoint)?;
     let application = Application {
-        client_name: &plan.name,
+        client_name: &config.name,
         redirect_uris: [redirect_uri],
         grant_types: ["authorization_code", "refresh_token"],
         response_types: ["code"],
         token_endpoint_auth_method: wanted(server),
-        application_type: match place {
-            Place::Native => "native",
-            Place::Web => "web",
+        application_type: match application_type {
+            ApplicationType::Native => "native",
+            ApplicationType::Web => "web",
         },
     };
-    Ok((register(fetcher, server, endpoint, &application).await?, Age::New))
+    Ok((register(fetcher, server, endpoint, &application).await?, RegistrationOrigin::New))
 }
 
-/// How a registered client shows itself to the token endpoint.
+/// Returns the identity of a registered client for the token endpoint.
 pub(super) fn identity(registration: &Registration) -> Identity {
     let secret = registration.client_secret.clone();
     let proof = match (registration.method.as_str(), secret) {
@@ -104,20 +102,20 @@ pub(super) fn identity(registration: &Registration) -> Identity {
     Identity { id: registration.client_id.clone(), proof }
 }
 
-/// How a client with or without a secret authenticates itself, where nobody said.
+/// Returns the authentication method of a client with or without a secret, if none is configured.
 pub(super) fn method(server: &AuthServer, secret: Option<&Secret>) -> &'static str {
     let lists = |method| server.has_method(method);
     match secret {
         None => NONE,
         Some(_) if lists(BASIC) == Some(false) && lists(POST) == Some(true) => POST,
         Some(_) if lists(BASIC) == Some(false) && lists(NONE) == Some(true) => NONE,
-        // RFC 8414 §2: what is meant where nothing is listed.
+        // RFC 8414 §2: the default if nothing is listed.
         Some(_) => BASIC,
     }
 }
 
-/// What a client asks for that registers itself: without a secret where that is possible, for a program on a person's
-/// machine keeps none.
+/// Returns the method to register with: without a secret if possible, since a program on a person's machine cannot
+/// protect one.
 fn wanted(server: &AuthServer) -> &'static str {
     let methods = [NONE, BASIC, POST];
     let listed = methods.into_iter().find(|method| server.has_method(method) == Some(true));
@@ -132,7 +130,7 @@ async fn register(
 ) -> Result<Registration, AuthError> {
     let document = |why: &str| AuthError::Document {
         what: "the answer of the registration endpoint",
-        url: address::shown(endpoint),
+        url: address::display_url(endpoint),
         why: why.to_owned(),
     };
     let body = serde_json::to_vec(application).map_err(|error| document(&error.to_string()))?;
@@ -148,20 +146,20 @@ async fn register(
         };
         return Err(AuthError::Registration {
             issuer: server.issuer.clone(),
-            error: shorten(&error),
-            description: shorten(&description),
+            error: clip_text(&error),
+            description: clip_text(&description),
         });
     }
-    // What serde says quotes the text, and the text holds a secret.
+    // An error of serde quotes the text, which contains a secret.
     let found: Registered =
         serde_json::from_slice(&answer.body).map_err(|_| document("it is not a registration"))?;
     if found.client_id.is_empty() {
         return Err(document("its client id is empty"));
     }
     let method = match found.token_endpoint_auth_method.as_deref() {
-        Some(said) => [NONE, BASIC, POST]
+        Some(declared) => [NONE, BASIC, POST]
             .into_iter()
-            .find(|known| *known == said)
+            .find(|known| *known == declared)
             .ok_or_else(|| document("it asks for a way to authenticate that was not asked for"))?,
         None => method(server, found.client_secret.as_ref()),
     };
@@ -172,7 +170,7 @@ async fn register(
     Ok(made)
 }
 
-/// Whether a registration from before can be used again.
+/// Returns whether an earlier registration can be used again.
 fn is_good(known: &Registration, redirect_uri: &str) -> bool {
     known.kind == RegistrationKind::Dynamic
         && known.redirect_uri.as_deref() == Some(redirect_uri)
@@ -191,11 +189,11 @@ fn made(
     Registration { client_id, client_secret, expires_at: None, method, redirect_uri, kind }
 }
 
-/// A client id that is an address: `https`, with a path.
+/// Checks a client id that is a URL: `https`, with a path.
 fn check_document(url: &str) -> Result<(), AuthError> {
     const WHAT: &str = "the client's metadata document";
-    let refuse = |why| AuthError::Address { what: WHAT, url: address::shown(url), why };
-    let parsed = address::secure(WHAT, url)?;
+    let refuse = |why| AuthError::Address { what: WHAT, url: address::display_url(url), why };
+    let parsed = address::parse_secure(WHAT, url)?;
     if parsed.scheme() != "https" {
         return Err(refuse("it must be `https`"));
     }

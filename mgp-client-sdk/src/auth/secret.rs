@@ -1,12 +1,10 @@
-//! Words that must not be printed: tokens, client secrets, assertions.
-//!
-//! Applies to: outbound.
+//! Texts that must not be printed: tokens, client secrets, assertions.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A word that `Debug` does not show; serialising it writes it out, which is for a token store to do.
+/// A text that `Debug` does not show; serialising writes it, for token stores.
 ///
 /// ```
 /// use mgp_client_sdk::auth::Secret;
@@ -18,12 +16,12 @@ use serde::{Deserialize, Serialize};
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a word from being printed.
+    /// Creates a secret.
     pub fn new(word: impl Into<String>) -> Self {
         Self(word.into())
     }
 
-    /// The word itself.
+    /// Returns the text.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

@@ -1,179 +1,187 @@
-//! What a client shows a server now, and who fetches something better: one at a time, whoever else waits.
-//!
-//! Applies to: outbound.
+//! The current credentials of a client for one server, and the single task that replaces them.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::Shared;
 use mgp_transport::http::{Refused, Shown, Target};
 use mgp_types::service::BoxFuture;
+use mgp_types::sync::Mutex;
 use tokio::task::AbortHandle;
 
 use super::challenge::Demand;
-use super::clock::now;
+use super::config::OAuthConfig;
 use super::dpop::{Nonces, ProofKey, WANTS_NONCE};
 use super::error::AuthError;
 use super::limits::Limits;
-use super::plan::Plan;
+use super::now;
 use super::secret::Secret;
-use super::store::{Stored, TokenKind, Tokens};
+use super::store::{TokenEntry, TokenKind, Tokens};
 
-/// How many seconds before its end a token is renewed; short-lived ones later.
-const MARGIN: u64 = 30;
+/// Seconds before its expiry that a token is renewed; less for short-lived tokens.
+const RENEWAL_MARGIN_SECS: u64 = 30;
 
-/// How often one request is sent again because the server wants to see another nonce.
-const NONCES: u32 = 4;
-/// The server among those whose nonces are kept.
-const HERE: &str = "server";
+/// The number of times that one request is sent again because the server requires another nonce.
+const MAX_NONCE_RETRIES: u32 = 4;
+/// The key of the protected server in [`Nonces`].
+const PROTECTED_SERVER: &str = "server";
 
-/// The state of one client before one server.
 pub(super) struct Session {
-    pub(super) plan: Plan,
+    pub(super) config: OAuthConfig,
     state: Mutex<State>,
-    flight: Mutex<Option<Flight>>,
+    running_work: Mutex<Option<RunningWork>>,
     pub(super) nonces: Nonces,
 }
 
 struct State {
-    /// Whether the store was looked into.
-    loaded: bool,
-    entry: Option<Stored>,
+    /// `true` once the store was read.
+    is_loaded: bool,
+    entry: Option<TokenEntry>,
     /// The access token that was in the store when it was last read or written.
     seen: Option<Secret>,
     limits: Limits,
 }
 
-/// What is to be done for better credentials.
+/// Work that leads to better credentials.
 #[derive(Clone, Debug)]
-pub(super) enum Work {
+pub(super) enum TokenWork {
     /// Nothing was refused yet.
     Prepare,
-    /// What was shown was refused.
+    /// The credentials were refused.
     Renew(Demand),
-    /// More is needed than was granted.
+    /// The granted scopes do not suffice.
     StepUp(Demand),
 }
 
-/// Work under way. It runs in a task of its own: a caller that goes away must not tear a login or a rotated token in two.
-struct Flight {
+/// Running work, in its own task: a cancelled caller must not interrupt a login or a token rotation.
+struct RunningWork {
     outcome: Outcome,
     task: AbortHandle,
 }
 
 type Outcome = Shared<BoxFuture<'static, Result<(), Arc<AuthError>>>>;
 
-/// How a caller came to work under way.
+/// A caller's relation to running work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum Role {
     Started,
     Joined,
 }
 
 impl Session {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(config: OAuthConfig) -> Self {
         let state =
-            State { loaded: false, entry: None, seen: None, limits: Limits::new(plan.limit) };
-        Self { plan, state: Mutex::new(state), flight: Mutex::new(None), nonces: Nonces::default() }
-    }
-
-    /// The value of `Authorization`; `None` where there is nothing yet, and the server has to say what it wants.
-    pub(super) async fn authorization(self: &Arc<Self>) -> Result<Option<String>, Arc<AuthError>> {
-        if self.is_wanting() {
-            self.fly(Work::Prepare).0.await?;
+            State { is_loaded: false, entry: None, seen: None, limits: Limits::new(config.limit) };
+        Self {
+            config,
+            state: Mutex::new(state),
+            running_work: Mutex::new(None),
+            nonces: Nonces::default(),
         }
-        Ok(self.shown())
     }
 
-    /// What a request shows: the token, and for one that is bound to a key a proof for this request only.
+    /// Returns the value of `Authorization`, or `None` if there is none yet and the server must first ask for it.
+    pub(super) async fn authorization(self: &Arc<Self>) -> Result<Option<String>, Arc<AuthError>> {
+        if self.needs_work() {
+            self.start_or_join(TokenWork::Prepare).0.await?;
+        }
+        Ok(self.header_value())
+    }
+
+    /// Returns the credentials of a request: the token, and for a bound token a proof for this request.
     pub(super) async fn show(self: &Arc<Self>, to: Target<'_>) -> Result<Shown, Arc<AuthError>> {
         let Some(authorization) = self.authorization().await? else { return Ok(Shown::default()) };
         let Some((key, token)) = self.bound() else { return Ok(Shown::new(Some(authorization))) };
-        let nonce = self.nonces.of(HERE);
+        let nonce = self.nonces.of(PROTECTED_SERVER);
         let proof = key.proof(to.method, to.url, nonce.as_deref(), Some(&token))?;
-        Ok(Shown::new(Some(format!("{PROVED}{}", token.expose()))).header("dpop", proof))
+        Ok(Shown::new(Some(format!("{DPOP_PREFIX}{}", token.expose()))).header("dpop", proof))
     }
 
-    /// Takes note of what the server wants to see in the next proof.
+    /// Stores the nonce for the next proof.
     pub(super) fn nonce(&self, nonce: &str) {
-        self.nonces.take(HERE, nonce);
+        self.nonces.take(PROTECTED_SERVER, nonce);
     }
 
-    /// Gets something better to show than what was refused.
+    /// Gets better credentials than those that were refused.
     pub(super) async fn refused(self: &Arc<Self>, refusal: Refused) -> Result<(), Arc<AuthError>> {
         let demand = Demand::of(&refusal.challenges);
         if let Some(nonce) = &refusal.nonce {
             self.nonce(nonce);
         }
-        let was_proved = refusal.shown.as_deref().is_some_and(|shown| shown.starts_with(PROVED));
+        let was_proved = refusal
+            .shown
+            .as_deref()
+            .is_some_and(|header_value| header_value.starts_with(DPOP_PREFIX));
         if let Some(error) = demand.error.as_deref().filter(|_| was_proved)
             && (error == WANTS_NONCE || error == "invalid_dpop_proof")
         {
-            return doubted(error, &refusal).map_err(Arc::new);
+            return handle_refused_proof(error, &refusal).map_err(Arc::new);
         }
         let is_scope = |error: &String| error == "insufficient_scope";
         let work = match refusal.status {
-            401 => Work::Renew(demand),
+            401 => TokenWork::Renew(demand),
             403 if demand.scope.is_some() && demand.error.as_ref().is_none_or(is_scope) => {
-                Work::StepUp(demand)
+                TokenWork::StepUp(demand)
             }
             status => {
                 let error = demand.error.unwrap_or_else(|| format!("status {status}"));
-                let error = super::address::shorten(&error);
+                let error = super::address::clip_text(&error);
                 return Err(Arc::new(AuthError::Forbidden { error }));
             }
         };
-        self.better_than(refusal.shown.as_deref(), work).await
+        self.replace_credentials(refusal.shown.as_deref(), work).await
     }
 
-    /// Gets something to show, if there is nothing.
+    /// Gets credentials, if there are none.
     pub(super) async fn log_in(self: &Arc<Self>) -> Result<(), Arc<AuthError>> {
         if self.authorization().await?.is_some() {
             return Ok(());
         }
-        self.better_than(None, Work::Renew(Demand::default())).await
+        self.replace_credentials(None, TokenWork::Renew(Demand::default())).await
     }
 
-    /// Works until there is something else to show.
-    async fn better_than(
+    /// Works until the credentials differ from those that were refused.
+    async fn replace_credentials(
         self: &Arc<Self>,
-        shown: Option<&str>,
-        work: Work,
+        header_value: Option<&str>,
+        work: TokenWork,
     ) -> Result<(), Arc<AuthError>> {
         loop {
-            // Somebody else was refused before, and has got something better.
-            if self.shown().is_some_and(|now| Some(now.as_str()) != shown) {
+            // Another caller was refused before and has got better credentials.
+            if self.header_value().is_some_and(|now| Some(now.as_str()) != header_value) {
                 return Ok(());
             }
-            let (outcome, part) = self.fly(work.clone());
+            let (outcome, role) = self.start_or_join(work.clone());
             outcome.await?;
-            if part == Part::Started {
+            if role == Role::Started {
                 return Ok(());
             }
         }
     }
 
-    /// Joins the work under way, or starts this.
-    fn fly(self: &Arc<Self>, work: Work) -> (Outcome, Part) {
-        let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(flight) = flight.as_ref().filter(|flight| !flight.task.is_finished()) {
-            return (flight.outcome.clone(), Part::Joined);
+    /// Joins the running work, or starts this.
+    fn start_or_join(self: &Arc<Self>, work: TokenWork) -> (Outcome, Role) {
+        let mut running_work = self.running_work.lock();
+        if let Some(running_work) =
+            running_work.as_ref().filter(|running_work| !running_work.task.is_finished())
+        {
+            return (running_work.outcome.clone(), Role::Joined);
         }
         let session = Arc::clone(self);
-        let running = tokio::spawn(async move { session.work(work).await });
+        let running = tokio::spawn(async move { session.do_work(work).await });
         let task = running.abort_handle();
         let outcome =
             async move { running.await.unwrap_or(Err(AuthError::Stopped)).map_err(Arc::new) };
         let outcome = outcome.boxed().shared();
-        *flight = Some(Flight { outcome: outcome.clone(), task });
-        (outcome, Part::Started)
+        *running_work = Some(RunningWork { outcome: outcome.clone(), task });
+        (outcome, Role::Started)
     }
 
-    // === state ===
+    // === State ===
 
-    /// The value of the header, of a token that is still valid.
-    fn shown(&self) -> Option<String> {
-        let state = self.state();
+    /// Returns the header value of a token that is still valid.
+    fn header_value(&self) -> Option<String> {
+        let state = self.state.lock();
         let entry = state.entry.as_ref()?;
         let tokens = entry.tokens.as_ref()?;
         if tokens.kind == TokenKind::Dpop && entry.key.is_none() {
@@ -182,90 +190,85 @@ impl Session {
         tokens.expires_at.is_none_or(|at| at > now()).then(|| header(tokens))
     }
 
-    /// A token that is bound to a key, with the key: of one moment, as both may be renewed at any time.
+    /// Returns a bound token with its key; read together, since both may be renewed at any time.
     fn bound(&self) -> Option<(ProofKey, Secret)> {
-        let state = self.state();
+        let state = self.state.lock();
         let entry = state.entry.as_ref()?;
         let tokens = entry.tokens.as_ref().filter(|tokens| tokens.kind == TokenKind::Dpop)?;
         Some((entry.key.clone()?, tokens.access.clone()))
     }
 
-    /// Whether something can be done before the server is asked.
-    fn is_wanting(&self) -> bool {
-        let state = self.state();
+    /// Returns whether there is work to do before the server is asked.
+    fn needs_work(&self) -> bool {
+        let state = self.state.lock();
         let tokens = state.entry.as_ref().and_then(|entry| entry.tokens.as_ref());
-        let renewable = |tokens: &Tokens| tokens.refresh.is_some() || self.plan.is_machine();
-        !state.loaded || tokens.is_some_and(|tokens| is_stale(tokens) && renewable(tokens))
+        let renewable = |tokens: &Tokens| tokens.refresh.is_some() || self.config.is_machine();
+        !state.is_loaded || tokens.is_some_and(|tokens| is_stale(tokens) && renewable(tokens))
     }
 
     pub(super) fn is_loaded(&self) -> bool {
-        self.state().loaded
+        self.state.lock().is_loaded
     }
 
-    /// Takes what the store had.
-    pub(super) fn loaded(&self, entry: Option<Stored>) {
-        let mut state = self.state();
-        state.loaded = true;
+    /// Sets the entry read from the store.
+    pub(super) fn set_loaded(&self, entry: Option<TokenEntry>) {
+        let mut state = self.state.lock();
+        state.is_loaded = true;
         state.entry = entry;
     }
 
-    pub(super) fn entry(&self) -> Option<Stored> {
-        self.state().entry.clone()
+    pub(super) fn entry(&self) -> Option<TokenEntry> {
+        self.state.lock().entry.clone()
     }
 
-    /// Shows from now on what an entry has.
-    pub(super) fn take(&self, entry: Stored) {
-        self.state().entry = Some(entry);
+    /// Uses an entry from now on.
+    pub(super) fn take(&self, entry: TokenEntry) {
+        self.state.lock().entry = Some(entry);
     }
 
-    /// Takes note of what is in the store.
-    pub(super) fn saw(&self, kept: Option<&Stored>) {
-        self.state().seen = kept.and_then(access).cloned();
+    /// Remembers which tokens are in the store.
+    pub(super) fn note_stored(&self, kept: Option<&TokenEntry>) {
+        self.state.lock().seen = kept.and_then(access).cloned();
     }
 
-    /// Whether an entry of the store has other tokens than when it was last looked at.
-    pub(super) fn is_overtaken_by(&self, kept: &Stored) -> bool {
-        access(kept).is_some_and(|access| self.state().seen.as_ref() != Some(access))
+    /// Returns whether the store contains other tokens than when it was last read or written.
+    pub(super) fn is_newer_in_store(&self, kept: &TokenEntry) -> bool {
+        access(kept).is_some_and(|access| self.state.lock().seen.as_ref() != Some(access))
     }
 
     pub(super) fn with_limits<T>(&self, run: impl FnOnce(&mut Limits) -> T) -> T {
-        run(&mut self.state().limits)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        run(&mut self.state.lock().limits)
     }
 }
 
-fn access(entry: &Stored) -> Option<&Secret> {
+fn access(entry: &TokenEntry) -> Option<&Secret> {
     entry.tokens.as_ref().map(|tokens| &tokens.access)
 }
 
-/// Whether a token ends soon.
+/// Returns whether a token expires soon.
 pub(super) fn is_stale(tokens: &Tokens) -> bool {
     tokens.expires_at.is_some_and(|at| {
         let lifetime = at.saturating_sub(tokens.issued_at);
-        at.saturating_sub(MARGIN.min(lifetime / 4)) <= now()
+        at.saturating_sub(RENEWAL_MARGIN_SECS.min(lifetime / 4)) <= now()
     })
 }
 
-const PROVED: &str = "DPoP ";
+const DPOP_PREFIX: &str = "DPoP ";
 
 fn header(tokens: &Tokens) -> String {
     let scheme = match tokens.kind {
         TokenKind::Bearer => "Bearer ",
-        TokenKind::Dpop => PROVED,
+        TokenKind::Dpop => DPOP_PREFIX,
     };
     format!("{scheme}{}", tokens.access.expose())
 }
 
-/// What is done about a proof that was refused, while nothing is wrong with the token: where the server names a nonce,
-/// the next proof has it.
-fn doubted(error: &str, refusal: &Refused) -> Result<(), AuthError> {
+/// Handles a refused proof, with a token that may be valid: if the server sent a nonce, the next proof contains it.
+fn handle_refused_proof(error: &str, refusal: &Refused) -> Result<(), AuthError> {
     let hint = match &refusal.nonce {
-        Some(_) if refusal.times <= NONCES => return Ok(()),
-        Some(_) => "it wants to see another nonce each time",
-        None if error == WANTS_NONCE => "it wants to see a nonce, and names none",
+        Some(_) if refusal.times <= MAX_NONCE_RETRIES => return Ok(()),
+        Some(_) => "it requires another nonce each time",
+        None if error == WANTS_NONCE => "it requires a nonce but does not send one",
         None => {
             "compare the clock of this machine, and the server's URL with the one it is known by"
         }

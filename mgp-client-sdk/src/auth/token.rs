@@ -1,6 +1,4 @@
-//! The token endpoint (OAuth 2.1 §3.2): who the client is, what it asks, what it gets.
-//!
-//! Applies to: outbound.
+//! Requests to the token endpoint (OAuth 2.1 §3.2).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,48 +6,47 @@ use mgp_types::service::{FetchRequest, Fetched, Fetcher};
 use serde::Deserialize;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
-use super::address::{self, shorten};
-use super::clock::now;
+use super::address::{self, clip_text};
 use super::dpop::{Binding, NONCE_RETRIES, Prover, WANTS_NONCE};
 use super::error::AuthError;
 use super::jwt::SigningKey;
 use super::metadata::AuthServer;
+use super::now;
 use super::scope::Scopes;
 use super::secret::Secret;
 use super::store::{TokenKind, Tokens};
 
-/// How long a token may be that is sent with every request.
-const LONGEST: usize = 16 * 1024;
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-const STATEMENT: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// How clients authenticate themselves, in the words of RFC 7591.
+/// Authentication methods of clients (RFC 7591).
 pub(super) const NONE: &str = "none";
 pub(super) const BASIC: &str = "client_secret_basic";
 pub(super) const POST: &str = "client_secret_post";
 
-/// A client before the token endpoint.
+/// A client's identity for the token endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) id: String,
     pub(super) proof: Proof,
 }
 
-/// What it proves itself with.
+/// The means by which a client authenticates itself.
 #[derive(Clone, Debug)]
 pub(super) enum Proof {
-    /// Nothing: everybody may know the id.
+    /// None: a public client.
     None,
-    /// The secret, as a user name and password.
+    /// The secret, in the `Authorization` header.
     Basic(Secret),
     /// The secret, in the form.
     Post(Secret),
-    /// A signed statement.
+    /// A signed assertion.
     Key(SigningKey),
 }
 
 impl Proof {
-    /// The word of RFC 7591 for it.
+    /// Returns the name of the method in RFC 7591.
     pub(super) fn method(&self) -> &'static str {
         match self {
             Self::None => NONE,
@@ -60,10 +57,9 @@ impl Proof {
     }
 }
 
-/// The form of a request.
 pub(super) type Form<'a> = Vec<(&'static str, &'a str)>;
 
-/// What a token endpoint answers with.
+/// The response of a token endpoint.
 #[derive(Deserialize)]
 pub(super) struct Answer {
     pub(super) access_token: Secret,
@@ -74,7 +70,7 @@ pub(super) struct Answer {
     scope: Option<String>,
 }
 
-/// A number of seconds; some write it as text, some with a fraction.
+/// A number of seconds; some servers write it as text, or with a fraction.
 #[derive(Clone, Copy)]
 struct Seconds(u64);
 
@@ -85,7 +81,7 @@ struct Refusal {
     error_description: Option<String>,
 }
 
-/// Asks for tokens at an authorization server.
+/// Requests tokens from an authorization server.
 pub(super) async fn request(
     fetcher: &Fetcher,
     server: &AuthServer,
@@ -94,7 +90,7 @@ pub(super) async fn request(
     scopes: &Scopes,
     (binding, prover): (Binding, Option<Prover<'_>>),
 ) -> Result<Tokens, AuthError> {
-    let endpoint = server.token_endpoint.as_deref().ok_or_else(|| AuthError::Lacks {
+    let endpoint = server.token_endpoint.as_deref().ok_or_else(|| AuthError::MissingEndpoint {
         issuer: server.issuer.clone(),
         what: "token endpoint",
     })?;
@@ -102,7 +98,7 @@ pub(super) async fn request(
     answer.tokens(endpoint, scopes, binding)
 }
 
-/// Asks a token endpoint, and reads what it answers; again where it wants to see a nonce in the proof.
+/// Sends a request to a token endpoint and reads the response; sends it again if a nonce is required.
 pub(super) async fn ask(
     fetcher: &Fetcher,
     endpoint: &str,
@@ -111,10 +107,10 @@ pub(super) async fn ask(
     form: Form<'_>,
     prover: Option<Prover<'_>>,
 ) -> Result<Answer, AuthError> {
-    address::secure("the token endpoint", endpoint)?;
+    address::parse_secure("the token endpoint", endpoint)?;
     let mut retries = 0;
     loop {
-        // Made anew each time: proofs and statements hold once.
+        // Created for each attempt: proofs and assertions are valid once.
         let request = post(endpoint, issuer, identity, &form)?;
         let Some(prover) = prover else { return read(endpoint, &fetcher.fetch(request).await?) };
         let answer = fetcher.fetch(prover.prove(request)?).await?;
@@ -130,7 +126,7 @@ pub(super) async fn ask(
     }
 }
 
-/// The request: the form, and what the client proves itself with.
+/// Creates the request: the form, and the client's authentication.
 fn post(
     endpoint: &str,
     issuer: &str,
@@ -151,7 +147,7 @@ fn post(
         }
         Proof::Key(key) => {
             body.append_pair("client_id", &identity.id);
-            body.append_pair("client_assertion_type", STATEMENT);
+            body.append_pair("client_assertion_type", ASSERTION_TYPE);
             body.append_pair("client_assertion", key.statement(&identity.id, issuer)?.expose());
         }
     }
@@ -164,7 +160,7 @@ fn post(
     })
 }
 
-/// OAuth 2.1 §2.4.1: both parts are encoded as in a form before they are joined.
+/// Encodes both parts as in a form before they are joined (OAuth 2.1 §2.4.1).
 fn basic(id: &str, secret: &Secret) -> String {
     let encode = |part: &str| byte_serialize(part.as_bytes()).collect::<String>();
     format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret.expose()))))
@@ -172,10 +168,10 @@ fn basic(id: &str, secret: &Secret) -> String {
 
 fn read(endpoint: &str, answer: &Fetched) -> Result<Answer, AuthError> {
     if (200..300).contains(&answer.status) {
-        // What serde says quotes the text, and the text is secret.
+        // An error of serde quotes the text, which is secret.
         return serde_json::from_slice(&answer.body).map_err(|_| AuthError::Document {
             what: "the answer of the token endpoint",
-            url: address::shown(endpoint),
+            url: address::display_url(endpoint),
             why: "it is not a token response".to_owned(),
         });
     }
@@ -185,22 +181,22 @@ fn read(endpoint: &str, answer: &Fetched) -> Result<Answer, AuthError> {
         Some(refusal) => (refusal.error, refusal.error_description.unwrap_or_default()),
         None => (format!("status {}", answer.status), String::new()),
     };
-    let (error, description) = (shorten(&error), shorten(&description));
-    Err(AuthError::Token { endpoint: address::shown(endpoint), error, description })
+    let (error, description) = (clip_text(&error), clip_text(&description));
+    Err(AuthError::Token { endpoint: address::display_url(endpoint), error, description })
 }
 
 impl Answer {
-    /// The tokens, fit to be shown to a server.
+    /// Returns the tokens, checked for use in a header.
     fn tokens(self, endpoint: &str, asked: &Scopes, binding: Binding) -> Result<Tokens, AuthError> {
         let refuse = |why: &str| AuthError::Document {
             what: "the answer of the token endpoint",
-            url: address::shown(endpoint),
+            url: address::display_url(endpoint),
             why: why.to_owned(),
         };
         let is = |kind: &str| self.token_type.eq_ignore_ascii_case(kind);
         let kind = match binding {
             Binding::Must if is("bearer") => {
-                return Err(AuthError::NotBound { endpoint: address::shown(endpoint) });
+                return Err(AuthError::TokenNotBound { endpoint: address::display_url(endpoint) });
             }
             _ if is("bearer") => TokenKind::Bearer,
             Binding::Wanted | Binding::Must if is("dpop") => TokenKind::Dpop,
@@ -211,7 +207,7 @@ impl Answer {
         };
         let access = self.access_token.expose();
         if access.is_empty()
-            || access.len() > LONGEST
+            || access.len() > MAX_TOKEN_BYTES
             || !access.bytes().all(|b| b.is_ascii_graphic())
         {
             return Err(refuse("its token does not fit in a header"));
@@ -261,7 +257,7 @@ impl<'de> Deserialize<'de> for Seconds {
     }
 }
 
-/// Whether a refusal says that what was shown will never do, rather than that something went wrong.
+/// Returns whether a refusal is final, rather than a passing failure.
 pub(super) fn is_final(error: &AuthError) -> bool {
     const FINAL: &[&str] = &[
         "invalid_client",
@@ -274,12 +270,12 @@ pub(super) fn is_final(error: &AuthError) -> bool {
     ];
     match error {
         AuthError::Token { error, .. } => FINAL.contains(&error.as_str()),
-        AuthError::NotBound { .. } => true,
+        AuthError::TokenNotBound { .. } => true,
         _ => false,
     }
 }
 
-/// Whether the authorization server does not know the client.
+/// Returns whether the authorization server does not know the client.
 pub(super) fn is_unknown_client(error: &AuthError) -> bool {
     matches!(error, AuthError::Token { error, .. } if error == "invalid_client" || error == "unauthorized_client")
 }
@@ -307,9 +303,9 @@ mod tests {
                     assert_eq!(tokens.expires_at.map(|at| at - tokens.issued_at), expires);
                 }
                 (Err(error), Err(words)) => {
-                    let shown = format!("{error} {error:?}");
-                    assert!(shown.contains(words), "{shown}");
-                    assert!(!shown.contains("s3cret"), "{shown}");
+                    let display_url = format!("{error} {error:?}");
+                    assert!(display_url.contains(words), "{display_url}");
+                    assert!(!display_url.contains("s3cret"), "{display_url}");
                 }
                 (found, _) => panic!("{found:?}"),
             }

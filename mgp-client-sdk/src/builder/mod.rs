@@ -1,8 +1,6 @@
-//! Puts a client together: what it offers follows from what it is given to answer with.
-//!
-//! Applies to: outbound.
+//! The builder of a client; capabilities follow from the handlers it is given.
 
-mod answers;
+mod handlers;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,15 +16,15 @@ use mgp_types::service::{AuditSink, Grantor, MgpService, Principal, Router, Serv
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
-use self::answers::Asked;
+use self::handlers::ElicitationHandlers;
 use crate::client::{self, Client};
 use crate::config::ClientConfig;
 use crate::error::Error;
 
-/// What of MGP a client serves without further ado: everything that asks no answer of its user.
+/// The extensions that are offered by default: all that need no handler.
 ///
-/// Permissions need somebody who decides and callbacks somebody to answer them: they are offered once those are given.
-const SERVED: ExtensionSet =
+/// Permissions and callbacks are offered once they have a handler.
+const DEFAULT_EXTENSIONS: ExtensionSet =
     ExtensionSet::STANDARD.without(Extension::Permissions).without(Extension::Callbacks);
 
 /// A client that is not connected yet.
@@ -51,11 +49,11 @@ const SERVED: ExtensionSet =
 pub struct ClientBuilder {
     pub(crate) config: ClientConfig,
     mgp: Option<ExtensionSet>,
-    gates: Vec<Wrap>,
-    asked: Asked,
+    gates: Vec<ApplyLayer>,
+    elicitation: ElicitationHandlers,
 }
 
-type Wrap = Box<dyn FnOnce(Stack) -> Stack + Send>;
+type ApplyLayer = Box<dyn FnOnce(Stack) -> Stack + Send>;
 
 impl ClientBuilder {
     pub(crate) fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -65,69 +63,73 @@ impl ClientBuilder {
             alive.timestamp = ping.timestamp;
             Ok(alive)
         });
-        Self { config, mgp: Some(SERVED), gates: Vec::new(), asked: Asked::default() }
+        Self {
+            config,
+            mgp: Some(DEFAULT_EXTENSIONS),
+            gates: Vec::new(),
+            elicitation: ElicitationHandlers::default(),
+        }
     }
 
-    // === What is offered ===
+    // === Capabilities ===
 
-    /// Offers these extensions of MGP; all that this crate serves without it.
+    /// Sets the MGP extensions to offer; by default all that this crate serves.
     pub fn mgp(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = Some(extensions);
         self
     }
 
-    /// Offers no more than these extensions of what would be offered.
-    #[cfg(feature = "kernel")]
-    pub(crate) fn at_most(mut self, extensions: ExtensionSet) -> Self {
+    /// Restricts the offered extensions to the given set.
+    pub fn limit_extensions(mut self, extensions: ExtensionSet) -> Self {
         self.mgp = self.mgp.map(|set| set & extensions);
         self
     }
 
-    /// Speaks plain MCP only.
+    /// Uses plain MCP only.
     pub fn plain(mut self) -> Self {
         self.mgp = None;
         self
     }
 
-    /// Speaks one era only; without it the modern one where the server does, else the legacy one.
+    /// Uses one era only; by default the modern one if the server supports it, else the legacy one.
     pub fn era(mut self, era: EraChoice) -> Self {
         self.config.connect.era = era;
         self
     }
 
-    /// Changes what is offered and how the client connects, down to the last setting.
+    /// Changes any setting of the configuration.
     pub fn config(mut self, change: impl FnOnce(&mut ClientConfig)) -> Self {
         change(&mut self.config);
         self
     }
 
-    // === Bounds ===
+    // === Limits ===
 
-    /// Bounds every request. 60 s; each sign of progress starts the time anew.
+    /// Sets the time-out of requests; each sign of progress restarts it. Default: 60 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
         self
     }
 
-    /// Bounds a request however much progress it reports. 10 minutes.
+    /// Sets the longest time of a request that reports progress. Default: 10 minutes.
     pub fn max_timeout(mut self, timeout: Duration) -> Self {
         self.config.max_timeout = timeout;
         self
     }
 
-    /// Bounds the handshake. 30 s.
+    /// Sets the time-out of the handshake. Default: 30 s.
     pub fn init_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect.handshake_timeout = timeout;
         self
     }
 
-    /// Makes calls again that failed and may go better: after the waits the server asks for, within these bounds,
+    /// Retries calls that failed and may succeed: after the delay the server asks for, within these limits,
     /// and with a budget and a circuit breaker for the server (MGP §14.6).
     ///
-    /// Without it no call is made again: who calls a tool should know how often it runs.
-    /// A call that may have run is repeated only where the definition of its tool says that this does no harm, or
+    /// By default no call is retried.
+    /// A call that may have run is retried only if the definition of its tool declares that to be safe, or
     /// [`RetryConfig::repeat`] does.
-    /// It stands outside all [layers](Self::layer); each attempt has the [time](Self::timeout) of a call.
+    /// Retries happen outside all [layers](Self::layer); each attempt has its own [time-out](Self::timeout).
     ///
     /// ```
     /// use mgp_client_sdk::{Client, RetryConfig, TestClient};
@@ -150,21 +152,21 @@ impl ClientBuilder {
     /// # });
     /// ```
     pub fn retry(mut self, config: RetryConfig) -> Self {
-        // A server's word on the risk of its tools counts as far as without any governance.
+        // The server's claims about the risk of its tools count as without governance.
         let risk = |tool: &Tool| Assessment::of(tool, &ServerPolicy::default()).effective_risk;
         self.config.retry = Some(RetryLayer::new(config).risk(risk));
         self
     }
 
-    /// Bounds what the connection may hold.
+    /// Sets the limits of the connection.
     pub fn wire_limits(mut self, limits: Limits) -> Self {
         self.config.limits = limits;
         self
     }
 
-    /// Puts a layer around all calls: audit, access, limits; the last one put is the outermost.
+    /// Adds a layer around all calls: audit, access, limits; the last one added is the outermost.
     ///
-    /// Layers see the callee's facts and the trace of each call; time they take does not count as the server's.
+    /// Layers see the callee's facts and the trace of each call; their own time does not count as the server's.
     ///
     /// ```
     /// use mgp_client_sdk::{Client, TestClient};
@@ -191,26 +193,26 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets for whom the calls are made.
+    /// Sets the principal of the calls.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.config.principal = principal;
         self
     }
 
-    /// Names the server: the configured id is its identity everywhere, whatever it says of itself.
+    /// Sets the id of the server: its identity everywhere, whatever name it reports.
     ///
-    /// Each call has it as [`Context::server`](mgp_types::service::Context::server), unless one is there already.
+    /// Each call carries it as [`Context::server`](mgp_types::service::Context::server), unless one is already set.
     pub fn server_id(mut self, id: impl Into<ServerId>) -> Self {
         self.config.server_id = Some(id.into());
         self
     }
 
-    /// Has the permissions a server needs decided, and tells it what stands: before the connection is ready,
-    /// whenever something changes, and when the server asks (MGP §3.4–§3.6).
+    /// Sets the authority that decides about the server's permissions and notifies the server of the decisions: before
+    /// the connection is ready, after each change, and when the server asks (MGP §3.4–§3.6).
     ///
-    /// Decisions are kept under the [id](Self::server_id) of the server, so there must be one.
-    /// What becomes of the connection without them is in
-    /// [`ConnectConfig`](mgp_lifecycle::ConnectConfig); it proceeds, and calls are refused by the layer that guards them.
+    /// Decisions are stored under the server's [id](Self::server_id), which is required.
+    /// [`ConnectConfig`](mgp_lifecycle::ConnectConfig) describes a connection without permissions: it proceeds, and
+    /// calls are refused by the permission layer.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -221,7 +223,7 @@ impl ClientBuilder {
     /// use mgp_types::service::{BoxFuture, Context, Grantor, ServerId};
     /// use tokio::sync::watch;
     ///
-    /// /// Lets a server take pictures, and nothing else.
+    /// /// Lets a server use the camera, and nothing else.
     /// struct Camera(watch::Sender<u64>);
     ///
     /// impl Grantor for Camera {
@@ -257,8 +259,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Records that the server is there, and that it is gone (MGP §6.4), each once and under the
-    /// [id](Self::server_id) of the server, so there must be one.
+    /// Records when the server connects and disconnects (MGP §6.4), under its [id](Self::server_id), which is required.
     ///
     /// Calls are recorded by an audit [layer](Self::layer).
     pub fn audit(mut self, sink: Arc<dyn AuditSink>) -> Self {
@@ -266,7 +267,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Decides about the permissions a server needs, before the connection is ready (MGP §3.4).
+    /// Sets a gate that decides about the server's permissions before the connection is ready (MGP §3.4).
     pub fn gate(mut self, gate: impl PermissionGate + 'static) -> Self {
         self.config.connect.gate = Some(Arc::new(gate));
         self.mgp = self.mgp.map(|set| set.with(Extension::Permissions));
@@ -275,21 +276,21 @@ impl ClientBuilder {
 
     // === Servers at a URL ===
 
-    /// Changes how servers at a URL are reached, and the bounds of what they may send.
+    /// Changes the HTTP settings for servers at a URL.
     #[cfg(feature = "http")]
     pub fn http(mut self, change: impl FnOnce(&mut mgp_transport::http::HttpClientConfig)) -> Self {
         change(&mut self.config.http);
         self
     }
 
-    /// Shows credentials to a server at a URL.
+    /// Sets the credentials for a server at a URL.
     #[cfg(feature = "http")]
     pub fn credentials(mut self, credentials: impl mgp_transport::http::Credentials) -> Self {
         self.config.http.credentials = Some(Arc::new(credentials));
         self
     }
 
-    /// Shows a token to a server at a URL.
+    /// Sets a bearer token for a server at a URL.
     #[cfg(feature = "http")]
     pub fn bearer(self, token: impl Into<String>) -> Self {
         self.credentials(mgp_transport::http::Bearer::new(token))
@@ -300,7 +301,7 @@ impl ClientBuilder {
     /// Connects over a pair of byte streams.
     ///
     /// # Errors
-    /// Why the handshake failed.
+    /// The reason why the handshake failed.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
@@ -310,26 +311,26 @@ impl ClientBuilder {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (config, gates) = self.finish();
-        client::establish(reader, writer, config, |road| road.through(gates), None).await
+        client::establish(reader, writer, config, |outbound| outbound.with_gates(gates), None).await
     }
 
     /// Starts a server as a child process and connects to it; the client owns the child from then on.
     ///
     /// # Errors
-    /// [`Error::Spawn`] when it did not start, else why the handshake failed; the child is gone then.
+    /// [`Error::Spawn`] if it did not start, else the reason why the handshake failed; the child has exited then.
     ///
     /// # Cancel safety
     /// Dropping the future kills the child and its group.
     pub async fn spawn(self, command: ChildCommand) -> Result<Client, Error> {
         let (config, gates) = self.finish();
-        client::spawn(&command, config, |road| road.through(gates)).await
+        client::spawn(&command, config, |outbound| outbound.with_gates(gates)).await
     }
 
     /// Connects to a server at a URL, over streamable HTTP.
     ///
-    /// Nothing is kept open in the modern era, but for the stream of changes where somebody
-    /// [hears](Self::on_change) of them. In the legacy era there is a session, which is opened anew once when the
-    /// server has lost it; see [`HttpConnection`](mgp_transport::http::HttpConnection) for which calls may be sent twice.
+    /// In the modern era nothing is kept open except the stream of changes, if there is an
+    /// [`on_change`](Self::on_change) hook. In the legacy era there is a session; if the server loses it, it is opened
+    /// again once, and [`HttpConnection`](mgp_transport::http::HttpConnection) describes which calls may be sent twice.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), mgp_client_sdk::Error> {
@@ -343,20 +344,20 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Url`] when the URL cannot be used, else why the handshake failed: 2000 when the server was not reached,
-    /// 1002 when it wants credentials.
+    /// [`Error::Url`] if the URL is invalid, else the reason why the handshake failed: 2000 if the server was not
+    /// reached, 1002 if it requires credentials.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
     #[cfg(feature = "http")]
     pub async fn connect_url(self, url: impl AsRef<str>) -> Result<Client, Error> {
         let (config, gates) = self.finish();
-        client::reach(url.as_ref(), config, |road| road.through(gates)).await
+        client::establish_url(url.as_ref(), config, |outbound| outbound.with_gates(gates)).await
     }
 
     pub(crate) fn finish(mut self) -> (ClientConfig, impl FnOnce(Stack) -> Stack) {
-        let asked = std::mem::take(&mut self.asked);
-        self = self.answer(|router| asked.answer(router));
+        let elicitation = std::mem::take(&mut self.elicitation);
+        self = self.add_handlers(|router| elicitation.add_handlers(router));
         if let Some(extensions) = self.mgp {
             self.config.offer.mgp.get_or_insert_with(|| MgpOffer::new(extensions));
         }

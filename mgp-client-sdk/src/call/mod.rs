@@ -1,16 +1,13 @@
-//! One call of a tool, put together and then made: plainly, as a stream, or with many others.
-//!
-//! Applies to: outbound.
+//! A call of a tool: built, then awaited, streamed, or run together with others.
 
-mod many;
 mod stream;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::stream::{StreamExt as _, iter};
 use mgp_lifecycle::TakesTask;
 use mgp_types::mcp::{
     CallToolParams, CallToolResult, Era, LegacyCreateTaskResult, LogLevel, TaskAugmentation, key,
@@ -22,14 +19,13 @@ use mgp_types::service::{
 use mgp_types::{Object, Payload, RpcError};
 use serde::Serialize;
 
-pub(crate) use many::many;
-pub use stream::{Streamed, ToolStream};
+pub use stream::{StreamItem, ToolStream};
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::wire::Allowance;
+use crate::wire::TimeLimits;
 
-/// A call that is not made yet: await it, or take its [`stream`](Self::stream).
+/// A call that is not made yet: await it, or use its [`stream`](Self::stream).
 ///
 /// ```
 /// use mgp_client_sdk::{TestClient, ToolResult};
@@ -66,20 +62,19 @@ pub struct ToolCall {
     max_timeout: Option<Duration>,
     outlet: Outlet,
     progress: Option<StepHook>,
-    task: Tasking,
-    /// Known before the call is made, for whoever has to find it among those in flight.
+    task: TaskMode,
+    /// Known before the call is made, so that it can be found among those in flight.
     key: CallKey,
 }
 
-/// Hears the steps of one call.
 type StepHook = Box<dyn Fn(&Progress) + Send + Sync>;
 
-/// Whether a call may become a task.
+/// The condition under which a call may become a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tasking {
-    /// Where nobody listens to the call: nothing is heard of a task but its end.
-    Unheard,
-    /// In any case; a legacy server is asked to make one, and to keep it so long.
+enum TaskMode {
+    /// If nothing observes the call, since a task reports only its result.
+    IfUnobserved,
+    /// Always; a legacy server is asked to create one and to keep its result for this time.
     Wanted(Option<Duration>),
 }
 
@@ -100,12 +95,12 @@ impl ToolCall {
             max_timeout: None,
             outlet: Outlet::none(),
             progress: None,
-            task: Tasking::Unheard,
+            task: TaskMode::IfUnobserved,
             key: CallKey::next(),
         }
     }
 
-    /// Sets all arguments: anything that is an object in JSON; `()` and `None` are none.
+    /// Sets all arguments: anything that serializes to a JSON object; `()` and `None` mean none.
     ///
     /// ```
     /// use mgp_client_sdk::TestClient;
@@ -119,7 +114,7 @@ impl ToolCall {
     /// ```
     pub fn args(mut self, arguments: impl Serialize) -> Self {
         self.arguments = Payload::of(&arguments).map(|arguments| {
-            // `null` is what they are in JSON, and no arguments that a server takes.
+            // In JSON they are `null`, which servers do not accept as arguments.
             Arguments::Whole(if arguments.is_null() { Payload::empty_object() } else { arguments })
         });
         self
@@ -138,7 +133,7 @@ impl ToolCall {
         self
     }
 
-    /// Sends something beside the call, in `_meta`.
+    /// Adds a member to the call's `_meta`.
     pub fn meta(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         match Payload::of(&value) {
             Ok(value) => self.meta.push((Cow::Owned(name.into()), value)),
@@ -147,7 +142,7 @@ impl ToolCall {
         self
     }
 
-    /// Names the trace the call belongs to (MGP §6.5); without it a new one begins.
+    /// Sets the trace that the call belongs to (MGP §6.5); by default a new one is created.
     pub fn trace(mut self, id: impl Into<String>) -> Self {
         self.trace = Some(id.into());
         self
@@ -158,66 +153,66 @@ impl ToolCall {
         self.meta(key::LOG_LEVEL, level)
     }
 
-    /// Bounds this call; each sign of progress starts the time anew.
+    /// Sets the time-out of this call; each sign of progress restarts it.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Bounds this call however much progress it reports.
+    /// Sets the longest time of this call if it reports progress.
     pub fn max_timeout(mut self, timeout: Duration) -> Self {
         self.max_timeout = Some(timeout);
         self
     }
 
-    /// Hears how far the call is; it must not wait.
+    /// Sets a hook that receives the progress of the call; it must not block.
     pub fn progress(mut self, hook: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Box::new(hook));
         self
     }
 
-    /// Sends partial results into an outlet; taking chunks asks the server for them.
+    /// Sets an outlet for partial results; if it takes chunks, the server is asked for them.
     pub fn outlet(mut self, outlet: Outlet) -> Self {
         self.outlet = outlet;
         self
     }
 
-    /// Lets the call become a task even where somebody listens to it, and has a server of 2025-11-25 make one.
+    /// Lets the call become a task even if its progress is observed, and asks a server of 2025-11-25 to create one.
     ///
-    /// A modern call that nobody listens to may become one without this.
-    /// A tool that only runs as a task needs it in the legacy era.
+    /// A modern call that nothing observes may become a task without this.
+    /// In the legacy era it is required for a tool that only runs as a task.
     pub fn as_task(mut self) -> Self {
-        self.task = Tasking::Wanted(None);
+        self.task = TaskMode::Wanted(None);
         self
     }
 
-    /// The same, and says how long the outcome should be kept (2025-11-25).
+    /// Lets the call become a task like [`as_task`](Self::as_task), and sets how long its result is kept (2025-11-25).
     pub fn as_task_for(mut self, ttl: Duration) -> Self {
-        self.task = Tasking::Wanted(Some(ttl));
+        self.task = TaskMode::Wanted(Some(ttl));
         self
     }
 
-    /// Makes the call, as often as the server asks back, and gives its result; awaiting does the same.
+    /// Makes the call, again for each round of the server's questions, and returns its result; awaiting does the same.
     ///
-    /// A call that becomes a task is waited for, as long as [`max_timeout`](Self::max_timeout) says; the handlers
-    /// answer what it asks.
+    /// If the call becomes a task, its result is awaited, at most [`max_timeout`](Self::max_timeout), and the handlers
+    /// answer its questions.
     ///
     /// # Errors
-    /// As [`Client::request`]; a tool that ran and failed is no error, see [`ToolResult`](crate::ToolResult).
+    /// See [`Client::request`]; a tool that ran and failed is not an error, see [`ToolResult`](crate::ToolResult).
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the call at the server, and the task it became.
+    /// Dropping the future cancels the call at the server, and its task.
     pub async fn send(self) -> Result<CallToolResult, Error> {
         let client = self.client.clone();
-        let max = self.bounds().map_or_else(|| client.allowance().max, |bounds| bounds.max);
-        let wanted = matches!(self.task, Tasking::Wanted(_));
+        let max = self.bounds().map_or_else(|| client.time_limits().max, |bounds| bounds.max);
+        let wanted = matches!(self.task, TaskMode::Wanted(_));
         let call = self.into_call()?;
         let cx = call.cx().clone();
-        let reply = client.in_rounds(call).await?;
+        let reply = client.request_in_rounds(call).await?;
         let outcome = match reply {
-            Reply::Task(_) => client.see_through(&cx, &reply, max).await?,
+            Reply::Task(_) => client.await_task(&cx, &reply, max).await?,
             reply if wanted => match reply.get::<LegacyCreateTaskResult>() {
-                Ok(created) => client.see_legacy_through(&cx, created.task, max).await?,
+                Ok(created) => client.await_legacy_task(&cx, created.task, max).await?,
                 Err(_) => reply,
             },
             reply => reply,
@@ -225,10 +220,10 @@ impl ToolCall {
         Ok(outcome.get()?)
     }
 
-    /// Makes the call once and gives the reply as it came: a result, questions, or a task.
+    /// Makes the call once and returns the raw reply: a result, questions, or a task.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -237,11 +232,11 @@ impl ToolCall {
         Ok(stack.send(self.into_call()?).await?)
     }
 
-    /// Makes the call and gives its chunks, its progress and, last, its result.
+    /// Makes the call and returns a stream of its chunks, its progress and, last, its result.
     ///
     /// ```
     /// use futures_util::StreamExt;
-    /// use mgp_client_sdk::{Streamed, TestClient};
+    /// use mgp_client_sdk::{StreamItem, TestClient};
     /// use mgp_server_sdk::prelude::*;
     /// use mgp_types::Payload;
     /// use mgp_types::mcp::ContentBlock;
@@ -255,37 +250,37 @@ impl ToolCall {
     /// });
     /// let client = TestClient::new(Server::new("s", "1").tool(think)).await;
     /// let mut stream = client.call("think").stream();
-    /// let mut said = String::new();
+    /// let mut text = String::new();
     /// while let Some(item) = stream.next().await {
     ///     match item.unwrap() {
-    ///         Streamed::Chunk(block) => said += block.as_text().unwrap(),
-    ///         Streamed::Result(result) => assert_eq!(result.content[0].as_text(), Some(&*said)),
+    ///         StreamItem::Chunk(block) => text += block.as_text().unwrap(),
+    ///         StreamItem::Result(result) => assert_eq!(result.content[0].as_text(), Some(&*text)),
     ///         _ => {}
     ///     }
     /// }
-    /// assert_eq!(said, "to be");
+    /// assert_eq!(text, "to be");
     /// # });
     /// ```
     pub fn stream(self) -> ToolStream {
         ToolStream::new(self)
     }
 
-    /// How long the call may take, where it says so itself.
-    fn bounds(&self) -> Option<Allowance> {
+    /// Returns the call's own time limits, if it has any.
+    fn bounds(&self) -> Option<TimeLimits> {
         if self.timeout.is_none() && self.max_timeout.is_none() {
             return None;
         }
-        let usual = self.client.allowance();
+        let usual = self.client.time_limits();
         let timeout = self.timeout.unwrap_or(usual.timeout);
-        // A call that is given more time than any other means it.
+        // A long time-out of the call implies a longer maximum.
         let max = self.max_timeout.unwrap_or(usual.max.max(timeout));
-        Some(Allowance { timeout, max })
+        Some(TimeLimits { timeout, max })
     }
 
     fn into_call(self) -> Result<Call, RpcError> {
         let bounds = self.bounds();
-        let wanted = self.task != Tasking::Unheard;
-        let unheard = self.progress.is_none() && self.outlet.is_none();
+        let wanted = self.task != TaskMode::IfUnobserved;
+        let unobserved = self.progress.is_none() && self.outlet.is_none();
         let arguments = match self.arguments? {
             Arguments::Whole(whole) => whole,
             Arguments::Members(members) => Payload::of(&members)?,
@@ -293,22 +288,22 @@ impl ToolCall {
         let mut cx = self.client.context();
         cx.key = self.key;
         cx.outlet = match self.progress {
-            Some(hook) => Outlet::new(Arc::new(Told { hook, inner: self.outlet })),
+            Some(hook) => Outlet::new(Arc::new(ProgressTap { hook, inner: self.outlet })),
             None => self.outlet,
         };
         cx.trace = self.trace.map(Into::into);
         if let Some(bounds) = bounds {
             cx.extensions.insert(bounds);
         }
-        if wanted || unheard {
+        if wanted || unobserved {
             cx.extensions.insert(TakesTask);
         }
         let params = match self.task {
-            Tasking::Wanted(ttl) if self.client.server().era == Era::Legacy => {
+            TaskMode::Wanted(ttl) if self.client.server().era == Era::Legacy => {
                 let mut params = CallToolParams::new(self.tool);
                 params.arguments = Some(arguments.try_into()?);
                 let mut task = TaskAugmentation::new();
-                task.ttl = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+                task.ttl = ttl.map(|ttl| mgp_types::millis(ttl));
                 params.task = Some(task);
                 Params::of(ToolsCall::METHOD, &params)?
             }
@@ -331,19 +326,31 @@ impl IntoFuture for ToolCall {
     }
 }
 
-impl fmt::Debug for ToolCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolCall").field("tool", &self.tool).finish_non_exhaustive()
+mgp_types::opaque_debug!(ToolCall { tool });
+
+/// Makes calls, at most `max_in_flight` at once; returns the results in the order of the calls.
+pub(crate) async fn call_many(
+    calls: impl IntoIterator<Item = ToolCall>,
+    max_in_flight: usize,
+) -> Vec<Result<CallToolResult, Error>> {
+    let calls: Vec<_> = calls.into_iter().collect();
+    let mut results: Vec<_> = calls.iter().map(|_| None).collect();
+    let mut running = iter(calls.into_iter().enumerate())
+        .map(|(index, call)| async move { (index, call.await) })
+        .buffer_unordered(max_in_flight.max(1));
+    while let Some((index, result)) = running.next().await {
+        results[index] = Some(result);
     }
+    results.into_iter().flatten().collect()
 }
 
-/// Tells a closure of each step, and passes everything on.
-struct Told {
+/// Passes each progress step to a hook, and everything to the inner outlet.
+struct ProgressTap {
     hook: StepHook,
     inner: Outlet,
 }
 
-impl Sink for Told {
+impl Sink for ProgressTap {
     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
         if let Item::Progress(step) = &item {
             (self.hook)(step);

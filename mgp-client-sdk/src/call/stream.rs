@@ -1,8 +1,5 @@
 //! A call as a stream: partial results while it runs, then the result (MGP §12).
-//!
-//! Applies to: outbound.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
@@ -17,24 +14,24 @@ use super::ToolCall;
 use crate::client::Client;
 use crate::error::Error;
 
-/// How many partial results may wait for whoever reads the stream; the connection holds further ones within its bounds.
-const WAITING: usize = 64;
+/// The number of partial results buffered for the reader; the connection buffers more within its limits.
+const MAX_BUFFERED: usize = 64;
 
-/// What comes out of a [`ToolStream`].
+/// An item of a [`ToolStream`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Streamed {
-    /// A piece of the result.
+pub enum StreamItem {
+    /// A part of the result.
     Chunk(ContentBlock),
-    /// How far the call is.
+    /// The progress of the call.
     Progress(Progress),
-    /// The whole result; nothing comes after it.
+    /// The complete result; the last item.
     Result(CallToolResult),
 }
 
-/// A running call: its partial results in the order they came, then its result or error.
+/// A running call: a stream of its partial results in order, then its result or error.
 ///
-/// It runs while it is polled; dropping it cancels the call at the server.
+/// The call runs while the stream is polled; dropping the stream cancels it at the server.
 #[must_use = "a stream does nothing until it is polled"]
 pub struct ToolStream {
     items: mpsc::Receiver<Item>,
@@ -46,21 +43,21 @@ pub struct ToolStream {
 
 impl ToolStream {
     pub(super) fn new(call: ToolCall) -> Self {
-        let (sender, items) = mpsc::channel(WAITING);
+        let (sender, items) = mpsc::channel(MAX_BUFFERED);
         let (inner, client, key) = (call.outlet.clone(), call.client.clone(), call.key);
         let call = call.outlet(Outlet::new(Arc::new(Channel { sender, inner })));
         Self { items, call: Some(Box::pin(call.send())), last: None, client, key }
     }
 
-    /// Cancels the call and takes what there is of its result (MGP §12.7).
+    /// Cancels the call and returns its partial result (MGP §12.7).
     ///
-    /// A server that did not negotiate streaming is told to stop and has nothing to give.
+    /// A server that did not negotiate streaming is only asked to stop.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the call all the same.
+    /// Dropping the future cancels the call as well.
     pub async fn cancel(self) -> Result<CancelResult, Error> {
         let logical = self.key.to_string();
         let in_flight = self.client.peer().all_in_flight();
@@ -78,18 +75,18 @@ impl ToolStream {
         self.client.mgp().stream_cancel(&CancelParams::new(running.id.clone())).await
     }
 
-    /// Takes the next item that has a form here.
-    fn poll_item(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<Streamed, Error>>> {
+    /// Polls for the next item that this stream reports.
+    fn poll_item(&mut self, task: &mut Task<'_>) -> Poll<Option<Result<StreamItem, Error>>> {
         loop {
             match ready!(self.items.poll_recv(task)) {
                 Some(Item::Chunk(chunk)) => {
                     return Poll::Ready(Some(match chunk.get() {
-                        Ok(block) => Ok(Streamed::Chunk(block)),
+                        Ok(block) => Ok(StreamItem::Chunk(block)),
                         Err(error) => Err(error.into()),
                     }));
                 }
                 Some(Item::Progress(step)) => {
-                    return Poll::Ready(Some(Ok(Streamed::Progress(step))));
+                    return Poll::Ready(Some(Ok(StreamItem::Progress(step))));
                 }
                 Some(_) => {}
                 None => return Poll::Ready(None),
@@ -99,7 +96,7 @@ impl ToolStream {
 }
 
 impl Stream for ToolStream {
-    type Item = Result<Streamed, Error>;
+    type Item = Result<StreamItem, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<Self::Item>> {
         loop {
@@ -107,8 +104,8 @@ impl Stream for ToolStream {
                 return Poll::Ready(Some(item));
             }
             let Some(call) = &mut self.call else {
-                // Nothing is left in the channel: the result is the last word.
-                return Poll::Ready(self.last.take().map(|last| last.map(Streamed::Result)));
+                // The channel is empty, so the result is the last item.
+                return Poll::Ready(self.last.take().map(|last| last.map(StreamItem::Result)));
             };
             match call.as_mut().poll(task) {
                 Poll::Ready(result) => {
@@ -125,13 +122,9 @@ impl Stream for ToolStream {
     }
 }
 
-impl fmt::Debug for ToolStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ToolStream")
-    }
-}
+mgp_types::opaque_debug!(ToolStream);
 
-/// Puts items into the channel, and whatever else listens hears them too.
+/// Sends items into the channel and to the call's own outlet.
 struct Channel {
     sender: mpsc::Sender<Item>,
     inner: Outlet,

@@ -1,6 +1,4 @@
-//! From a pair of streams, a program, or a URL to a connected client.
-//!
-//! Applies to: outbound.
+//! Connects a client to a pair of streams, a child process, or a URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,116 +18,117 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower_layer::Layer as _;
 
-use super::{Client, Inner, Kin};
-use crate::cache::Lists;
+use super::{ChildGuard, Client, ClientState};
+use crate::cache::ListCache;
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::{Changed, Hooks};
-use crate::listening::{Listening, Parts, Told, acknowledged};
-use crate::permission::answered;
+use crate::listening::{ChangeStream, StreamContext, acknowledged};
+use crate::permission::answer_permissions;
 use crate::presence::Presence;
 use crate::wire::{
-    Allowance, Driver, Inbound, Life, Lively, MirrorLayer, PatienceLayer, Road, Watched, drive,
-    inbound,
+    EofReader, HeaderMirrorLayer, InboundParts, Liveness, LivenessPeer, OutboundStack,
+    RequestTimeoutLayer, TaskGuard, TimeLimits, inbound, spawn_connection,
 };
 
-/// How long a child that was killed may take to be gone.
-const KILLED: Duration = Duration::from_secs(5);
-/// Enough for the bound of the whole handshake to be the one that is reached.
-const MOMENT: Duration = Duration::from_secs(1);
+/// Time for a child that was killed to exit.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Added to a time-out so that the limit of the whole handshake is reached first.
+const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Starts a child and connects to it.
 pub(crate) async fn spawn(
     command: &ChildCommand,
     config: ClientConfig,
-    gates: impl FnOnce(Road) -> Stack,
+    gates: impl FnOnce(OutboundStack) -> Stack,
 ) -> Result<Client, Error> {
     let mut child = command.spawn()?;
     let Some((reader, writer)) = child.take_io() else {
         return Err(ConnectError::Refused(mgp_types::service::closed("no pipes")).into());
     };
-    establish(reader, writer, config, gates, Some(Kin::Own(Arc::new(child)))).await
+    establish(reader, writer, config, gates, Some(ChildGuard::Own(Arc::new(child)))).await
 }
 
-/// Connects over a pair of byte streams; `child` is the server where it is one of ours.
+/// Connects over a pair of byte streams; `child` is the server if it is our child process.
 pub(crate) async fn establish<R, W>(
     reader: R,
     writer: W,
     config: ClientConfig,
-    gates: impl FnOnce(Road) -> Stack,
-    child: Option<Kin>,
+    gates: impl FnOnce(OutboundStack) -> Stack,
+    child: Option<ChildGuard>,
 ) -> Result<Client, Error>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let config = placed(answered(config));
-    let lists = Arc::new(Lists::of(&config));
-    let (reader, eof) = Watched::new(reader);
-    let connection = Connection::new(reader, writer, heard(&config, &lists))
+    let config = configure_retry(answer_permissions(config));
+    let lists = Arc::new(ListCache::new(&config));
+    let (reader, eof) = EofReader::new(reader);
+    let connection = Connection::new(reader, writer, inbound_stack(&config, &lists))
         .limits(config.limits.clone())
         .principal(config.principal.clone());
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
-    let own = child.as_ref().map(|kin| Arc::clone(kin.child()));
-    let (life, driver) = drive(connection, eof, own);
-    let mirror = MirrorLayer::none();
-    let past = Past::Unknown;
-    let wired = Wired { peer, cx, monitor, life, driver, child, lists, mirror, past };
-    // Whoever connects holds a pointer, and not all of the handshake.
-    Box::pin(shake_hands(wired, config, gates)).await
+    let own = child.as_ref().map(|guard| Arc::clone(guard.child()));
+    let (liveness, driver) = spawn_connection(connection, eof, own);
+    let mirror = HeaderMirrorLayer::none();
+    let known_era = KnownEra::Unknown;
+    let transport =
+        Transport { peer, cx, monitor, liveness, driver, child, lists, mirror, known_era };
+    // Boxed, so that the caller's future does not contain the whole handshake.
+    Box::pin(finish_connect(transport, config, gates)).await
 }
 
 /// Connects to a URL.
 #[cfg(feature = "http")]
-pub(crate) async fn reach(
+pub(crate) async fn establish_url(
     url: &str,
     config: ClientConfig,
-    gates: impl FnOnce(Road) -> Stack,
+    gates: impl FnOnce(OutboundStack) -> Stack,
 ) -> Result<Client, Error> {
-    let config = placed(answered(config));
+    let config = configure_retry(answer_permissions(config));
     let endpoint = mgp_transport::http::Endpoint::parse(url)?;
-    let past =
-        Past::Origin { eras: config.http.eras.clone(), origin: endpoint.origin().to_owned() };
-    let lists = Arc::new(Lists::of(&config));
+    let known_era =
+        KnownEra::Origin { eras: config.http.eras.clone(), origin: endpoint.origin().to_owned() };
+    let lists = Arc::new(ListCache::new(&config));
     let connection = mgp_transport::http::HttpConnection::new(
         endpoint,
-        heard(&config, &lists),
+        inbound_stack(&config, &lists),
         config.principal.clone(),
         config.limits.clone(),
         config.http.clone(),
     )?;
     let (peer, cx, monitor) = (connection.peer(), connection.context(), connection.monitor());
-    let (life, driver) = crate::wire::attend(connection.run(), None);
-    let mirror = MirrorLayer::new(config.max_pages);
-    let wired = Wired { peer, cx, monitor, life, driver, child: None, lists, mirror, past };
-    // Whoever connects holds a pointer, and not all of the handshake.
-    Box::pin(shake_hands(wired, config, gates)).await
+    let (liveness, driver) = crate::wire::spawn_driver(connection.run(), None);
+    let mirror = HeaderMirrorLayer::new(config.max_pages);
+    let transport =
+        Transport { peer, cx, monitor, liveness, driver, child: None, lists, mirror, known_era };
+    // Boxed, so that the caller's future does not contain the whole handshake.
+    Box::pin(finish_connect(transport, config, gates)).await
 }
 
-/// What a client needs of whatever carries it, driven already.
-struct Wired {
+/// A connection that is already driven, of any transport.
+struct Transport {
     peer: Peer,
     cx: Context,
     monitor: Monitor,
-    life: Life,
-    driver: Driver,
-    child: Option<Kin>,
-    lists: Arc<Lists>,
-    mirror: MirrorLayer,
-    past: Past,
+    liveness: Liveness,
+    driver: TaskGuard,
+    child: Option<ChildGuard>,
+    lists: Arc<ListCache>,
+    mirror: HeaderMirrorLayer,
+    known_era: KnownEra,
 }
 
-/// What is known of the server from before.
-enum Past {
-    /// Nothing: it is new.
+/// The era of the server, if it is known from an earlier connection.
+enum KnownEra {
+    /// A server without an address to remember it by.
     Unknown,
-    /// Perhaps its era, by its origin.
+    /// A server at a URL, known by its origin.
     #[cfg(feature = "http")]
     Origin { eras: mgp_transport::http::EraCache, origin: String },
 }
 
-impl Past {
-    /// Whether the server was a legacy one when it was last met.
+impl KnownEra {
     fn was_legacy(&self) -> bool {
         match self {
             Self::Unknown => false,
@@ -146,7 +145,10 @@ impl Past {
         }
     }
 
-    #[cfg_attr(not(feature = "http"), expect(unused_variables, reason = "pipes have no past"))]
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(unused_variables, reason = "pipes have no address to remember an era by")
+    )]
     fn note(&self, era: Era) {
         match self {
             Self::Unknown => {}
@@ -156,81 +158,74 @@ impl Past {
     }
 }
 
-/// Puts the stacks together, shakes hands, and ends what was begun when that fails.
-async fn shake_hands(
-    wired: Wired,
+/// Builds the stacks and runs the handshake; closes the connection if that fails.
+async fn finish_connect(
+    transport: Transport,
     mut config: ClientConfig,
-    gates: impl FnOnce(Road) -> Stack,
+    gates: impl FnOnce(OutboundStack) -> Stack,
 ) -> Result<Client, Error> {
-    let Wired { peer, mut cx, monitor, life, driver, child, lists, mirror, past } = wired;
+    let Transport { peer, mut cx, monitor, liveness, driver, child, lists, mirror, known_era } =
+        transport;
     cx.server.clone_from(&config.server_id);
     if config.hooks.audit.is_some() && config.server_id.is_none() {
         return Err(ConnectError::Nameless.into());
     }
     let session = cx.scope.state::<Session>();
-    let stamp =
-        StampLayer::new(Arc::clone(&session), &config.offer).map_err(ConnectError::Refused)?;
-    let stamp = stamp.server(config.server_id.clone());
-    let max = config.max_timeout.max(config.timeout);
-    let allowance = Allowance { timeout: config.timeout, max };
-    let patience = PatienceLayer::new(allowance, config.hooks.progress.clone());
-    let lively = Lively::new(peer.clone(), life.clone());
-    let retry = config.retry.take();
-    let road = Road::new(lively, &cx.scope, retry, stamp, mirror, patience);
-    let stack = gates(road);
+    let time_limits =
+        TimeLimits { timeout: config.timeout, max: config.max_timeout.max(config.timeout) };
+    let outbound = OutboundStack::new(
+        LivenessPeer::new(peer.clone(), liveness.clone()),
+        &cx.scope,
+        config.retry.take(),
+        request_meta(&config, &session)?,
+        mirror,
+        RequestTimeoutLayer::new(time_limits, config.hooks.progress.clone()),
+    );
+    let stack = gates(outbound);
     if config.connect.era == EraChoice::Modern {
-        // There is nothing to fall back to, so the probe has all the time there is.
-        config.connect.probe_timeout = config.connect.handshake_timeout + MOMENT;
+        // There is no other era to fall back to, so the probe may use the whole time.
+        config.connect.probe_timeout = config.connect.handshake_timeout + GRACE_TIMEOUT;
     }
-    let facts = match settle(&stack, &cx, &config, &past).await {
+    let facts = match handshake(&stack, &cx, &config, &known_era).await {
         Ok(facts) => facts,
         Err(error) => {
             peer.close("the handshake failed");
-            if let Some(kin) = &child {
-                end(kin.child(), &error).await;
+            if let Some(guard) = &child {
+                end_child(guard.child(), &error).await;
             }
-            return Err(told(error, config.connect.era));
+            return Err(connect_error(error, config.connect.era));
         }
     };
-    let presence = match announce(&config, &facts, &life).await {
+    let presence = match record_presence(&config, &facts, &liveness).await {
         Ok(presence) => presence,
         Err(unaudited) => {
-            peer.close("its connection cannot be recorded");
-            if let Some(kin) = &child {
-                kin.child().shutdown().await;
+            peer.close("its connection could not be recorded");
+            if let Some(guard) = &child {
+                guard.child().shutdown().await;
             }
             return Err(Error::Unaudited(unaudited));
         }
     };
-    let following = session.permissions().map(|flow| {
-        let (stack, cx, life) = (stack.clone(), cx.clone(), life.clone());
-        Driver::of(async move {
-            select(Box::pin(flow.follow(stack, cx)), Box::pin(life.over())).await;
-        })
-    });
+    let permission_updates = follow_permissions(&session, &stack, &cx, &liveness);
     let capabilities: Option<ServerCapabilities> =
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
     let capabilities = capabilities.unwrap_or_default();
-    let listening = (facts.era == Era::Modern).then(|| {
-        let parts = Parts {
-            #[cfg(feature = "kernel")]
-            stack: config.own.get().unwrap_or(&stack).clone(),
-            #[cfg(not(feature = "kernel"))]
-            stack: stack.clone(),
+    let ungated = config.ungated.get().unwrap_or(&stack).clone();
+    let change_stream = (facts.era == Era::Modern).then(|| {
+        let context = StreamContext {
+            stack: ungated.clone(),
             cx: cx.clone(),
-            life: life.clone(),
+            liveness: liveness.clone(),
             lists: Arc::clone(&lists),
             hooks: config.hooks,
             config: config.listen,
-            patience: config.timeout,
+            acknowledge_timeout: config.timeout,
         };
-        let told = if facts.has(Extension::Lifecycle) { Told::States } else { Told::Changes };
-        Listening::new(parts, &capabilities, told)
+        ChangeStream::new(context, &capabilities, facts.has(Extension::Lifecycle))
     });
-    Ok(Client(Arc::new(Inner {
-        listening,
-        #[cfg(feature = "kernel")]
-        own: config.own.get().unwrap_or(&stack).clone(),
+    Ok(Client(Arc::new(ClientState {
+        change_stream,
+        ungated,
         stack,
         peer,
         cx,
@@ -238,87 +233,104 @@ async fn shake_hands(
         facts,
         session,
         monitor,
-        life,
+        liveness,
         lists,
-        asked: Stack::new(CatchPanicLayer::new().layer(config.answers.clone())),
+        guarded_answers: Stack::new(CatchPanicLayer::new().layer(config.answers.clone())),
         answers: config.answers,
-        allowance,
+        time_limits,
         max_pages: config.max_pages,
         max_rounds: config.max_rounds,
         child,
         presence,
-        _following: following,
+        _following: permission_updates,
         _driver: driver,
     })))
 }
 
-/// Records that the server is there, where somebody wants to know.
-async fn announce(
+/// Creates the layer that adds the client's own members to each request.
+fn request_meta(config: &ClientConfig, session: &Arc<Session>) -> Result<StampLayer, ConnectError> {
+    let layer = StampLayer::new(Arc::clone(session), &config.offer);
+    Ok(layer.map_err(ConnectError::Refused)?.server(config.server_id.clone()))
+}
+
+/// Notifies the server of changes of its permissions, if it negotiated them.
+fn follow_permissions(
+    session: &Arc<Session>,
+    stack: &Stack,
+    cx: &Context,
+    liveness: &Liveness,
+) -> Option<TaskGuard> {
+    let flow = session.permissions()?;
+    let (stack, cx, liveness) = (stack.clone(), cx.clone(), liveness.clone());
+    Some(TaskGuard::spawn(async move {
+        select(Box::pin(flow.follow(stack, cx)), Box::pin(liveness.ended())).await;
+    }))
+}
+
+/// Records that the server is connected, if there is an audit sink.
+async fn record_presence(
     config: &ClientConfig,
     facts: &Facts,
-    life: &Life,
+    liveness: &Liveness,
 ) -> Result<Option<Presence>, Unaudited> {
     match (&config.hooks.audit, &config.server_id) {
         (Some(sink), Some(server)) => {
-            Presence::announce(sink, server, facts, life.clone()).await.map(Some)
+            Presence::start(sink, server, facts, liveness.clone()).await.map(Some)
         }
         _ => Ok(None),
     }
 }
 
-/// Shakes hands in the era the server had before, if it is known; what it was wrong about is forgotten.
-async fn settle(
+/// Runs the handshake in the era the server had before, if it is known, and forgets that era if it is wrong now.
+async fn handshake(
     stack: &Stack,
     cx: &Context,
     config: &ClientConfig,
-    past: &Past,
+    known_era: &KnownEra,
 ) -> Result<Arc<Facts>, ConnectError> {
     let is_free = config.connect.era == EraChoice::Auto;
-    if is_free && past.was_legacy() {
+    if is_free && known_era.was_legacy() {
         let mut known = config.connect.clone();
         known.era = EraChoice::Legacy;
         match connect(stack, cx, &config.offer, &known).await {
             Err(ConnectError::Refused(refusal)) => {
-                tracing::debug!(%refusal, "the server is no longer a legacy one, or refuses");
-                past.forget();
+                tracing::debug!(%refusal, "legacy handshake refused; probing the era again");
+                known_era.forget();
             }
-            settled => return settled,
+            outcome => return outcome,
         }
     }
     let facts = connect(stack, cx, &config.offer, &config.connect).await?;
-    // What a server is that failed or said nothing is for the next connection to find out.
+    // If the server failed the probe or did not answer it, the next connection must probe again.
     if is_free && !cx.scope.state::<Session>().is_guessed() {
-        past.note(facts.era);
+        known_era.note(facts.era);
     }
     Ok(facts)
 }
 
-/// THE inbound stack of a client with this configuration.
-fn heard(config: &ClientConfig, lists: &Arc<Lists>) -> Stack {
-    inbound(Inbound {
+/// Builds the inbound stack of a client.
+fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
+    inbound(InboundParts {
         own: config.answers.clone(),
         notices: notices(lists, &config.hooks),
         asks: Asks::of(&config.offer.capabilities),
-        #[cfg(feature = "kernel")]
-        bystander: config.bystander.clone(),
-        #[cfg(not(feature = "kernel"))]
-        bystander: None,
+        unattributed: config.unattributed.clone(),
     })
 }
 
-/// A child that said nothing is killed; one that refused is asked to leave first.
-async fn end(child: &Child, error: &ConnectError) {
+/// Ends a child whose handshake failed: one that did not answer is killed, any other is asked to exit first.
+async fn end_child(child: &Child, error: &ConnectError) {
     if matches!(error, ConnectError::TimedOut(_)) {
         child.kill();
-        // Whoever reads the error finds the group gone, unless the kernel holds a process of it.
-        let _ = timeout(KILLED, child.wait()).await;
+        // The caller who reads the error expects that the process group is gone.
+        let _ = timeout(KILL_TIMEOUT, child.wait()).await;
     } else {
         child.shutdown().await;
     }
 }
 
-/// Words the failure of a handshake: a server without `server/discover` speaks no modern revision.
-fn told(error: ConnectError, era: EraChoice) -> Error {
+/// Turns the failure of a handshake into an error: a server without `server/discover` speaks no modern revision.
+fn connect_error(error: ConnectError, era: EraChoice) -> Error {
     match error {
         ConnectError::Refused(refusal)
             if era == EraChoice::Modern && refusal.code() == ErrorCode::METHOD_NOT_FOUND =>
@@ -329,10 +341,10 @@ fn told(error: ConnectError, era: EraChoice) -> Error {
     }
 }
 
-/// Tells the layer that makes calls again where it stands.
-pub(crate) fn placed(mut config: ClientConfig) -> ClientConfig {
+/// Configures the retry layer with the server's id and the definitions that governance knows.
+pub(crate) fn configure_retry(mut config: ClientConfig) -> ClientConfig {
     config.retry = config.retry.map(|retry| {
-        let retry = match &config.hooks.known {
+        let retry = match &config.hooks.known_tools {
             Some(known) => {
                 let known = Arc::clone(known);
                 retry.tools(move |server, tool| known(server, tool))
@@ -347,14 +359,14 @@ pub(crate) fn placed(mut config: ClientConfig) -> ClientConfig {
     config
 }
 
-/// What is noted of each change, in wire order, before anybody else hears of it.
-fn notices(lists: &Arc<Lists>, hooks: &Hooks) -> Router {
+/// Creates the client's own handlers of notifications, which run before the user's.
+fn notices(lists: &Arc<ListCache>, hooks: &Hooks) -> Router {
     let note = |what: fn() -> Changed| {
         let (lists, hooks) = (Arc::clone(lists), hooks.clone());
         move || {
             let what = what();
-            lists.forget(&what);
-            hooks.tell(&what);
+            lists.invalidate(&what);
+            hooks.notify_change(&what);
             std::future::ready(Ok(()))
         }
     };
@@ -367,11 +379,11 @@ fn notices(lists: &Arc<Lists>, hooks: &Hooks) -> Router {
         .on_notification::<ResourcesListChanged, _, _>(move |_, _| resources())
         .on_notification::<PromptsListChanged, _, _>(move |_, _| prompts())
         .on_notification::<ResourcesUpdated, _, _>(move |_, params| {
-            hooks.tell(&Changed::Resource(params.uri));
+            hooks.notify_change(&Changed::Resource(params.uri));
             std::future::ready(Ok(()))
         })
         .on_notification::<LifecycleNotification, _, _>(move |_, change| {
-            states.tell_state(change);
+            states.notify_state(change);
             std::future::ready(Ok(()))
         })
         .on_notification::<SubscriptionsAcknowledged, _, _>(|cx, params| {

@@ -1,6 +1,4 @@
-//! Lists: a page, all pages, or what is kept of them (MCP pagination).
-//!
-//! Applies to: outbound.
+//! ListCache: one page, all pages, or a cached list (MCP pagination).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,17 +12,16 @@ use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesL
 use mgp_types::{ErrorCode, RpcError};
 
 use super::Client;
-use crate::cache::Kept;
+use crate::cache::CachedList;
 use crate::error::Error;
 use crate::handler::Changed;
 
-/// A page of a list.
 trait Page {
     type Item;
-    fn open(self) -> Opened<Self::Item>;
+    fn into_content(self) -> PageContent<Self::Item>;
 }
 
-struct Opened<T> {
+struct PageContent<T> {
     items: Vec<T>,
     next: Option<String>,
     ttl_ms: Option<u64>,
@@ -35,8 +32,8 @@ macro_rules! pages {
         impl Page for $page {
             type Item = $item;
 
-            fn open(self) -> Opened<$item> {
-                Opened { items: self.$items, next: self.next_cursor, ttl_ms: self.ttl_ms }
+            fn into_content(self) -> PageContent<$item> {
+                PageContent { items: self.$items, next: self.next_cursor, ttl_ms: self.ttl_ms }
             }
         }
     )+};
@@ -49,23 +46,23 @@ pages! {
     ListPromptsResult { prompts: Prompt }
 }
 
-/// All pages, and for how long they hold: as long as the one that holds the shortest.
-struct Whole<T> {
+/// All pages, with the shortest `ttlMs` of them.
+struct AllPages<T> {
     items: Vec<T>,
     ttl: Option<Duration>,
 }
 
-/// Defines the three ways to ask for each list.
+/// Defines the three methods of each list.
 macro_rules! lists {
     ($(
         $name:literal: $method:ident -> $page:ident, $item:ident,
-        $one:ident, $all:ident, $kept:ident, $place:ident, $announced:expr;
+        $one:ident, $all:ident, $cached:ident, $cache:ident, $announced:expr;
     )+) => {
         impl Client {$(
-            #[doc = concat!("Asks for one page of the ", $name, "; `None` is the first.")]
+            #[doc = concat!("Requests one page of the ", $name, "; `None` is the first.")]
             ///
             /// # Errors
-            /// As [`Client::request`].
+            /// See [`Client::request`].
             ///
             /// # Cancel safety
             /// Dropping the future cancels the request at the server.
@@ -73,30 +70,31 @@ macro_rules! lists {
                 self.page::<$method>(cursor.map(str::to_owned)).await
             }
 
-            #[doc = concat!("Asks for all ", $name, ", page by page.")]
+            #[doc = concat!("Requests all ", $name, ", page by page.")]
             ///
             /// # Errors
-            /// As [`Client::request`]; −32603 when the pages do not end: a cursor comes again, or too many come.
+            /// See [`Client::request`]; −32603 if the pages do not end: a cursor is repeated, or there are too many
+            /// pages.
             ///
             /// # Cancel safety
             /// Dropping the future cancels the request at the server.
             pub async fn $all(&self) -> Result<Vec<$item>, Error> {
-                Ok(self.whole::<$method>().await?.items)
+                Ok(self.all_pages::<$method>().await?.items)
             }
 
-            #[doc = concat!("Gives all ", $name, ", kept from the last time where the server says when they change.")]
+            #[doc = concat!("Returns all ", $name, ", from the cache if the server reports when they change.")]
             ///
-            /// It is asked again after a change (`listChanged`) and when the time it gave is up (`ttlMs`);
-            /// a server that says neither is asked each time.
+            /// The cached list is dropped after a change (`listChanged`) and when its time is up (`ttlMs`);
+            /// a server that sends neither is asked each time.
             ///
             /// # Errors
-            #[doc = concat!("As [`Client::", stringify!($all), "`].")]
+            #[doc = concat!("See [`Client::", stringify!($all), "`].")]
             ///
             /// # Cancel safety
             /// Dropping the future cancels the request at the server.
-            pub async fn $kept(&self) -> Result<Arc<[$item]>, Error> {
+            pub async fn $cached(&self) -> Result<Arc<[$item]>, Error> {
                 let announced: fn(&Self) -> Option<bool> = $announced;
-                self.kept::<$method>(&self.0.lists.$place, announced(self)).await
+                self.cached::<$method>(&self.0.lists.$cache, announced(self)).await
             }
         )+}
     };
@@ -118,9 +116,9 @@ lists! {
 }
 
 impl Client {
-    /// Forgets a list that was kept, as if the server had said that it changed: for whoever filters lists on the way.
-    pub fn forget(&self, what: &Changed) {
-        self.0.lists.forget(what);
+    /// Drops a cached list, as if the server had reported a change; for gates that filter lists.
+    pub fn invalidate(&self, what: &Changed) {
+        self.0.lists.invalidate(what);
     }
 
     async fn page<R>(&self, cursor: Option<String>) -> Result<R::Result, Error>
@@ -132,45 +130,46 @@ impl Client {
         self.request::<R>(&params).await
     }
 
-    async fn whole<R>(&self) -> Result<Whole<<R::Result as Page>::Item>, Error>
+    async fn all_pages<R>(&self) -> Result<AllPages<<R::Result as Page>::Item>, Error>
     where
         R: Request<Params = ListParams, Result: Page>,
     {
-        let mut whole = Whole { items: Vec::new(), ttl: None };
+        let mut all_pages = AllPages { items: Vec::new(), ttl: None };
         let (mut cursor, mut seen) = (None, HashSet::new());
         for number in 0..self.0.max_pages {
-            let page = self.page::<R>(cursor.take()).await?.open();
-            whole.items.extend(page.items);
+            let page = self.page::<R>(cursor.take()).await?.into_content();
+            all_pages.items.extend(page.items);
             let ttl = page.ttl_ms.map(Duration::from_millis);
-            whole.ttl = if number == 0 { ttl } else { whole.ttl.zip(ttl).map(|(a, b)| a.min(b)) };
-            let Some(next) = page.next else { return Ok(whole) };
+            all_pages.ttl =
+                if number == 0 { ttl } else { all_pages.ttl.zip(ttl).map(|(a, b)| a.min(b)) };
+            let Some(next) = page.next else { return Ok(all_pages) };
             if !seen.insert(next.clone()) {
-                return Err(endless(R::METHOD, &format!("the cursor `{next}` came again")));
+                return Err(endless(R::METHOD, &format!("the cursor `{next}` was repeated")));
             }
             cursor = Some(next);
         }
         Err(endless(R::METHOD, &format!("there are more than {} pages", self.0.max_pages)))
     }
 
-    async fn kept<R>(
+    async fn cached<R>(
         &self,
-        place: &Kept<<R::Result as Page>::Item>,
+        cache: &CachedList<<R::Result as Page>::Item>,
         announced: Option<bool>,
     ) -> Result<Arc<[<R::Result as Page>::Item]>, Error>
     where
         R: Request<Params = ListParams, Result: Page>,
     {
-        self.0.lists.catch_up();
-        let (kept, generation) = place.look();
-        if let Some(kept) = kept {
-            return Ok(kept);
+        self.0.lists.invalidate_if_changed();
+        let (cached, generation) = cache.get();
+        if let Some(cached) = cached {
+            return Ok(cached);
         }
-        let whole = self.whole::<R>().await?;
-        let list: Arc<[_]> = whole.items.into();
-        match (whole.ttl, self.0.facts.era, announced) {
-            (Some(ttl), ..) => place.keep(generation, &list, Some(ttl)),
-            (None, Era::Legacy, Some(true)) => place.keep(generation, &list, None),
-            // Nobody would say when it changes.
+        let all_pages = self.all_pages::<R>().await?;
+        let list: Arc<[_]> = all_pages.items.into();
+        match (all_pages.ttl, self.0.facts.era, announced) {
+            (Some(ttl), ..) => cache.insert(generation, &list, Some(ttl)),
+            (None, Era::Legacy, Some(true)) => cache.insert(generation, &list, None),
+            // There would be no notice of a change, so the list is not cached.
             _ => {}
         }
         Ok(list)

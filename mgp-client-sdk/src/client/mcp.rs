@@ -1,6 +1,4 @@
 //! The other methods of MCP, typed.
-//!
-//! Applies to: outbound.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +19,12 @@ use mgp_types::method::{
 use super::Client;
 use crate::error::Error;
 
-/// All of them fail as [`Client::request`] does, and dropping one cancels it at the server.
+/// All of these fail like [`Client::request`]; dropping their future cancels the request at the server.
 impl Client {
-    /// Asks for a sign of life: `ping`, or `server/discover` in the modern era, which has no ping.
+    /// Pings the server: `ping`, or `server/discover` in the modern era, which has no ping.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
@@ -39,10 +37,10 @@ impl Client {
 
     // === Resources ===
 
-    /// Reads a resource; questions of a modern server go to the handlers.
+    /// Reads a resource; a modern server's questions are answered by the client's handlers.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
@@ -50,58 +48,59 @@ impl Client {
         self.request::<ResourcesRead>(&ReadResourceParams::new(uri)).await
     }
 
-    /// Watches a resource; changes reach [`on_change`](crate::ClientBuilder::on_change).
+    /// Subscribes to a resource; changes are reported to [`on_change`](crate::ClientBuilder::on_change).
     ///
-    /// In the modern era it joins the stream the client listens to, which is opened anew with it.
+    /// In the modern era the client's stream of changes is opened again with the resource added.
     ///
     /// # Errors
-    /// As [`Client::request`]; in the modern era −32601 where the server offers no watching, −32602 where it does not
-    /// watch this resource.
+    /// See [`Client::request`]; in the modern era −32601 if the server does not offer subscriptions, −32602 if it does
+    /// not accept this resource.
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the request of the legacy era; in the modern one the resource may stay watched.
+    /// Dropping the future cancels the request of the legacy era; in the modern era the subscription may remain.
     pub async fn subscribe(&self, uri: &str) -> Result<(), Error> {
-        if let Some(listening) = &self.0.listening {
-            return Ok(listening.watch(uri).await?);
+        if let Some(change_stream) = &self.0.change_stream {
+            return Ok(change_stream.subscribe(uri).await?);
         }
         self.request::<ResourcesSubscribe>(&SubscribeParams::new(uri)).await.map(drop)
     }
 
-    /// Stops watching a resource.
+    /// Unsubscribes from a resource.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the request of the legacy era; in the modern one it is done a little later.
+    /// Dropping the future cancels the request of the legacy era; in the modern era the client unsubscribes a little
+    /// later.
     pub async fn unsubscribe(&self, uri: &str) -> Result<(), Error> {
-        if let Some(listening) = &self.0.listening {
-            return Ok(listening.unwatch(uri).await?);
+        if let Some(change_stream) = &self.0.change_stream {
+            return Ok(change_stream.unsubscribe(uri).await?);
         }
         self.request::<ResourcesUnsubscribe>(&SubscribeParams::new(uri)).await.map(drop)
     }
 
-    /// Listens for notifications in the modern era, until the server ends it; it has no time-out.
+    /// Opens a stream of notifications in the modern era and waits until the server ends it; there is no time-out.
     ///
-    /// The notifications reach the hooks; run the future beside the calls and drop it to stop.
-    /// For changes of lists and resources nobody needs it: [`on_change`](crate::ClientBuilder::on_change) and
-    /// [`subscribe`](Self::subscribe) listen by themselves.
+    /// The notifications are passed to the hooks; run the future beside the calls and drop it to stop.
+    /// It is not needed for changes of lists and resources: [`on_change`](crate::ClientBuilder::on_change) and
+    /// [`subscribe`](Self::subscribe) open their own stream.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
-    /// Dropping the future stops listening.
+    /// Dropping the future closes the stream.
     pub async fn listen(&self, filter: SubscriptionFilter) -> Result<ListenResult, Error> {
         self.request::<SubscriptionsListen>(&ListenParams::new(filter)).await
     }
 
     // === Prompts and completion ===
 
-    /// Fills in a prompt; questions of a modern server go to the handlers.
+    /// Gets a prompt; a modern server's questions are answered by the client's handlers.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
@@ -117,10 +116,10 @@ impl Client {
         self.request::<PromptsGet>(&params).await
     }
 
-    /// Completes an argument of a prompt or a template, given the others that are known.
+    /// Completes an argument of a prompt or a template; `known` are the other arguments.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
@@ -144,12 +143,12 @@ impl Client {
 
     // === Logging and roots ===
 
-    /// Sets the least grave level of log messages to send (legacy).
+    /// Sets the minimum level of log messages that the server sends (legacy).
     ///
-    /// A modern client says so in each call: [`ToolCall::log_level`](crate::ToolCall::log_level).
+    /// A modern client sets it for each call: [`ToolCall::log_level`](crate::ToolCall::log_level).
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
@@ -157,13 +156,13 @@ impl Client {
         self.request::<LoggingSetLevel>(&SetLevelParams::new(level)).await.map(drop)
     }
 
-    /// Tells a legacy server that the roots changed; a modern one asks each time, so nothing is sent.
+    /// Notifies a legacy server that the roots changed; a modern server asks each time, so nothing is sent.
     ///
     /// # Errors
-    /// 2000 when the connection is gone.
+    /// 2000 if the connection is closed.
     ///
     /// # Cancel safety
-    /// Dropping the future may or may not have told it.
+    /// If the future is dropped, the notification may or may not have been sent.
     pub async fn roots_changed(&self) -> Result<(), Error> {
         match self.0.facts.era {
             Era::Legacy => self.notify::<RootsListChanged>(&EmptyParams::new()).await,
@@ -173,10 +172,10 @@ impl Client {
 
     // === Tasks ===
 
-    /// Asks how far a task is.
+    /// Requests the state of a task.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request, not the task.
@@ -184,10 +183,10 @@ impl Client {
         self.request::<TasksGet>(&TaskParams::new(task_id)).await
     }
 
-    /// Waits for the result of a task (2025-11-25; in the modern era the task itself has it).
+    /// Waits for the result of a task (2025-11-25; in the modern era the task itself contains it).
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request, not the task.
@@ -195,10 +194,10 @@ impl Client {
         self.request::<TasksResult>(&TaskParams::new(task_id)).await
     }
 
-    /// Lists a page of the tasks (2025-11-25).
+    /// Requests a page of the tasks (2025-11-25).
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
@@ -208,10 +207,10 @@ impl Client {
         self.request::<TasksList>(&params).await
     }
 
-    /// Gives a task what it waits for (modern).
+    /// Sends the answers that a task waits for (modern).
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request, not the task.
@@ -222,10 +221,10 @@ impl Client {
     /// Cancels a task.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
-    /// Dropping the future may or may not have cancelled the task.
+    /// If the future is dropped, the task may or may not have been cancelled.
     pub async fn cancel_task(&self, task_id: &str) -> Result<CancelTaskResult, Error> {
         self.request::<TasksCancel>(&TaskParams::new(task_id)).await
     }

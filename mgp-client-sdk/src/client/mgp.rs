@@ -1,6 +1,4 @@
 //! The methods of MGP, typed (MGP §3 to §16).
-//!
-//! Applies to: outbound.
 
 use std::time::Duration;
 
@@ -17,9 +15,9 @@ use mgp_types::mgp as types;
 use super::Client;
 use crate::error::Error;
 
-/// The MGP half of a client; see [`Client::mgp`].
+/// The MGP methods of a client; see [`Client::mgp`].
 ///
-/// A method whose extension is not active is refused here with −32601: the server would not know it.
+/// A method whose extension is not active is refused here with −32601, since the server does not know it.
 ///
 /// ```
 /// use mgp_client_sdk::TestClient;
@@ -38,21 +36,21 @@ use crate::error::Error;
 pub struct Mgp<'a>(&'a Client);
 
 impl Client {
-    /// The methods of MGP.
+    /// Returns the methods of MGP.
     #[must_use]
     pub fn mgp(&self) -> Mgp<'_> {
         Mgp(self)
     }
 }
 
-/// Defines a typed call for each method.
+/// Defines a typed call of each method.
 macro_rules! calls {
     ($( $doc:literal $name:ident = $method:ident($params:ident) -> $result:ident; )+) => {
         impl Mgp<'_> {$(
             #[doc = $doc]
             ///
             /// # Errors
-            /// As [`Client::request`].
+            /// See [`Client::request`].
             ///
             /// # Cancel safety
             /// Dropping the future cancels the request at the server.
@@ -64,31 +62,31 @@ macro_rules! calls {
 }
 
 calls! {
-    "Tells that permissions are being decided, or asks for them (§3.5)."
+    "Announces that permissions are being decided, or asks for them (§3.5)."
     permission_request = PermissionRequest(PermissionRequestParams) -> PermissionRequestResult;
     "Delivers the decision about permissions (§3.6)."
     permission_response = PermissionResponse(PermissionDecision) -> PermissionAck;
-    "Does what [`permission_request`](Self::permission_request) does, in its later spelling."
+    "Calls the later spelling of [`permission_request`](Self::permission_request)."
     permission_await = PermissionAwait(PermissionRequestParams) -> PermissionRequestResult;
-    "Does what [`permission_response`](Self::permission_response) does, in its later spelling."
+    "Calls the later spelling of [`permission_response`](Self::permission_response)."
     permission_grant = PermissionGrant(PermissionDecision) -> PermissionAck;
     "Asks whether an agent may use a tool (§5.4)."
     access_query = AccessQuery(AccessQueryParams) -> AccessQueryResult;
     "Grants or denies access (§5.4)."
     access_grant = AccessGrant(AccessGrantParams) -> AccessGrantResult;
-    "Takes access back (§5.4)."
+    "Revokes access (§5.4)."
     access_revoke = AccessRevoke(AccessRevokeParams) -> AccessRevokeResult;
     "Asks a server to stop (§11.4)."
     lifecycle_shutdown = LifecycleShutdown(ShutdownParams) -> ShutdownResult;
-    "Cancels a call and takes what there is of its result (§12.7)."
+    "Cancels a call and returns its partial result (§12.7)."
     stream_cancel = StreamCancel(CancelParams) -> CancelResult;
-    "Subscribes to events (§13.2); they reach `ClientBuilder::on::<EventNotification>`."
+    "Subscribes to events (§13.2); they are passed to `ClientBuilder::on::<EventNotification>`."
     events_subscribe = EventsSubscribe(SubscribeEventsParams) -> SubscribeEventsResult;
     "Ends a subscription (§13.2)."
     events_unsubscribe = EventsUnsubscribe(UnsubscribeParams) -> UnsubscribeResult;
     "Answers a callback (§13.4)."
     callback_respond = CallbackRespond(CallbackRespondParams) -> CallbackRespondResult;
-    "Lists the servers that are known (§15.2)."
+    "ListCache the known servers (§15.2)."
     discovery_list = DiscoveryList(DiscoveryListParams) -> DiscoveryListResult;
     "Registers a server (§15.4)."
     discovery_register = DiscoveryRegister(RegisterParams) -> RegisterResult;
@@ -96,19 +94,19 @@ calls! {
     discovery_deregister = DiscoveryDeregister(DeregisterParams) -> DeregisterResult;
     "Finds tools (§16.5)."
     tools_discover = ToolsDiscover(DiscoverToolsParams) -> DiscoverToolsResult;
-    "Asks for tools in the middle of a task (§16.6)."
+    "Requests tools in the middle of a task (§16.6)."
     tools_request = ToolsRequest(RequestToolsParams) -> RequestToolsResult;
-    "Lists the tools of the session (§16.7)."
+    "ListCache the tools of the session (§16.7)."
     tools_session = ToolsSession(SessionParams) -> SessionResult;
     "Drops tools from the session (§16.7)."
     tools_session_evict = ToolsSessionEvict(EvictParams) -> EvictResult;
 }
 
 impl Mgp<'_> {
-    /// Asks for a sign of life (§11.3).
+    /// Pings the server (§11.3).
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.
@@ -118,10 +116,10 @@ impl Mgp<'_> {
         self.0.request::<HealthPing>(&params).await
     }
 
-    /// Asks how a server is (§11.3).
+    /// Requests the health of the server (§11.3).
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request at the server.
@@ -129,10 +127,11 @@ impl Mgp<'_> {
         self.0.request::<HealthStatusGet>(&types::StatusParams::new()).await
     }
 
-    /// Asks a server to finish what it does and stop, within a time (§11.4); see [`lifecycle_shutdown`](Self::lifecycle_shutdown).
+    /// Asks the server to finish its calls and stop within a time (§11.4); see
+    /// [`lifecycle_shutdown`](Self::lifecycle_shutdown).
     ///
-    /// Only its owner is heard: the client that started it, or one with operator authority. Asked again it answers what is
-    /// left, and has less time if told so, never more.
+    /// Only the server's owner may ask: the client that started it, or one with operator authority. A repeated request
+    /// returns what is left to do; it may shorten the time, never extend it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -155,10 +154,10 @@ impl Mgp<'_> {
     /// # });
     /// ```
     ///
-    /// # Errors
+    /// See [`Client::request`]; 1000 if this client is not the owner.
     /// As [`Client::request`]; 1000 when it is not the owner who asks.
     ///
-    /// # Cancel safety
+    /// If the future is dropped, the request may or may not have been sent.
     /// Dropping the future may or may not have asked.
     pub async fn shutdown(
         &self,
@@ -167,28 +166,28 @@ impl Mgp<'_> {
     ) -> Result<types::ShutdownResult, Error> {
         let mut params = types::ShutdownParams::new();
         params.reason = Some(reason);
-        params.timeout_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        params.timeout_ms = Some(mgp_types::millis(time));
         self.lifecycle_shutdown(&params).await
     }
 
-    /// Asks for fewer chunks (§12.8); nothing is sent where streaming is not active.
+    /// Asks for fewer chunks (§12.8); nothing is sent if streaming is not active.
     ///
     /// # Errors
-    /// 2000 when the connection is gone.
+    /// 2000 if the connection is closed.
     ///
     /// # Cancel safety
-    /// Dropping the future may or may not have sent it.
+    /// If the future is dropped, the notification may or may not have been sent.
     pub async fn stream_pace(&self, params: &types::PaceParams) -> Result<(), Error> {
         self.0.notify::<StreamPace>(params).await
     }
 
-    /// Asks for chunks that did not come (§12.9); nothing is sent where streaming is not active.
+    /// Asks for missing chunks (§12.9); nothing is sent if streaming is not active.
     ///
     /// # Errors
-    /// 2000 when the connection is gone.
+    /// 2000 if the connection is closed.
     ///
     /// # Cancel safety
-    /// Dropping the future may or may not have sent it.
+    /// If the future is dropped, the notification may or may not have been sent.
     pub async fn stream_gap(&self, params: &types::GapParams) -> Result<(), Error> {
         self.0.notify::<StreamGap>(params).await
     }

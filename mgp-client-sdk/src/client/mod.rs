@@ -1,6 +1,4 @@
 //! A client of one server.
-//!
-//! Applies to: outbound.
 
 mod establish;
 mod lists;
@@ -26,23 +24,23 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::{Identity, Layer};
 
 #[cfg(feature = "http")]
-pub(crate) use establish::reach;
-pub(crate) use establish::{establish, placed, spawn};
+pub(crate) use establish::establish_url;
+pub(crate) use establish::{configure_retry, establish, spawn};
 pub use mgp::Mgp;
 
 use crate::builder::ClientBuilder;
-use crate::cache::Lists;
+use crate::cache::ListCache;
 use crate::call::ToolCall;
 use crate::config::ClientConfig;
 use crate::error::Error;
-use crate::listening::Listening;
+use crate::listening::ChangeStream;
 use crate::presence::Presence;
-use crate::wire::{Allowance, Driver, Life};
+use crate::wire::{Liveness, TaskGuard, TimeLimits};
 
 /// A connected client; cheap to clone, the connection ends with the last clone.
 ///
-/// A legacy server at a URL is told so then, as far as the runtime the client was made on still runs; whoever wants to
-/// be sure calls [`close`](Self::close).
+/// Dropping the last clone also ends the session of a legacy server at a URL, if the runtime the client was created on
+/// is still running; call [`close`](Self::close) to be sure.
 ///
 /// ```
 /// use mgp_client_sdk::{Client, ToolResult};
@@ -60,63 +58,65 @@ use crate::wire::{Allowance, Driver, Life};
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<ClientState>);
 
-struct Inner {
-    /// In the modern era.
-    listening: Option<Listening>,
+struct ClientState {
+    /// `Some` in the modern era.
+    change_stream: Option<ChangeStream>,
     stack: Stack,
-    /// Past the gates, for what a kernel itself asks.
-    #[cfg(feature = "kernel")]
-    own: Stack,
+    /// The stack without the gates that outlive the connection.
+    ungated: Stack,
     peer: Peer,
     cx: Context,
     facts: Arc<Facts>,
     capabilities: ServerCapabilities,
     session: Arc<Session>,
     monitor: Monitor,
-    life: Life,
-    lists: Arc<Lists>,
+    liveness: Liveness,
+    lists: Arc<ListCache>,
     answers: Router,
-    /// The same, where a handler may panic.
-    asked: Stack,
-    allowance: Allowance,
+    /// The same handlers, in a layer that catches panics.
+    guarded_answers: Stack,
+    time_limits: TimeLimits,
     max_pages: usize,
     max_rounds: u32,
-    child: Option<Kin>,
-    /// Where the audit log is told of it; ahead of the driver, whose end it would take for the server's.
+    child: Option<ChildGuard>,
+    /// Records the connection in the audit log; declared before the driver, whose end would look like the server's.
     presence: Option<Presence>,
-    /// Tells the server what changes of its permissions.
-    _following: Option<Driver>,
-    _driver: Driver,
+    /// Notifies the server of changes of its permissions.
+    _following: Option<TaskGuard>,
+    _driver: TaskGuard,
 }
 
-/// Which client it is, without keeping it alive.
-#[cfg(feature = "kernel")]
+/// A handle that does not keep the client alive.
 #[derive(Clone)]
-pub(crate) struct Which(std::sync::Weak<Inner>);
+pub struct WeakClient(std::sync::Weak<ClientState>);
 
-#[cfg(feature = "kernel")]
-impl Which {
-    pub(crate) fn is(&self, client: &Client) -> bool {
+impl WeakClient {
+    /// Returns whether this is a handle of the given client.
+    #[must_use]
+    pub fn is(&self, client: &Client) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&client.0))
     }
 
-    /// The client, while it is there.
-    pub(crate) fn client(&self) -> Option<Client> {
+    /// Returns the client, or `None` if its last handle was dropped.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Client> {
         self.0.upgrade().map(Client)
     }
 }
 
-/// The child behind a client.
-pub(crate) enum Kin {
-    /// It ends with its client, whoever else looks at it.
+mgp_types::opaque_debug!(WeakClient);
+
+/// The child process behind a client.
+pub(crate) enum ChildGuard {
+    /// Killed when the client is dropped.
     Own(Arc<Child>),
-    /// Somebody else sees to its end, however the client is dropped.
+    /// Owned and ended by a supervisor.
     Lent(Arc<Child>),
 }
 
-impl Kin {
+impl ChildGuard {
     fn child(&self) -> &Arc<Child> {
         match self {
             Self::Own(child) | Self::Lent(child) => child,
@@ -124,7 +124,7 @@ impl Kin {
     }
 }
 
-impl Drop for Kin {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         if let Self::Own(child) = self {
             child.kill();
@@ -133,15 +133,15 @@ impl Drop for Kin {
 }
 
 impl Client {
-    /// Begins a client of this name.
+    /// Creates the builder of a client with this name.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ClientBuilder {
         ClientBuilder::new(name, version)
     }
 
-    /// Connects over a pair of byte streams with a configuration of one's own.
+    /// Connects over a pair of byte streams with a given configuration.
     ///
     /// # Errors
-    /// Why the handshake failed.
+    /// The reason why the handshake failed.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
@@ -153,10 +153,10 @@ impl Client {
         Self::connect_through(reader, writer, config, Identity::new()).await
     }
 
-    /// The same, with gates of the user's on the way out: audit, access, confirmation and so on.
+    /// Connects over a pair of byte streams, with gates on all calls: audit, access, confirmation and so on.
     ///
     /// # Errors
-    /// Why the handshake failed.
+    /// The reason why the handshake failed.
     ///
     /// # Cancel safety
     /// Dropping the future ends the connection.
@@ -173,135 +173,136 @@ impl Client {
         L::Service: MgpService,
     {
         let gates = |stack| Stack::new(gates.layer(stack));
-        establish(reader, writer, config, |road| road.through(gates), None).await
+        establish(reader, writer, config, |outbound| outbound.with_gates(gates), None).await
     }
 
     /// Starts a server as a child process and connects to it; see [`ClientBuilder::spawn`].
     ///
     /// # Errors
-    /// [`Error::Spawn`] when it did not start, else why the handshake failed.
+    /// [`Error::Spawn`] if it did not start, else the reason why the handshake failed.
     ///
     /// # Cancel safety
     /// Dropping the future kills the child and its group.
     pub async fn spawn(command: ChildCommand, config: ClientConfig) -> Result<Self, Error> {
-        spawn(&command, config, |road| road.through(|stack| stack)).await
+        spawn(&command, config, |outbound| outbound.with_gates(|stack| stack)).await
     }
 
-    /// Ends the connection; a child gets its stdin closed, then SIGTERM, then SIGKILL, each after its grace time.
+    /// Closes the connection; a child process gets its stdin closed, then SIGTERM, then SIGKILL, each after its grace
+    /// time.
     ///
-    /// A legacy server at a URL is told that the session ends.
+    /// The session of a legacy server at a URL is ended.
     ///
-    /// Gives how the child ended; none where the server is no child of ours.
+    /// Returns how the child exited, or `None` if the server is not a child process.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the connection closed and the escalation where it was; call it again.
+    /// If the future is dropped, the connection is closed and the escalation is paused; call it again.
     pub async fn close(&self) -> Option<ExitReport> {
         if let Some(presence) = &self.0.presence {
             presence.close("the client closed it");
         }
         self.0.peer.close("the client closed it");
-        self.0.life.over().await;
+        self.0.liveness.ended().await;
         match &self.0.child {
-            Some(kin) => Some(kin.child().shutdown().await),
+            Some(guard) => Some(guard.child().shutdown().await),
             None => None,
         }
     }
 
-    /// Notes that the server was asked to leave: its end is no loss.
-    pub(crate) fn leaves(&self) {
+    /// Marks the server as asked to stop: its end is recorded as a disconnection, not as a loss.
+    pub(crate) fn set_stopping(&self) {
         if let Some(presence) = &self.0.presence {
-            presence.leaves();
+            presence.set_stopping();
         }
     }
 
-    /// Records that the server is lost: who sees to it knows before its connection does.
-    pub(crate) fn is_lost(&self, how: &str) {
+    /// Records that the server is lost, before its connection notices.
+    pub(crate) fn set_lost(&self, how: &str) {
         if let Some(presence) = &self.0.presence {
-            presence.is_lost(how);
+            presence.set_lost(how);
         }
     }
 
-    /// Whether the connection is gone; calls then fail at once with 2000 and say why.
+    /// Returns whether the connection is closed; calls then fail at once with 2000 and the reason.
     ///
-    /// At a URL there is no connection to lose: it is gone once it was closed.
+    /// A URL has no connection to lose: it is closed only by [`close`](Self::close).
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.0.peer.is_closed() || self.0.life.is_over()
+        self.0.peer.is_closed() || self.0.liveness.is_over()
     }
 
-    /// Waits until the connection is gone.
+    /// Waits until the connection is closed.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
     pub async fn closed(&self) {
-        self.0.life.over().await;
+        self.0.liveness.ended().await;
     }
 
-    /// The process number of the server, where it is a child of ours; also the number of its group.
+    /// Returns the process id of the server if it is our child; it is also the id of its process group.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
-        self.0.child.as_ref().map(|kin| kin.child().pid())
+        self.0.child.as_ref().map(|guard| guard.child().pid())
     }
 
-    // === What is known of the server ===
+    // === The server ===
 
-    /// What the server negotiated.
+    /// Returns what the server negotiated.
     #[must_use]
     pub fn server(&self) -> &Facts {
         &self.0.facts
     }
 
-    /// Who the server says it is.
+    /// Returns the name and version that the server reports.
     #[must_use]
     pub fn server_info(&self) -> Option<Implementation> {
         self.0.facts.info.as_ref()?.get().ok()
     }
 
-    /// The advice the server gives the model.
+    /// Returns the server's instructions for the model.
     #[must_use]
     pub fn instructions(&self) -> Option<&str> {
         self.0.facts.instructions.as_deref()
     }
 
-    /// What the server says it can do.
+    /// Returns the server's capabilities.
     #[must_use]
     pub fn capabilities(&self) -> &ServerCapabilities {
         &self.0.capabilities
     }
 
-    // === The parts below ===
+    // === Parts ===
 
-    /// The outbound stack, to send calls of any kind through.
+    /// Returns the outbound stack, to send calls of any kind.
     #[must_use]
     pub fn stack(&self) -> &Stack {
         &self.0.stack
     }
 
-    /// The other end of the connection.
+    /// Returns the peer of the connection.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.0.peer
     }
 
-    /// The handshake as it is kept.
+    /// Returns the state of the handshake.
     #[must_use]
     pub fn session(&self) -> &Arc<Session> {
         &self.0.session
     }
 
-    /// A look at the tables of the connection.
+    /// Returns a view of the connection's tables.
     #[must_use]
     pub fn monitor(&self) -> &Monitor {
         &self.0.monitor
     }
 
-    /// The scope of the connection.
+    /// Returns the scope of the connection.
     #[must_use]
     pub fn scope(&self) -> &Scope {
         &self.0.cx.scope
     }
 
-    /// The surroundings of a new call.
+    /// Returns the context of a new call.
     #[must_use]
     pub fn context(&self) -> Context {
         let mut cx = self.0.cx.clone();
@@ -309,26 +310,23 @@ impl Client {
         cx
     }
 
-    /// Which one it is.
-    #[cfg(feature = "kernel")]
-    pub(crate) fn which(&self) -> Which {
-        Which(Arc::downgrade(&self.0))
+    /// Returns a handle that does not keep the client alive.
+    pub(crate) fn weak(&self) -> WeakClient {
+        WeakClient(Arc::downgrade(&self.0))
     }
 
-    /// The stack without the gates that outlive the connection, where there are such.
-    #[cfg(feature = "kernel")]
+    /// Returns the stack without the gates that outlive the connection.
     pub(crate) fn ungated(&self) -> &Stack {
-        &self.0.own
+        &self.0.ungated
     }
 
-    /// Whether the server is there.
-    pub(crate) fn life(&self) -> &Life {
-        &self.0.life
+    pub(crate) fn liveness(&self) -> &Liveness {
+        &self.0.liveness
     }
 
-    /// How long a call may take that says nothing about it.
-    pub(crate) fn allowance(&self) -> Allowance {
-        self.0.allowance
+    /// Returns the time limits of calls that set none.
+    pub(crate) fn time_limits(&self) -> TimeLimits {
+        self.0.time_limits
     }
 
     // === Calling ===
@@ -336,8 +334,8 @@ impl Client {
     /// Calls any method with typed params.
     ///
     /// # Errors
-    /// What the server answers; −32601 without asking it when the revision or the negotiated extensions lack the
-    /// method; 3003 when it does not answer in time, 2000 when it is gone.
+    /// The server's error; −32601, without asking the server, if the revision or the negotiated extensions lack the
+    /// method; 3003 if the server does not answer in time, 2000 if it is gone.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -345,37 +343,37 @@ impl Client {
         let info = lookup(R::METHOD);
         if info.is_some_and(|info| !info.is_in_era(self.0.facts.era)) {
             let message =
-                format!("`{}` is no part of revision {}", R::METHOD, self.0.facts.revision);
+                format!("`{}` is not part of revision {}", R::METHOD, self.0.facts.revision);
             return Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, message).into());
         }
-        let reply = self.in_rounds(Call::ask::<R>(params, self.context())?).await?;
+        let reply = self.request_in_rounds(Call::ask::<R>(params, self.context())?).await?;
         Ok(reply.get()?)
     }
 
     /// Sends a notification.
     ///
     /// # Errors
-    /// 2000 when the connection is gone.
+    /// 2000 if the connection is closed.
     ///
     /// # Cancel safety
-    /// Dropping the future may or may not have sent it.
+    /// If the future is dropped, the notification may or may not have been sent.
     pub async fn notify<N: Notification>(&self, params: &N::Params) -> Result<(), Error> {
         self.0.stack.send(Call::tell::<N>(params, self.context())?).await?;
         Ok(())
     }
 
-    /// Begins a call of a tool; await it, or set more first.
+    /// Creates a call of a tool; await it, or set more first.
     pub fn call(&self, tool: impl Into<String>) -> ToolCall {
         ToolCall::new(self.clone(), tool.into())
     }
 
-    /// Calls a tool and waits for its result; questions of the server go to the handlers.
+    /// Calls a tool and waits for its result; the server's questions are answered by the client's handlers.
     ///
-    /// A tool that ran and failed gives a result that says `isError`; see [`ToolResult`](crate::ToolResult).
-    /// Arguments are anything that is an object in JSON; `()` is none.
+    /// A tool that ran and failed returns a result with `isError`; see [`ToolResult`](crate::ToolResult).
+    /// `arguments` is anything that serializes to a JSON object; `()` means none.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -387,10 +385,10 @@ impl Client {
         self.call(name).args(arguments).await
     }
 
-    /// Calls a tool with an outlet for its partial results, and gives the reply as it came.
+    /// Calls a tool with an outlet for its partial results, and returns the raw reply.
     ///
     /// # Errors
-    /// As [`Client::request`].
+    /// See [`Client::request`].
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -407,7 +405,7 @@ impl Client {
         Ok(self.0.stack.send(call).await?)
     }
 
-    /// Makes several calls, so many at once; the results stand in the order of the calls.
+    /// Makes several calls, at most `max_in_flight` at once; the results are in the order of the calls.
     ///
     /// ```
     /// use mgp_client_sdk::{TestClient, ToolResult};
@@ -423,13 +421,13 @@ impl Client {
     /// ```
     ///
     /// # Cancel safety
-    /// Dropping the future cancels the calls that run; those that wait are not made.
+    /// Dropping the future cancels the running calls; those that wait are not made.
     pub async fn call_many(
         &self,
         calls: impl IntoIterator<Item = ToolCall>,
         max_in_flight: usize,
     ) -> Vec<Result<CallToolResult, Error>> {
-        crate::call::many(calls, max_in_flight).await
+        crate::call::call_many(calls, max_in_flight).await
     }
 }
 

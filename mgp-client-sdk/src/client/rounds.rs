@@ -1,7 +1,5 @@
-//! Calls that a modern server answers with questions: its own handlers answer, and the call is made again
+//! Calls that a modern server answers with questions: the client's handlers answer, and the call is made again
 //! (MCP 2026-07-28, multi round-trip requests).
-//!
-//! Applies to: outbound.
 
 use futures_util::future::try_join_all;
 use mgp_types::mcp::Era;
@@ -11,22 +9,22 @@ use mgp_types::service::{
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
 use super::Client;
-use crate::wire::{not_offered, suits};
+use crate::wire::{not_offered, offers};
 
 impl Client {
-    /// Makes a call as often as its server asks back.
-    pub(crate) async fn in_rounds(&self, mut call: Call) -> Result<Reply, RpcError> {
+    /// Makes a call, again for each round of questions of the server.
+    pub(crate) async fn request_in_rounds(&self, mut call: Call) -> Result<Reply, RpcError> {
         if self.0.facts.era == Era::Legacy {
             return self.0.stack.send(call).await;
         }
-        // All rounds are of one trace; layers further in would make one for each.
+        // All rounds share one trace; inner layers would create one for each.
         call.cx_mut().trace_or_new();
         let logical = call.cx().key.to_string();
         let mut next = call.clone();
         for _ in 0..=self.0.max_rounds {
             let needed = match self.0.stack.send(next).await? {
                 Reply::InputRequired(needed) => needed,
-                reply => return known(reply),
+                reply => return ensure_known_kind(reply),
             };
             let answers = self.answers(call.cx(), needed.asks).await?;
             next = call.clone();
@@ -36,21 +34,20 @@ impl Client {
             hop.input_responses = Some(Payload::of(&answers)?);
             hop.request_state = needed.state.map(|state| Payload::of(&state)).transpose()?;
         }
-        Err(self.asked_too_often())
+        Err(self.too_many_rounds())
     }
 
-    /// How often a server may ask back during one call.
+    /// Returns how often a server may ask back during one call.
     pub(crate) fn max_rounds(&self) -> u32 {
         self.0.max_rounds
     }
 
-    /// That it asked more often.
-    pub(crate) fn asked_too_often(&self) -> RpcError {
+    pub(crate) fn too_many_rounds(&self) -> RpcError {
         let message = format!("the server asked back more than {} times", self.0.max_rounds);
         RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message)
     }
 
-    /// Has the handlers answer all questions of a round.
+    /// Answers all questions of a round.
     pub(super) async fn answers(
         &self,
         cx: &Context,
@@ -60,8 +57,8 @@ impl Client {
             let answer = if let Asking::Nobody = cx.asking {
                 self.answer(cx.clone(), &ask).await
             } else {
-                // The call came from elsewhere, and so does the answer.
-                suits(&cx.caller, &ask)?;
+                // A forwarded call: its caller answers.
+                offers(&cx.caller, &ask)?;
                 cx.ask_afresh(&format!("task.{key}"), ask).await
             };
             answer.map(|answer| (key, answer))
@@ -69,7 +66,7 @@ impl Client {
         Ok(try_join_all(answering).await?.into_iter().collect())
     }
 
-    /// Has a handler answer on behalf of a principal whose call came from elsewhere.
+    /// Asks a handler to answer on behalf of the principal of a forwarded call.
     pub(crate) async fn answer_for(
         &self,
         principal: &Principal,
@@ -80,7 +77,7 @@ impl Client {
         self.answer(cx, ask).await
     }
 
-    /// Has a handler answer one question.
+    /// Asks a handler to answer one question.
     async fn answer(&self, mut cx: Context, ask: &Ask) -> Result<Payload, RpcError> {
         let method = ask.method();
         if !self.0.answers.methods().any(|known| known == method) {
@@ -89,17 +86,18 @@ impl Client {
         cx.key = CallKey::next();
         let params = Params::split(method, ask.params().as_shared().clone())?;
         let question = Call::request(Method::of(method), params, cx);
-        let reply = self.0.asked.send(question).await?;
-        let body = reply.as_body().ok_or_else(|| RpcError::internal("nobody answered"))?;
+        let reply = self.0.guarded_answers.send(question).await?;
+        let body =
+            reply.as_body().ok_or_else(|| RpcError::internal("the handler did not answer"))?;
         let text = String::from_utf8(body.to_json());
         let text =
-            text.map_err(|error| RpcError::internal("an answer is no text").because(error))?;
+            text.map_err(|error| RpcError::internal("the answer is not UTF-8").because(error))?;
         Ok(Payload::from_trusted(text))
     }
 }
 
-/// A result of a kind this client does not know is no result (2026-07-28); a missing kind means complete.
-pub(super) fn known(reply: Reply) -> Result<Reply, RpcError> {
+/// Refuses a result of an unknown kind, as 2026-07-28 requires; a missing kind means complete.
+pub(super) fn ensure_known_kind(reply: Reply) -> Result<Reply, RpcError> {
     if let Reply::Complete(body) = &reply
         && let Some(kind) = result_type(body.as_raw())
         && kind != "complete"

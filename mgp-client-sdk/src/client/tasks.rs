@@ -1,7 +1,5 @@
-//! Calls that became tasks: asked for until they end, with the handlers answering what they ask
+//! Calls that became tasks: polled until they end, while the handlers answer their questions
 //! (MCP extension `io.modelcontextprotocol/tasks`; tasks of 2025-11-25).
-//!
-//! Applies to: outbound.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,150 +17,158 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Client;
-use super::rounds::known;
-use crate::wire::Allowance;
+use super::rounds::ensure_known_kind;
+use crate::wire::TimeLimits;
 
-/// How often a server is asked that does not say how often; it is what our own servers say.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// No server is asked more often than that, whatever it says,
-const SHORTEST: Duration = Duration::from_millis(20);
-/// nor less often.
-const LONGEST: Duration = Duration::from_mins(1);
-/// How often in a row a server is asked that does not say how its task is.
-const TRIES: u32 = 8;
-/// How long a server may take to hear that nobody waits for its task any more.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// Poll interval for a server that suggests none; our own servers suggest the same.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest poll interval, whatever the server suggests.
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
+/// The longest poll interval.
+const MAX_INTERVAL: Duration = Duration::from_mins(1);
+/// The number of attempts in a row to get an answer about a task.
+const MAX_TRIES: u32 = 8;
+/// Time for a server to answer `tasks/cancel`.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Waits for the outcome of a task, as long as the call it was may take.
+    /// Waits for the result of a task, at most as long as its call may take.
     ///
     /// Dropping the future cancels the task.
-    pub(crate) async fn see_through(
+    pub(crate) async fn await_task(
         &self,
         cx: &Context,
         created: &Reply,
         max: Duration,
     ) -> Result<Reply, RpcError> {
         let created: CreateTaskResult = created.get()?;
-        let interval = interval(created.poll_interval_ms, INTERVAL);
-        let abandoned = Abandoned::new(self, created.task_id);
-        let asking = self.ask_until_over(cx, abandoned.params(), interval);
-        match within(max, asking).await? {
-            // Its guard cancels it: nobody will answer it.
-            Err(Trouble::Unanswered(error)) => Err(error),
-            Err(Trouble::Unknown(error)) => abandoned.ended(Err(error)),
-            Ok(task) => abandoned.ended(outcome(task)),
+        let interval = interval(created.poll_interval_ms, DEFAULT_INTERVAL);
+        let guard = CancelOnDrop::new(self, created.task_id);
+        let polling = self.poll_until_ended(cx, guard.params(), interval);
+        match within(max, polling).await? {
+            // Dropping the guard cancels the task, because its question will not be answered.
+            Err(TaskFailure::Unanswered(error)) => Err(error),
+            Err(TaskFailure::Unknown(error)) => guard.ended(Err(error)),
+            Ok(task) => guard.ended(outcome(task)),
         }
     }
 
-    /// Asks for a task until it ends.
-    async fn ask_until_over(
+    /// Polls a task until it ends.
+    async fn poll_until_ended(
         &self,
         cx: &Context,
         params: TaskParams,
         mut interval: Duration,
-    ) -> Result<Task, Trouble> {
-        let mut answered = HashSet::new();
+    ) -> Result<Task, TaskFailure> {
+        let mut answer_permissions = HashSet::new();
         loop {
             sleep(interval).await;
-            let (task, _) = self.insist::<TasksGet>(cx, &params, interval).await;
-            let task: Task = task.map_err(Trouble::Unknown)?;
+            let (task, _) = self.request_until_answered::<TasksGet>(cx, &params, interval).await;
+            let task: Task = task.map_err(TaskFailure::Unknown)?;
             interval = self::interval(task.poll_interval_ms, interval);
             match task.status {
                 TaskStatus::InputRequired => {
-                    let asked = task.input_requests.unwrap_or_default();
-                    self.answer_task(cx, &params.task_id, asked, &mut answered, interval)
-                        .await
-                        .map_err(Trouble::Unanswered)?;
+                    let questions = task.input_requests.unwrap_or_default();
+                    self.answer_task(
+                        cx,
+                        &params.task_id,
+                        questions,
+                        &mut answer_permissions,
+                        interval,
+                    )
+                    .await
+                    .map_err(TaskFailure::Unanswered)?;
                 }
                 TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
                     return Ok(task);
                 }
-                // A word of a later revision is no end.
+                // An unknown status of a later revision does not end the task.
                 _ => {}
             }
         }
     }
 
-    /// Has the handlers answer what a task asks and was not answered yet.
+    /// Answers the questions of a task that were not answered yet.
     async fn answer_task(
         &self,
         cx: &Context,
         id: &str,
-        asked: InputRequests,
-        answered: &mut HashSet<String>,
+        questions: InputRequests,
+        answer_permissions: &mut HashSet<String>,
         interval: Duration,
     ) -> Result<(), RpcError> {
-        let mut open = Vec::new();
-        for (key, request) in asked {
-            if !answered.contains(&key) {
-                open.push((key, question(&Payload::of(&request)?)?));
+        let mut into_content = Vec::new();
+        for (key, request) in questions {
+            if !answer_permissions.contains(&key) {
+                into_content.push((key, question(&Payload::of(&request)?)?));
             }
         }
-        if open.is_empty() {
-            // The server has the answer and did not get to it yet.
+        if into_content.is_empty() {
+            // The server has the answers but has not processed them yet.
             return Ok(());
         }
-        let bound = (self.0.max_rounds as usize).saturating_mul(QUESTIONS);
-        if answered.len() + open.len() > bound {
+        let bound = (self.0.max_rounds as usize).saturating_mul(MAX_QUESTIONS_PER_ROUND);
+        if answer_permissions.len() + into_content.len() > bound {
             let message = format!(
-                "the task asked more than {bound} things, {QUESTIONS} for each of `max_rounds`; \
-                 raise that if the task is right"
+                "the task asked more than {bound} questions, {MAX_QUESTIONS_PER_ROUND} for each of `max_rounds`; \
+                 raise that if the task needs more"
             );
             return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
         }
-        let keys: Vec<_> = open.iter().map(|(key, _)| key.clone()).collect();
-        let answers: Object = self.answers(cx, open).await?;
+        let keys: Vec<_> = into_content.iter().map(|(key, _)| key.clone()).collect();
+        let answers: Object = self.answers(cx, into_content).await?;
         let params = UpdateTaskParams::new(id, answers);
-        let (taken, tries) = self.insist::<TasksUpdate>(cx, &params, interval).await;
+        let (taken, tries) =
+            self.request_until_answered::<TasksUpdate>(cx, &params, interval).await;
         if let Err(error) = taken {
             if tries == 1 {
                 return Err(error);
             }
-            // An attempt that seemed to fail may have arrived; the next look at the task tells.
-            tracing::debug!(task = id, %error, "an answer was refused the second time");
+            // An attempt that seemed to fail may have arrived; the next poll shows it.
+            tracing::debug!(task = id, %error, "repeated answer to a task refused");
         }
-        answered.extend(keys);
+        answer_permissions.extend(keys);
         Ok(())
     }
 
-    /// Waits for the outcome of a task of 2025-11-25, whose server asks and answers by itself meanwhile.
-    pub(crate) async fn see_legacy_through(
+    /// Waits for the result of a task of 2025-11-25, whose server asks its questions as requests.
+    pub(crate) async fn await_legacy_task(
         &self,
         cx: &Context,
         task: Task,
         max: Duration,
     ) -> Result<Reply, RpcError> {
-        let abandoned = Abandoned::new(self, task.task_id);
-        let interval = interval(task.poll_interval_ms, INTERVAL);
-        let (params, mut cx) = (abandoned.params(), about(cx));
-        // The bound is kept here, over all attempts.
-        let long = max.saturating_add(FAREWELL);
-        cx.extensions.insert(Allowance { timeout: long, max: long });
-        let asking = async {
+        let guard = CancelOnDrop::new(self, task.task_id);
+        let interval = interval(task.poll_interval_ms, DEFAULT_INTERVAL);
+        let (params, mut cx) = (guard.params(), task_context(cx));
+        // The limit covers all attempts together.
+        let long = max.saturating_add(CANCEL_TIMEOUT);
+        cx.extensions.insert(TimeLimits { timeout: long, max: long });
+        let polling = async {
             let mut tries = 0;
             loop {
                 cx.key = CallKey::next();
                 let call = Call::ask::<TasksResult>(&params, cx.clone())?;
                 let outcome = self.0.stack.send(call).await;
-                // Whatever the server itself says is the outcome of the task, an error like a result.
-                match outcome.as_ref().err().filter(|error| !is_said(error)) {
-                    Some(error) => match self.pause(error, &mut tries, interval) {
-                        Some(pause) => sleep(pause).await,
+                // The server's own answer, even an error, is the result of the task.
+                match outcome.as_ref().err().filter(|error| !is_from_server(error)) {
+                    Some(error) => match self.retry_delay(error, &mut tries, interval) {
+                        Some(retry_delay) => sleep(retry_delay).await,
                         None => return outcome,
                     },
                     None => return outcome,
                 }
             }
         };
-        let outcome = within(max, asking).await?;
-        abandoned.ended(outcome)
+        let outcome = within(max, polling).await?;
+        guard.ended(outcome)
     }
 
-    /// Asks about a task until the server says something to it, a bounded number of times; says how often it was asked.
+    /// Sends a request about a task until the server answers it, a bounded number of times; returns the number of
+    /// attempts.
     ///
-    /// A task outlives a connection that breaks and a proxy that fails, so neither is its end.
-    async fn insist<R: Request>(
+    /// A task outlives a lost connection and a failing proxy.
+    async fn request_until_answered<R: Request>(
         &self,
         cx: &Context,
         params: &R::Params,
@@ -170,48 +176,55 @@ impl Client {
     ) -> (Result<R::Result, RpcError>, u32) {
         let mut tries = 0;
         loop {
-            let outcome = self.about_task::<R>(cx, params).await;
-            let pause =
-                outcome.as_ref().err().and_then(|error| self.pause(error, &mut tries, interval));
-            match pause {
-                Some(pause) => sleep(pause).await,
+            let outcome = self.task_request::<R>(cx, params).await;
+            let retry_delay = outcome
+                .as_ref()
+                .err()
+                .and_then(|error| self.retry_delay(error, &mut tries, interval));
+            match retry_delay {
+                Some(retry_delay) => sleep(retry_delay).await,
                 None => return (outcome, tries.max(1)),
             }
         }
     }
 
-    /// How long to wait before the server is asked about a task once more; `None` where that would not help.
-    fn pause(&self, error: &RpcError, tries: &mut u32, interval: Duration) -> Option<Duration> {
+    /// Returns the delay before the next attempt, or `None` if another attempt would not help.
+    fn retry_delay(
+        &self,
+        error: &RpcError,
+        tries: &mut u32,
+        interval: Duration,
+    ) -> Option<Duration> {
         *tries += 1;
-        if !is_passing(error) || *tries >= TRIES || self.is_closed() {
+        if !is_transient(error) || *tries >= MAX_TRIES || self.is_closed() {
             return None;
         }
-        tracing::debug!(%error, tries, "a server did not say how its task is");
-        let said = error.as_recovery().and_then(|hints| hints.retry_after_ms);
-        let least = Duration::from_millis(said.unwrap_or_default());
-        Some(interval.saturating_mul(1 << (*tries - 1).min(16)).max(least).min(LONGEST))
+        tracing::debug!(%error, tries, "polling a task failed; retrying");
+        let hint = error.as_recovery().and_then(|hints| hints.retry_after_ms);
+        let least = Duration::from_millis(hint.unwrap_or_default());
+        Some(interval.saturating_mul(1 << (*tries - 1).min(16)).max(least).min(MAX_INTERVAL))
     }
 
-    /// A request about the task of a call: under the same principal and trace, and nothing else of it.
-    async fn about_task<R: Request>(
+    /// Sends a request about a task, with the principal and trace of its call.
+    async fn task_request<R: Request>(
         &self,
         cx: &Context,
         params: &R::Params,
     ) -> Result<R::Result, RpcError> {
-        self.0.stack.send(Call::ask::<R>(params, about(cx))?).await?.get()
+        self.0.stack.send(Call::ask::<R>(params, task_context(cx))?).await?.get()
     }
 }
 
-/// Why a task is not waited for any longer, short of its end.
-enum Trouble {
-    /// The server does not say how it is; it may run on.
+/// A reason to stop waiting for a task before its end.
+enum TaskFailure {
+    /// The server does not report its state; it may still run.
     Unknown(RpcError),
-    /// It asks what nobody answers.
+    /// The task asked a question that was not answered.
     Unanswered(RpcError),
 }
 
-/// Whether another attempt may go better.
-fn is_passing(error: &RpcError) -> bool {
+/// Returns whether another attempt may succeed.
+fn is_transient(error: &RpcError) -> bool {
     match HttpFault::of(error) {
         Some(HttpFault::Unreached | HttpFault::Cut) => true,
         Some(HttpFault::Status(status) | HttpFault::Answered(status)) => {
@@ -221,8 +234,8 @@ fn is_passing(error: &RpcError) -> bool {
     }
 }
 
-/// Whether the server itself said so, and not the way to it.
-fn is_said(error: &RpcError) -> bool {
+/// Returns whether an error was written by the server itself, not by something between.
+fn is_from_server(error: &RpcError) -> bool {
     match HttpFault::of(error) {
         None => true,
         Some(HttpFault::Answered(status)) => !matches!(status, 408 | 425 | 429 | 503),
@@ -230,34 +243,34 @@ fn is_said(error: &RpcError) -> bool {
     }
 }
 
-/// What came of a task that is over.
+/// Returns the result of a task that ended.
 fn outcome(task: Task) -> Result<Reply, RpcError> {
     match task.status {
         TaskStatus::Completed => {
             let result = task
                 .result
-                .ok_or_else(|| RpcError::internal("the task is completed and has no result"))?;
-            known(Reply::raw(result.into()))
+                .ok_or_else(|| RpcError::internal("the task is completed without a result"))?;
+            ensure_known_kind(Reply::raw(result.into()))
         }
         TaskStatus::Failed => Err(task.error.unwrap_or_else(|| {
-            let why = task.status_message.as_deref().unwrap_or("it does not say why");
+            let why = task.status_message.as_deref().unwrap_or("without a reason");
             RpcError::internal(format!("the task failed: {why}"))
         })),
         _ => Err(RpcError::internal("the task was cancelled by the server")),
     }
 }
 
-/// Waits for something no longer than a call may take.
+/// Waits for a future, at most as long as a call may take.
 async fn within<T>(max: Duration, work: impl Future<Output = T>) -> Result<T, RpcError> {
-    // Too far away to be written means never.
-    let Some(end) = Instant::now().checked_add(max) else { return Ok(work.await) };
-    timeout_at(end, work).await.map_err(|_| Refusal::TimedOut(max).into())
+    // An instant that cannot be represented means no limit.
+    let Some(deadline) = Instant::now().checked_add(max) else { return Ok(work.await) };
+    timeout_at(deadline, work).await.map_err(|_| Refusal::TimedOut(max).into())
 }
 
-/// How many questions a task may ask for each round that a call may take.
-const QUESTIONS: usize = 8;
+/// The number of questions that a task may ask for each allowed round.
+const MAX_QUESTIONS_PER_ROUND: usize = 8;
 
-fn about(cx: &Context) -> Context {
+fn task_context(cx: &Context) -> Context {
     let mut cx = cx.clone();
     cx.key = CallKey::next();
     cx.logical = None;
@@ -266,8 +279,8 @@ fn about(cx: &Context) -> Context {
     cx
 }
 
-fn interval(said: Option<u64>, else_: Duration) -> Duration {
-    said.map_or(else_, |ms| Duration::from_millis(ms).clamp(SHORTEST, LONGEST))
+fn interval(hint: Option<u64>, default: Duration) -> Duration {
+    hint.map_or(default, |ms| Duration::from_millis(ms).clamp(MIN_INTERVAL, MAX_INTERVAL))
 }
 
 fn question(request: &Payload) -> Result<Ask, RpcError> {
@@ -280,13 +293,13 @@ fn question(request: &Payload) -> Result<Ask, RpcError> {
     Ok(Ask::new(question.method, question.params.unwrap_or_else(Payload::empty_object)))
 }
 
-/// Cancels a task that nobody waits for any more.
-struct Abandoned {
+/// Cancels a task when dropped before its end.
+struct CancelOnDrop {
     client: Option<Client>,
     id: String,
 }
 
-impl Abandoned {
+impl CancelOnDrop {
     fn new(client: &Client, id: String) -> Self {
         Self { client: Some(client.clone()), id }
     }
@@ -295,16 +308,16 @@ impl Abandoned {
         TaskParams::new(self.id.clone())
     }
 
-    /// The task ended, as far as one can know: there is nothing to cancel.
+    /// Returns the outcome of a task that has ended, so that it is not cancelled.
     fn ended<T>(mut self, outcome: T) -> T {
         self.client = None;
         outcome
     }
 }
 
-impl Drop for Abandoned {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        // Without a runtime the connection is gone as well.
+        // Without a runtime the connection is closed as well.
         let (Some(client), Ok(runtime)) = (self.client.take(), Handle::try_current()) else {
             return;
         };
@@ -314,9 +327,10 @@ impl Drop for Abandoned {
         let params = self.params();
         runtime.spawn(async move {
             let cancelled = client.request::<TasksCancel>(&params);
-            let told: Result<Result<CancelTaskResult, _>, _> = timeout(FAREWELL, cancelled).await;
-            if !matches!(told, Ok(Ok(_))) {
-                tracing::debug!(task = %params.task_id, "a task that nobody waits for could not be cancelled");
+            let cancelled_answer: Result<Result<CancelTaskResult, _>, _> =
+                timeout(CANCEL_TIMEOUT, cancelled).await;
+            if !matches!(cancelled_answer, Ok(Ok(_))) {
+                tracing::debug!(task = %params.task_id, "cancelling an abandoned task failed");
             }
         });
     }

@@ -1,174 +1,173 @@
-//! The stream a modern client keeps open to hear of changes (MCP `subscriptions/listen`).
+//! The stream of changes of a modern client (MCP `subscriptions/listen`).
 //!
-//! In the modern era a server tells nothing to a client that does not listen.
-//! So a client whose user wants to hear of changes, or watches a resource, keeps one such request open: for the lists the
-//! server announces changes of and for the resources that are watched. A server that speaks of its states does it there.
-//!
-//! Applies to: outbound, modern.
+//! In the modern era a server sends no changes without such a stream. If the user has hooks for changes or subscribes
+//! to a resource, the client keeps one stream open: for the lists whose changes the server announces, and for the
+//! subscribed resources. Servers also send changes of their state on it.
 
-mod ear;
-mod pause;
+mod acknowledge;
+mod retry_delay;
 mod stream;
-mod wish;
+mod subscriptions;
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mcp::{ServerCapabilities, SubscriptionFilter};
 use mgp_types::service::{Context, Stack};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub(crate) use self::ear::acknowledged;
+pub(crate) use self::acknowledge::acknowledged;
 use self::stream::Listener;
-use self::wish::{Offer, Settled, Wish};
-use crate::cache::Lists;
+use self::subscriptions::{Agreement, Reportable, Subscriptions};
+use crate::cache::ListCache;
 use crate::config::ListenConfig;
 use crate::handler::Hooks;
-use crate::wire::Life;
+use crate::wire::Liveness;
 
-/// What a client needs to listen.
-pub(crate) struct Parts {
+pub(crate) struct StreamContext {
     pub(crate) stack: Stack,
     pub(crate) cx: Context,
-    pub(crate) life: Life,
-    pub(crate) lists: Arc<Lists>,
+    pub(crate) liveness: Liveness,
+    pub(crate) lists: Arc<ListCache>,
     pub(crate) hooks: Hooks,
     pub(crate) config: ListenConfig,
-    /// How long a server may take to say that it agrees.
-    pub(crate) patience: Duration,
+    /// Time for the server to acknowledge a stream.
+    pub(crate) acknowledge_timeout: Duration,
 }
 
-/// Whether a server tells of its states besides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    Changes,
-    States,
-}
-
-/// What is listened for, and the task that does; it ends with this.
-pub(crate) struct Listening {
-    offer: Offer,
-    wish: watch::Sender<Wish>,
-    settled: watch::Receiver<Settled>,
-    /// One change of the wish after another, so that a refusal is for the one who caused it.
-    turn: tokio::sync::Mutex<()>,
+/// The subscriptions of a client, and the task that keeps the stream open; the task ends when this is dropped.
+pub(crate) struct ChangeStream {
+    reportable: Reportable,
+    subscriptions: watch::Sender<Subscriptions>,
+    agreement: watch::Receiver<Agreement>,
+    /// Serialises changes of the subscriptions, so that a refusal is returned to the caller that caused it.
+    changing: tokio::sync::Mutex<()>,
     task: Mutex<Task>,
 }
 
 enum Task {
-    /// Nobody wants to hear anything yet.
+    /// Nothing is subscribed to yet.
     Idle(Box<Listener>),
     Running(JoinHandle<()>),
-    /// There is nothing to hear.
+    /// The server offers nothing to subscribe to.
     None,
 }
 
-impl Listening {
-    /// Listens at once where the user hears of changes, else once a resource is watched.
-    pub(crate) fn new(parts: Parts, capabilities: &ServerCapabilities, told: Told) -> Self {
-        let mut offer = Offer::of(capabilities, parts.hooks.hears_changes());
-        offer.states = told == Told::States && parts.hooks.hears_states();
-        let (wish, wishes) = watch::channel(Wish::default());
-        let (settle, settled) = watch::channel(Settled::default());
-        let task = if offer.is_empty() {
+impl ChangeStream {
+    /// Opens the stream at once if there are hooks for changes, else with the first subscribed resource.
+    pub(crate) fn new(
+        context: StreamContext,
+        capabilities: &ServerCapabilities,
+        reports_states: bool,
+    ) -> Self {
+        let mut reportable = Reportable::of(capabilities, context.hooks.has_change_hooks());
+        reportable.states = reports_states && context.hooks.has_state_hooks();
+        let (subscriptions, subscription_changes) = watch::channel(Subscriptions::default());
+        let (agreement_sender, agreement) = watch::channel(Agreement::default());
+        let task = if reportable.is_empty() {
             Task::None
         } else {
-            Task::Idle(Box::new(Listener::new(parts, offer, wishes, settle)))
+            Task::Idle(Box::new(Listener::new(
+                context,
+                reportable,
+                subscription_changes,
+                agreement_sender,
+            )))
         };
-        let listening = Self {
-            offer,
-            wish,
-            settled,
-            turn: tokio::sync::Mutex::default(),
+        let stream = Self {
+            reportable,
+            subscriptions,
+            agreement,
+            changing: tokio::sync::Mutex::default(),
             task: Mutex::new(task),
         };
-        if offer.is_heard() {
-            listening.start();
+        if reportable.needs_stream() {
+            stream.start();
         }
-        listening
+        stream
     }
 
     fn start(&self) {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = self.task.lock();
         *task = match std::mem::replace(&mut *task, Task::None) {
             Task::Idle(listener) => Task::Running(tokio::spawn(listener.run())),
             other => other,
         };
     }
 
-    /// Watches a resource; it is watched once the server agreed.
+    /// Subscribes to a resource; returns once the server agreed.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave it watched.
-    pub(crate) async fn watch(&self, uri: &str) -> Result<(), RpcError> {
-        if !self.offer.watches() {
-            let message = "the server does not offer to watch resources";
+    /// If the future is dropped, the subscription may remain.
+    pub(crate) async fn subscribe(&self, uri: &str) -> Result<(), RpcError> {
+        if !self.reportable.reports_resources() {
+            let message = "the server does not offer subscriptions to resources";
             return Err(RpcError::new(ErrorCode::METHOD_NOT_FOUND, message));
         }
-        let _turn = self.turn.lock().await;
-        let Some(generation) = self.change(|wish| wish.add(uri)) else { return Ok(()) };
+        let _turn = self.changing.lock().await;
+        let Some(generation) = self.change(|subscriptions| subscriptions.add(uri)) else {
+            return Ok(());
+        };
         self.start();
-        let refusal = match self.settled(generation).await {
+        let refusal = match self.agreement(generation).await {
             Ok(agreed) if agreed.resource_subscriptions.iter().any(|known| known == uri) => {
                 return Ok(());
             }
-            Ok(_) => RpcError::invalid_params(format!("the server does not watch `{uri}`")),
+            Ok(_) => RpcError::invalid_params(format!(
+                "the server does not accept a subscription to `{uri}`"
+            )),
             Err(error) => error,
         };
-        self.change(|wish| wish.remove(uri));
+        self.change(|subscriptions| subscriptions.remove(uri));
         Err(refusal)
     }
 
-    /// Stops watching a resource.
+    /// Unsubscribes from a resource.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unwatched a little later.
-    pub(crate) async fn unwatch(&self, uri: &str) -> Result<(), RpcError> {
-        let _turn = self.turn.lock().await;
-        match self.change(|wish| wish.remove(uri)) {
-            Some(generation) => self.settled(generation).await.map(drop),
+    /// If the future is dropped, the resource is unsubscribed a little later.
+    pub(crate) async fn unsubscribe(&self, uri: &str) -> Result<(), RpcError> {
+        let _turn = self.changing.lock().await;
+        match self.change(|subscriptions| subscriptions.remove(uri)) {
+            Some(generation) => self.agreement(generation).await.map(drop),
             None => Ok(()),
         }
     }
 
-    /// Changes the wish; gives the generation of one that is new.
-    fn change(&self, change: impl FnOnce(&mut Wish) -> bool) -> Option<u64> {
+    /// Changes the subscriptions; returns their generation if they are new.
+    fn change(&self, change: impl FnOnce(&mut Subscriptions) -> bool) -> Option<u64> {
         let mut generation = None;
-        self.wish.send_if_modified(|wish| {
-            let is_new = change(wish);
+        self.subscriptions.send_if_modified(|subscriptions| {
+            let is_new = change(subscriptions);
             if is_new {
-                wish.generation += 1;
-                generation = Some(wish.generation);
+                subscriptions.generation += 1;
+                generation = Some(subscriptions.generation);
             }
             is_new
         });
         generation
     }
 
-    /// What became of a wish.
-    async fn settled(&self, generation: u64) -> Result<SubscriptionFilter, RpcError> {
-        let mut settled = self.settled.clone();
-        match settled.wait_for(|settled| settled.generation >= generation).await {
-            Ok(settled) => settled.outcome.clone(),
+    /// Waits for the server's answer to a generation of subscriptions.
+    async fn agreement(&self, generation: u64) -> Result<SubscriptionFilter, RpcError> {
+        let mut agreement = self.agreement.clone();
+        match agreement.wait_for(|agreement| agreement.generation >= generation).await {
+            Ok(agreement) => agreement.outcome.clone(),
             Err(_) => Err(mgp_types::service::closed("the connection ended")),
         }
     }
 }
 
-impl Drop for Listening {
+impl Drop for ChangeStream {
     fn drop(&mut self) {
-        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let task = self.task.get_mut();
         if let Task::Running(running) = task {
             running.abort();
         }
     }
 }
 
-impl fmt::Debug for Listening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.offer.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(ChangeStream { reportable });

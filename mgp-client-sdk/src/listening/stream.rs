@@ -1,9 +1,7 @@
-//! The task that keeps the stream open.
+//! The task that keeps the stream of changes open.
 //!
-//! A stream that ends is opened again after a pause; what may have changed meanwhile is told as if it had.
-//! A stream for another wish is opened before the old one is left, so that nothing is missed between them.
-//!
-//! Applies to: both, modern.
+//! A stream that ends is opened again after a delay, and everything on it is reported as changed.
+//! When subscriptions change, the new stream is opened before the old one is closed, so that nothing is missed.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,30 +14,29 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::Parts;
-use super::ear::Ear;
-use super::pause::Pause;
-use super::wish::{Offer, Settled, Wish};
+use super::StreamContext;
+use super::acknowledge::AcknowledgeSender;
+use super::retry_delay::RetryDelay;
+use super::subscriptions::{Agreement, Reportable, Subscriptions};
 use crate::handler::Changed;
 
-/// Keeps the stream open that the wish wants.
 pub(super) struct Listener {
-    parts: Parts,
-    offer: Offer,
-    wishes: watch::Receiver<Wish>,
-    settle: watch::Sender<Settled>,
-    pause: Pause,
+    context: StreamContext,
+    reportable: Reportable,
+    subscription_changes: watch::Receiver<Subscriptions>,
+    agreement_sender: watch::Sender<Agreement>,
+    retry_delay: RetryDelay,
     stream: Option<Stream>,
-    /// Whether something may have changed that was not heard.
-    missed: bool,
-    /// What the server will refuse whenever it is asked.
-    refused: Option<(SubscriptionFilter, RpcError)>,
+    /// `true` if changes may have been missed.
+    may_have_missed: bool,
+    /// The last filter that the server refused for good, with the refusal.
+    refusal: Option<(SubscriptionFilter, RpcError)>,
 }
 
-/// A stream the server agreed to.
+/// A stream that the server agreed to.
 struct Stream {
     running: Running,
-    asked: SubscriptionFilter,
+    wanted: SubscriptionFilter,
     agreed: SubscriptionFilter,
     since: Instant,
 }
@@ -48,44 +45,52 @@ type Running = BoxFuture<'static, Result<Reply, RpcError>>;
 
 impl Listener {
     pub(super) fn new(
-        parts: Parts,
-        offer: Offer,
-        wishes: watch::Receiver<Wish>,
-        settle: watch::Sender<Settled>,
+        context: StreamContext,
+        reportable: Reportable,
+        subscription_changes: watch::Receiver<Subscriptions>,
+        agreement_sender: watch::Sender<Agreement>,
     ) -> Self {
-        let pause = Pause::new(parts.config.clone());
-        Self { parts, offer, wishes, settle, pause, stream: None, missed: false, refused: None }
+        let retry_delay = RetryDelay::new(context.config.clone());
+        Self {
+            context,
+            reportable,
+            subscription_changes,
+            agreement_sender,
+            retry_delay,
+            stream: None,
+            may_have_missed: false,
+            refusal: None,
+        }
     }
 
-    /// Listens until the connection ends.
     pub(super) async fn run(self: Box<Self>) {
-        let life = self.parts.life.clone();
-        // Whoever drops the client ends the task.
-        select(Box::pin(self.listen()), Box::pin(life.over())).await;
+        let liveness = self.context.liveness.clone();
+        // The task is aborted when the client is dropped.
+        select(Box::pin(self.listen()), Box::pin(liveness.ended())).await;
     }
 
     async fn listen(mut self: Box<Self>) {
         loop {
-            let wish = self.wishes.borrow_and_update().clone();
-            let wanted = self.offer.filter(&wish);
-            let retry = match self.follow(wanted).await {
+            let subscriptions = self.subscription_changes.borrow_and_update().clone();
+            let wanted = self.reportable.filter(&subscriptions);
+            let retry = match self.update(wanted).await {
                 Ok(agreed) => {
-                    self.settle(wish.generation, Ok(agreed));
+                    self.publish(subscriptions.generation, Ok(agreed));
                     None
                 }
                 Err(error) => {
-                    let is_new = self.settle(wish.generation, Err(error.clone()));
+                    let is_new = self.publish(subscriptions.generation, Err(error.clone()));
                     if self.stream.is_some() {
-                        // It still tells what it told; the one who wanted more knows.
+                        // The old stream still works; the caller that wanted more gets the error.
                         None
                     } else if is_final(&error) {
-                        tracing::debug!(%error, "the server does not tell of changes");
+                        tracing::debug!(%error, "server does not report changes");
                         None
                     } else {
                         if is_new {
-                            self.pause.reset();
+                            self.retry_delay.reset();
                         }
-                        self.after(Some(&error))
+                        self.schedule_retry(Some(&error))
                     }
                 }
             };
@@ -93,21 +98,21 @@ impl Listener {
         }
     }
 
-    /// Sees to it that the stream is the one that is wanted; gives what the server agreed to.
-    async fn follow(
+    /// Opens, keeps or closes the stream as wanted; returns what the server agreed to.
+    async fn update(
         &mut self,
         wanted: Option<SubscriptionFilter>,
     ) -> Result<SubscriptionFilter, RpcError> {
         let Some(wanted) = wanted else {
             self.stream = None;
-            // Whatever was refused may be asked for anew, unless the server knows no streams at all.
-            self.refused.take_if(|(_, error)| error.code() != ErrorCode::METHOD_NOT_FOUND);
+            // A refused filter may be tried again later, unless the server does not support streams at all.
+            self.refusal.take_if(|(_, error)| error.code() != ErrorCode::METHOD_NOT_FOUND);
             return Ok(SubscriptionFilter::new());
         };
-        if let Some(stream) = self.stream.as_ref().filter(|stream| stream.asked == wanted) {
+        if let Some(stream) = self.stream.as_ref().filter(|stream| stream.wanted == wanted) {
             return Ok(stream.agreed.clone());
         }
-        match &self.refused {
+        match &self.refusal {
             Some((filter, error))
                 if *filter == wanted || error.code() == ErrorCode::METHOD_NOT_FOUND =>
             {
@@ -119,36 +124,36 @@ impl Listener {
             Ok((running, agreed)) => {
                 let since = Instant::now();
                 self.stream =
-                    Some(Stream { running, asked: wanted, agreed: agreed.clone(), since });
-                self.refused = None;
-                if std::mem::take(&mut self.missed) {
-                    self.tell(&agreed);
+                    Some(Stream { running, wanted: wanted, agreed: agreed.clone(), since });
+                self.refusal = None;
+                if std::mem::take(&mut self.may_have_missed) {
+                    self.report_all(&agreed);
                 }
                 Ok(agreed)
             }
             Err(error) => {
                 if is_final(&error) && self.stream.is_none() {
-                    self.refused = Some((wanted, error.clone()));
+                    self.refusal = Some((wanted, error.clone()));
                 }
                 Err(error)
             }
         }
     }
 
-    /// Opens a stream and waits until the server agrees; the old one is listened to meanwhile.
+    /// Opens a stream and waits until the server agrees; the old one is read meanwhile.
     async fn open(
         &mut self,
         wanted: &SubscriptionFilter,
     ) -> Result<(Running, SubscriptionFilter), RpcError> {
-        let (ear, agreed) = Ear::new();
-        let mut cx = self.parts.cx.clone();
+        let (acknowledge, agreed) = AcknowledgeSender::new();
+        let mut cx = self.context.cx.clone();
         cx.key = CallKey::next();
-        cx.extensions.insert(ear);
+        cx.extensions.insert(acknowledge);
         let call = Call::ask::<SubscriptionsListen>(&ListenParams::new(wanted.clone()), cx)?;
-        let running = self.parts.stack.send(call);
-        let patience = self.parts.patience;
+        let running = self.context.stack.send(call);
+        let acknowledge_timeout = self.context.acknowledge_timeout;
         let opening = async move {
-            match timeout(patience, select(running, agreed)).await {
+            match timeout(acknowledge_timeout, select(running, agreed)).await {
                 Ok(Either::Left((ended, _))) => {
                     let early = "the server ended the stream before it agreed to it";
                     Err(ended
@@ -156,15 +161,16 @@ impl Listener {
                         .unwrap_or_else(|| RpcError::new(ErrorCode::UPSTREAM_ERROR, early)))
                 }
                 Ok(Either::Right((Ok(agreed), running))) => Ok((running, agreed)),
-                // The call that could have heard it is gone.
-                Ok(Either::Right((Err(_), running))) => {
-                    Err(running.await.err().unwrap_or_else(|| {
-                        RpcError::internal("the word of the server came to nobody")
-                    }))
-                }
+                // The call that would receive the acknowledgement has ended.
+                Ok(Either::Right((Err(_), running))) => Err(running
+                    .await
+                    .err()
+                    .unwrap_or_else(|| RpcError::internal("the acknowledgement was lost"))),
                 Err(_) => Err(RpcError::new(
                     ErrorCode::TIMEOUT,
-                    format!("the server did not agree to tell of changes within {patience:?}"),
+                    format!(
+                        "the server did not agree to report changes within {acknowledge_timeout:?}"
+                    ),
                 )),
             }
         };
@@ -173,84 +179,90 @@ impl Listener {
         match select(opening, &mut old.running).await {
             Either::Left((opened, _)) => opened,
             Either::Right((_, opening)) => {
-                (self.stream, self.missed) = (None, true);
+                (self.stream, self.may_have_missed) = (None, true);
                 opening.await
             }
         }
     }
 
-    /// Waits until there is something to do: another wish, the end of the stream, or the end of a pause.
+    /// Waits for new subscriptions, the end of the stream, or the end of a delay.
     async fn wait(&mut self, retry: Option<Sleep>) {
         let retry = match &mut self.stream {
             Some(stream) => {
-                let another = Box::pin(another(&mut self.wishes));
-                let ended = match select(another, &mut stream.running).await {
+                let changed = Box::pin(changed(&mut self.subscription_changes));
+                let ended = match select(changed, &mut stream.running).await {
                     Either::Left(_) => return,
                     Either::Right((ended, _)) => ended,
                 };
-                tracing::debug!(?ended, "the stream of changes ended");
-                self.pause.lived(stream.since.elapsed());
-                (self.stream, self.missed) = (None, true);
-                self.after(ended.as_ref().err())
+                tracing::debug!(?ended, "stream of changes ended");
+                self.retry_delay.stream_ended(stream.since.elapsed());
+                (self.stream, self.may_have_missed) = (None, true);
+                self.schedule_retry(ended.as_ref().err())
             }
             None => retry,
         };
-        let another = Box::pin(another(&mut self.wishes));
+        let changed = Box::pin(changed(&mut self.subscription_changes));
         match retry {
             Some(retry) => {
-                select(another, Box::pin(retry)).await;
+                select(changed, Box::pin(retry)).await;
             }
-            None => another.await,
+            None => changed.await,
         }
     }
 
-    /// The pause after a failure; none when it failed too often.
-    fn after(&mut self, error: Option<&RpcError>) -> Option<Sleep> {
-        let pause = self.pause.next(error);
-        if pause.is_none() {
+    /// Returns the delay after a failure, or `None` if it failed too often.
+    fn schedule_retry(&mut self, error: Option<&RpcError>) -> Option<Sleep> {
+        let retry_delay = self.retry_delay.next(error);
+        if retry_delay.is_none() {
             let why = error.map(ToString::to_string);
-            tracing::warn!(why, "the server's word of changes does not arrive any more");
+            tracing::warn!(
+                error = why,
+                "stream of changes given up; changes of the server are no longer reported"
+            );
         }
-        pause.map(sleep)
+        retry_delay.map(sleep)
     }
 
-    /// Says what became of a wish; whether that was not known yet.
-    fn settle(&self, generation: u64, outcome: Result<SubscriptionFilter, RpcError>) -> bool {
+    /// Publishes the result for a generation of subscriptions; returns whether that generation is new.
+    fn publish(&self, generation: u64, outcome: Result<SubscriptionFilter, RpcError>) -> bool {
         let mut is_new = false;
-        self.settle.send_modify(|settled| {
-            is_new = settled.generation < generation;
-            *settled = Settled { generation, outcome };
+        self.agreement_sender.send_modify(|agreement| {
+            is_new = agreement.generation < generation;
+            *agreement = Agreement { generation, outcome };
         });
         is_new
     }
 
-    /// Tells of what may have changed while nobody listened.
-    fn tell(&self, agreed: &SubscriptionFilter) {
+    /// Reports everything on the stream as changed.
+    fn report_all(&self, agreed: &SubscriptionFilter) {
         let lists = [
             (agreed.tools_list_changed, Changed::Tools),
             (agreed.prompts_list_changed, Changed::Prompts),
             (agreed.resources_list_changed, Changed::Resources),
         ];
-        let lists = lists.into_iter().filter(|(told, _)| *told == Some(true)).map(|(_, what)| what);
-        let watched = agreed.resource_subscriptions.iter().cloned().map(Changed::Resource);
-        for what in lists.chain(watched) {
-            self.parts.lists.forget(&what);
-            let telling = AssertUnwindSafe(|| self.parts.hooks.tell(&what));
-            if catch_unwind(telling).is_err() {
-                tracing::error!(?what, "a hook panicked");
+        let lists = lists
+            .into_iter()
+            .filter(|(is_agreed, _)| *is_agreed == Some(true))
+            .map(|(_, what)| what);
+        let resources = agreed.resource_subscriptions.iter().cloned().map(Changed::Resource);
+        for what in lists.chain(resources) {
+            self.context.lists.invalidate(&what);
+            let notify = AssertUnwindSafe(|| self.context.hooks.notify_change(&what));
+            if catch_unwind(notify).is_err() {
+                tracing::error!(change = ?what, "panic in a hook for changes");
             }
         }
     }
 }
 
-/// Waits for another wish; for ever, where nobody is left to wish.
-async fn another(wishes: &mut watch::Receiver<Wish>) {
-    if wishes.changed().await.is_err() {
+/// Waits for new subscriptions; forever, if the client was dropped.
+async fn changed(subscription_changes: &mut watch::Receiver<Subscriptions>) {
+    if subscription_changes.changed().await.is_err() {
         pending::<()>().await;
     }
 }
 
-/// Whether the same question would get the same answer.
+/// Returns whether the same request would be refused again.
 fn is_final(error: &RpcError) -> bool {
     matches!(
         error.code(),

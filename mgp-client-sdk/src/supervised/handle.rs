@@ -1,6 +1,4 @@
-//! The handle of a supervised server, and how one is made.
-//!
-//! Applies to: outbound.
+//! The handle of a supervised server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,27 +15,28 @@ use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{ServerId, Stack};
 use tokio::sync::broadcast;
 
+use super::monitor::monitor_runs;
+use super::persistent_stack::PersistentStack;
 use super::record::Recorder;
-use super::road::Trunk;
-use super::start::{Plan, Starter, Target};
-use super::watch::watch;
+use super::start::{Resolve, ServerStarter, ServerTarget, StartConfig};
 use crate::builder::ClientBuilder;
-use crate::client::{Client, placed};
+use crate::client::{Client, configure_retry};
 use crate::error::Error;
 
-/// The longest time running calls are given when a server is to stop.
-const DRAIN: Duration = Duration::from_secs(30);
+/// The longest time for running calls to finish when a server is stopped.
+const MAX_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server that is started again when it ends, and the way to it; cheap to clone.
+/// A server that is restarted when it ends, and a way to call it; cheap to clone.
 ///
-/// Its identity, its gates and what is recorded of it are the same in each incarnation; the handshake is made anew each
-/// time, with what was granted in the meantime. Calls go to the present incarnation. While there is none they are refused:
-/// with 2002 while it is restarted, with 2001 while it drains, else with 2000, after
-/// [`ready_wait`](ClientBuilder::ready_wait). Calls that run when it ends fail with 2000 and are not made again, unless a
-/// layer does that. After a restart everything a server lists is told as [changed](ClientBuilder::on_change); resources
-/// that were watched and events that were subscribed to must be asked for again.
+/// Each run of the server has a new connection and a new handshake; identity, gates and audit records stay the same.
+/// Calls are sent to the current connection. While there is none they are refused after
+/// [`ready_wait`](ClientBuilder::ready_wait): with 2002 while the server restarts, with 2001 while it drains, else
+/// with 2000. Calls that run when the server ends fail with 2000 and are not repeated, unless a layer does so.
+/// After a restart all lists are reported as [changed](ClientBuilder::on_change); subscriptions to resources and events
+/// must be made again.
 ///
-/// With the last clone the server is stopped, its whole tree; whoever wants to see that through calls [`stop`](Self::stop).
+/// Dropping the last clone kills the server and its process tree; call [`stop`](Self::stop) to stop it in an orderly
+/// way.
 ///
 /// ```no_run
 /// use mgp_client_sdk::prelude::*;
@@ -56,55 +55,54 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct SupervisedClient(Arc<Inner>);
+pub struct SupervisedClient(Arc<SupervisedServer>);
 
-struct Inner {
+struct SupervisedServer {
     supervised: Supervised<Client>,
     gate: ReadyLayer,
     stack: Stack,
-    #[cfg(feature = "kernel")]
     ungated: Stack,
     server: Option<ServerId>,
 }
 
-/// The same without keeping the server alive.
-pub(super) struct Weak(std::sync::Weak<Inner>);
+pub(super) struct WeakSupervisedClient(std::sync::Weak<SupervisedServer>);
 
-impl Weak {
+impl WeakSupervisedClient {
     pub(super) fn upgrade(&self) -> Option<SupervisedClient> {
         self.0.upgrade().map(SupervisedClient)
     }
 }
 
 impl ClientBuilder {
-    /// Has a server run as a child process and started again by these rules; nothing runs until it is
-    /// [started](SupervisedClient::start).
+    /// Runs a server as a child process that is restarted by these rules; nothing runs until
+    /// [`start`](SupervisedClient::start).
     ///
-    /// Layers are put once, not for each incarnation, so what they keep outlives a restart.
-    /// Each start may take as long as the configuration says, whatever [`init_timeout`](Self::init_timeout) does.
+    /// Layers are applied once, not for each run, so their state survives a restart.
+    /// Each start may take as long as `config` allows, even if [`init_timeout`](Self::init_timeout) is shorter.
     ///
     /// # Errors
-    /// [`Error::Connect`] when there is an audit sink, but no [id](Self::server_id) of the server.
+    /// [`Error::Connect`] if there is an audit sink but no [server id](Self::server_id).
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// If called outside a tokio runtime.
     pub fn supervise(
         self,
         command: ChildCommand,
         config: SuperviseConfig,
     ) -> Result<SupervisedClient, Error> {
-        SupervisedClient::new(self, Target::Child(Box::new(command)), config)
+        SupervisedClient::new(self, fixed(ServerTarget::Child(Box::new(command))), config)
     }
 
-    /// The same for a server at a URL: there is nothing to start but the connection.
+    /// Supervises a server at a URL: a start only connects.
     ///
-    /// It ends when it is [`unhealthy`](SupervisedClient::unhealthy): a URL has no connection to lose.
+    /// A URL has no connection to lose, so the server counts as failed only if it is
+    /// [marked mark_unhealthy](SupervisedClient::mark_unhealthy).
     ///
     /// # Errors
-    /// [`Error::Url`] when the URL cannot be used; else as [`supervise`](Self::supervise).
+    /// [`Error::Url`] if the URL is invalid; otherwise see [`supervise`](Self::supervise).
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// If called outside a tokio runtime.
     #[cfg(feature = "http")]
     pub fn supervise_url(
         self,
@@ -112,20 +110,22 @@ impl ClientBuilder {
         config: SuperviseConfig,
     ) -> Result<SupervisedClient, Error> {
         let url = url.into();
-        // Better now than with every start.
+        // An invalid URL fails here and not at each start.
         mgp_transport::http::Endpoint::parse(&url)?;
-        SupervisedClient::new(self, Target::Url(url), config)
+        let headers = http::HeaderMap::new();
+        SupervisedClient::new(self, fixed(ServerTarget::Url { url, headers }), config)
     }
 
-    /// Has calls to a [supervised](Self::supervise) server wait so long while it is started or restarted; without it
-    /// they are refused at once, with 2000 or 2002.
+    /// Sets how long calls to a [supervised](Self::supervise) server wait while it starts or restarts.
+    ///
+    /// By default they are refused at once, with 2000 or 2002.
     pub fn ready_wait(mut self, at_most: Duration) -> Self {
         self.config.ready_wait = at_most;
         self
     }
 
-    /// Watches over the health of a [supervised](Self::supervise) server: one that is unhealthy counts as failed, and
-    /// is started again as its policy says (MGP §11.3, §11.5).
+    /// Monitors a [supervised](Self::supervise) server: if it is unhealthy it counts as failed and is restarted by its
+    /// policy (MGP §11.3, §11.5).
     pub fn replace_unhealthy(mut self, config: MonitorConfig) -> Self {
         self.config.monitor = Some(config);
         self
@@ -135,11 +135,11 @@ impl ClientBuilder {
 impl SupervisedClient {
     pub(crate) fn new(
         builder: ClientBuilder,
-        target: Target,
+        target: Arc<Resolve>,
         config: SuperviseConfig,
     ) -> Result<Self, Error> {
         let (client, gates) = builder.finish();
-        let mut client = placed(client);
+        let mut client = configure_retry(client);
         let monitor = client.monitor.take();
         let server = client.server_id.clone();
         let recorder = match (&client.hooks.audit, &server) {
@@ -147,56 +147,53 @@ impl SupervisedClient {
             (Some(_), None) => return Err(ConnectError::Nameless.into()),
             (None, _) => None,
         };
-        // How long a start may take is the supervisor's to say.
-        let patience = &mut client.connect.handshake_timeout;
-        *patience = config.start_timeout.max(*patience);
+        // The supervisor's limit for a start applies, if it is longer.
+        let handshake_timeout = &mut client.connect.handshake_timeout;
+        *handshake_timeout = config.start_timeout.max(*handshake_timeout);
         let state = State::new(ServerState::Registered);
         let mut gate = ReadyLayer::new(state.clone());
         if let Some(server) = &server {
             gate = gate.server(server.clone());
         }
-        let (retry, patience) = (client.retry.clone(), client.ready_wait);
-        let trunk = Trunk::new(server.clone(), retry, &gate, patience, gates);
-        let stack = trunk.stack();
-        #[cfg(feature = "kernel")]
-        let ungated = trunk.ungated();
-        let plan = Plan {
+        let retry = client.retry.clone();
+        let persistent =
+            PersistentStack::new(server.clone(), retry, &gate, client.ready_wait, gates);
+        let stack = persistent.stack();
+        let ungated = persistent.ungated();
+        let start_config = StartConfig {
             target,
             config: client,
-            trunk,
+            stack: persistent,
             recorder: recorder.clone(),
-            // The rest of the time is for a program that does not leave by itself.
-            drain: (config.stop_timeout / 2).min(DRAIN),
-            was_there: AtomicBool::new(false),
+            // The other half is for a program that does not exit by itself.
+            drain: (config.stop_timeout / 2).min(MAX_DRAIN_TIMEOUT),
+            was_connected: AtomicBool::new(false),
         };
-        let supervised = supervise(Starter::new(plan), config, state);
+        let supervised = supervise(ServerStarter::new(start_config), config, state);
         if let Some(recorder) = recorder {
             tokio::spawn(recorder.follow(supervised.reports()));
         }
-        let lives = supervised.current();
-        let made = Self(Arc::new(Inner {
-            supervised,
-            gate,
-            stack,
-            #[cfg(feature = "kernel")]
-            ungated,
-            server,
-        }));
+        let runs = supervised.current();
+        let client_handle =
+            Self(Arc::new(SupervisedServer { supervised, gate, stack, ungated, server }));
         if let Some(monitor) = monitor {
-            tokio::spawn(watch(lives, monitor, Weak(Arc::downgrade(&made.0))));
+            tokio::spawn(monitor_runs(
+                runs,
+                monitor,
+                WeakSupervisedClient(Arc::downgrade(&client_handle.0)),
+            ));
         }
-        Ok(made)
+        Ok(client_handle)
     }
 
     // === Calling ===
 
-    /// The client of the present incarnation; its calls go to the next one once this one has ended.
+    /// Returns the client of the current run; its calls are sent to the next run once this one has ended.
     ///
-    /// What it knows of the server, and what it keeps of its lists, is that of its own incarnation: take a new one for each
-    /// piece of work.
+    /// Its facts and cached lists belong to its own run: get a new client for each piece of work.
     ///
     /// # Errors
-    /// [`Error::Call`] while there is none: 2002 while the server is restarted, else 2000.
+    /// [`Error::Call`] if there is no current run: 2002 while the server restarts, else 2000.
     pub fn client(&self) -> Result<Client, Error> {
         if let Some(client) = self.0.supervised.client() {
             return Ok(client);
@@ -205,37 +202,36 @@ impl SupervisedClient {
         Err(refusal.unwrap_or_else(|| mgp_types::service::closed("the server has ended")).into())
     }
 
-    /// Waits until the server is connected and gives its client.
+    /// Waits until the server is connected and returns its client.
     ///
     /// # Errors
-    /// [`Error::Call`] when the server does not run and will not be started by itself; it says why.
+    /// [`Error::Call`], with the reason, if the server is not running and will not be started by itself.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
     pub async fn ready(&self) -> Result<Client, Error> {
-        self.0.supervised.ready().await.map_err(|rest| self.resting(&rest).into())
+        self.0.supervised.ready().await.map_err(|rest| self.not_ready_error(&rest).into())
     }
 
-    /// A stack whose calls go to the present incarnation; for layers, and for servers that pass calls on.
+    /// Returns a stack whose calls are sent to the current connection; for layers, and for servers that forward calls.
     #[must_use]
     pub fn stack(&self) -> &Stack {
         &self.0.stack
     }
 
-    /// The same without the gates: for what the kernel itself wants of a server, and no caller.
-    #[cfg(feature = "kernel")]
+    /// Returns a stack without the gates, for a gateway's own requests.
     pub(crate) fn ungated(&self) -> &Stack {
         &self.0.ungated
     }
 
     // === Starting and stopping ===
 
-    /// Starts the server, unless it runs; does not wait until it is [`ready`](Self::ready).
+    /// Starts the server if it is not running; does not wait until it is [`ready`](Self::ready).
     pub async fn start(&self) {
         self.0.supervised.start().await;
     }
 
-    /// Drains and stops the server with its whole tree; it stays down, unless the reason asks for a restart.
+    /// Drains and stops the server and its process tree; it is not restarted, unless the reason asks for that.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the server stopping.
@@ -243,43 +239,43 @@ impl SupervisedClient {
         self.0.supervised.stop(reason).await;
     }
 
-    /// Starts the server anew, now, and forgets how often it failed before.
+    /// Restarts the server now, and resets its count of failures.
     pub async fn restart(&self) {
         self.0.supervised.restart().await;
     }
 
-    /// Takes an incarnation for failed, by its number; one that has ended already stays as it is.
-    pub async fn unhealthy(&self, run: u64, why: impl Into<String>) {
+    /// Marks a run as failed, by its number; does nothing if that run has already ended.
+    pub async fn mark_unhealthy(&self, run: u64, why: impl Into<String>) {
         self.0.supervised.unhealthy(run, why).await;
     }
 
-    // === Looking ===
+    // === State ===
 
-    /// The configured id of the server.
+    /// Returns the configured id of the server.
     #[must_use]
     pub fn server_id(&self) -> Option<&ServerId> {
         self.0.server.as_ref()
     }
 
-    /// The state of the server, to look at and to follow.
+    /// Returns the state of the server, to read or to follow.
     #[must_use]
     pub fn state(&self) -> &State {
         self.0.supervised.state()
     }
 
-    /// Every change of its state from now on, with how often the server was restarted.
+    /// Subscribes to changes of the state, each with the number of restarts.
     #[must_use]
     pub fn reports(&self) -> broadcast::Receiver<Report> {
         self.0.supervised.reports()
     }
 
-    /// How often it was started again.
+    /// Returns how often the server was restarted.
     #[must_use]
     pub fn restarts(&self) -> u64 {
         self.0.supervised.restarts()
     }
 
-    /// Waits until nothing runs, and nothing will be started without a person.
+    /// Waits until the server is not running and will not be started without an operator.
     ///
     /// # Cancel safety
     /// May be dropped and called again at any time.
@@ -287,14 +283,13 @@ impl SupervisedClient {
         self.0.supervised.ended().await
     }
 
-    /// The supervisor below.
+    /// Returns the underlying supervisor.
     #[must_use]
     pub fn supervised(&self) -> &Supervised<Client> {
         &self.0.supervised
     }
 
-    /// Why there will be no client.
-    fn resting(&self, rest: &Rest) -> RpcError {
+    fn not_ready_error(&self, rest: &Rest) -> RpcError {
         match self.0.gate.check() {
             Err(refusal) => {
                 let message = format!("{}: {}", refusal.message(), rest.reason);
@@ -316,4 +311,9 @@ impl fmt::Debug for SupervisedClient {
             .field("state", self.state())
             .finish_non_exhaustive()
     }
+}
+
+/// Resolves to the same target at each start.
+fn fixed(target: ServerTarget) -> Arc<Resolve> {
+    Arc::new(move || Box::pin(std::future::ready(Ok(target.clone()))))
 }

@@ -1,24 +1,20 @@
-//! A client whose server is started, watched and started again (MGP §11.5).
+//! A client whose server is started, monitored and restarted (MGP §11.5).
 //!
-//! The gates of the client are put once and outlive each connection; what belongs to one connection stands behind them:
+//! The gates of the client are built once and outlive each connection:
 //!
 //! ```text
-//! trace ─▶ retry ─▶ wait ─▶ address ─▶ the user's gates ─▶ ready ─▶ present ─▶ stamp ─▶ … ─▶ peer
-//!                                      └──────── one for all incarnations ───┘  └─ one for each ─┘
+//! trace ─▶ retry ─▶ wait ─▶ address ─▶ the user's gates ─▶ ready ─▶ current connection ─▶ meta ─▶ … ─▶ peer
+//!                                      └──────── one for all connections ──────────┘   └─ one for each ─┘
 //! ```
 //!
-//! So a call that is made again reaches the server that was started meanwhile, and refusals while there is none
-//! are checked and recorded as any call is. It waits for the next one before the gates see it, so that nothing they
-//! decided is taken back, and no server replaced by another, between their word and the call.
-//!
-//! Applies to: outbound.
+//! A call that is retried reaches the restarted server, and refusals while there is no server are checked and recorded
+//! like any call. A call waits for the server *before* the gates, so their decision still holds when it is sent.
 
 mod handle;
+mod monitor;
+mod persistent_stack;
 mod record;
-mod road;
 mod start;
-mod watch;
 
 pub use handle::SupervisedClient;
-#[cfg(feature = "kernel")]
-pub(crate) use start::{Make, Reached, Target};
+pub use start::ServerTarget;

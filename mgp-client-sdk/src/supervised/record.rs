@@ -1,6 +1,4 @@
-//! Records starts that failed, and that a server is not started again (MGP §6.4, §11.5).
-//!
-//! Applies to: outbound.
+//! Audit records of failed starts and of servers that failed too often (MGP §6.4, §11.5).
 
 use std::sync::Arc;
 
@@ -10,7 +8,6 @@ use mgp_types::service::{AuditSink, ServerId};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Where a server's comings and goings are recorded.
 #[derive(Clone)]
 pub(crate) struct Recorder {
     sink: Arc<dyn AuditSink>,
@@ -23,11 +20,11 @@ impl Recorder {
     }
 
     fn record(&self, event: Event) {
-        // The sink has it once it was handed over; nobody is left who could be refused for want of a record.
+        // The sink owns the record from here on; there is no caller left to refuse if recording fails.
         drop(self.sink.record(event.build()));
     }
 
-    /// Records that the server failed too often, once it has.
+    /// Records when the server is not restarted because it failed too often.
     pub(crate) async fn follow(self, mut reports: broadcast::Receiver<Report>) {
         loop {
             match reports.recv().await {
@@ -42,10 +39,10 @@ impl Recorder {
     }
 }
 
-/// A start that failed, unless it says otherwise before it is dropped.
-pub(crate) struct Attempt(Option<Recorder>);
+/// A start of a server; recorded as failed when dropped, unless [`succeeded`](Self::succeeded) was called.
+pub(crate) struct StartAttempt(Option<Recorder>);
 
-impl Attempt {
+impl StartAttempt {
     pub(crate) fn new(recorder: Option<&Recorder>) -> Self {
         Self(recorder.cloned())
     }
@@ -54,20 +51,20 @@ impl Attempt {
         self.0 = None;
     }
 
-    /// The cause goes to the log, so it is in words of ours.
+    /// `cause` is written to the audit log, so it must not contain the server's words.
     pub(crate) fn failed(mut self, cause: &str) {
-        self.tell(cause);
+        self.record_failure(cause);
     }
 
-    fn tell(&mut self, cause: &str) {
+    fn record_failure(&mut self, cause: &str) {
         if let Some(recorder) = self.0.take() {
             recorder.record(Event::server_unreachable(&recorder.server, cause));
         }
     }
 }
 
-impl Drop for Attempt {
+impl Drop for StartAttempt {
     fn drop(&mut self) {
-        self.tell("the start was given up");
+        self.record_failure("the start was given up");
     }
 }

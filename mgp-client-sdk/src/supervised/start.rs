@@ -1,144 +1,130 @@
-//! How a supervised server is started, made ready, drained and ended, each time anew (MGP §11.4, §11.5).
-//!
-//! Applies to: outbound.
+//! Starts, connects, drains and stops one run of a supervised server (MGP §11.4, §11.5).
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use mgp_lifecycle::ConnectError;
 use mgp_transport::{
-    Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper,
+    Child, ChildCommand, ChildError, ChildReader, ChildWriter, End, ExitReport, Keeper,
 };
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{Extension, ServerState, ShutdownParams, ShutdownReason};
+use mgp_types::opaque_debug;
 use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned, closed};
+use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::record::{Attempt, Recorder};
-use super::road::{Line, Trunk};
-use crate::client::{self, Client, Kin};
+use super::persistent_stack::{ActiveConnection, PersistentStack};
+use super::record::{Recorder, StartAttempt};
+use crate::client::{self, ChildGuard, Client};
 use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::handler::Changed;
 
-/// How long a child whose connection has ended may take to exit by itself.
-const LEAVING: Duration = Duration::from_secs(1);
-/// How long the handshake may take to say why it failed, once a child has ended in the midst of it.
-const EXPLAINS: Duration = Duration::from_millis(500);
-/// How long a server may take to say that it will stop.
-const AGREES: Duration = Duration::from_secs(5);
+/// Time for a child to exit by itself after its connection ended.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time for the handshake to report why it failed, after the child exited during it.
+const HANDSHAKE_ERROR_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time for a server to answer `mgp/lifecycle/shutdown`.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is started.
-#[derive(Clone)]
-pub(crate) enum Target {
-    Child(Box<ChildCommand>),
-    #[cfg(feature = "http")]
-    Url(String),
-    /// Said anew with each start, because it may have changed.
-    #[cfg(feature = "kernel")]
-    Said(Arc<dyn Fn() -> BoxFuture<'static, Result<Reached, SpawnError>> + Send + Sync>),
-}
+type ConnectInMemory = dyn Fn() -> End + Send + Sync;
 
-/// What is started, once it was said.
+/// The place where a supervised server runs, resolved at each start.
 #[derive(Clone)]
-pub(crate) enum Reached {
+#[non_exhaustive]
+pub enum ServerTarget {
+    /// A child process.
     Child(Box<ChildCommand>),
+    /// A server at a URL.
     #[cfg(feature = "http")]
     Url {
+        /// The URL of the endpoint.
         url: String,
-        /// Of every request, beside those that the configuration has.
+        /// Headers of every request, in addition to those of the client's configuration.
         headers: http::HeaderMap,
     },
-    /// A server of this process, over memory.
-    #[cfg(feature = "kernel")]
-    Within(Make),
+    /// A server in this process, connected over memory.
+    InMemory(Arc<ConnectInMemory>),
 }
 
-/// Makes a server of this process, anew for each incarnation.
-#[cfg(feature = "kernel")]
-pub(crate) type Make = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
-
-impl Target {
-    fn reach(&self) -> BoxFuture<'static, Result<Reached, SpawnError>> {
-        let known = match self {
-            Self::Child(command) => Reached::Child(command.clone()),
-            #[cfg(feature = "http")]
-            Self::Url(url) => Reached::Url { url: url.clone(), headers: http::HeaderMap::new() },
-            #[cfg(feature = "kernel")]
-            Self::Said(say) => return say(),
-        };
-        Box::pin(std::future::ready(Ok(known)))
+impl ServerTarget {
+    /// Creates the target of a server in this process, from a function that connects to a new instance of it.
+    pub fn in_memory(connect: impl Fn() -> End + Send + Sync + 'static) -> Self {
+        Self::InMemory(Arc::new(connect))
     }
 }
 
-/// Starts a server as often as it must be.
-pub(super) struct Starter(Arc<Plan>);
+opaque_debug!(ServerTarget);
 
-pub(super) struct Plan {
-    pub(super) target: Target,
+/// Resolves the target of a start; it may differ from one start to the next.
+pub(crate) type Resolve =
+    dyn Fn() -> BoxFuture<'static, Result<ServerTarget, SpawnError>> + Send + Sync;
+
+pub(super) struct ServerStarter(Arc<StartConfig>);
+
+pub(super) struct StartConfig {
+    pub(super) target: Arc<Resolve>,
     pub(super) config: ClientConfig,
-    pub(super) trunk: Trunk,
+    pub(super) stack: PersistentStack,
     pub(super) recorder: Option<Recorder>,
-    /// How long running calls may take once the server is to stop.
+    /// Time for running calls to finish when the server is stopped.
     pub(super) drain: Duration,
-    /// Whether the server was connected before.
-    pub(super) was_there: AtomicBool,
+    pub(super) was_connected: AtomicBool,
 }
 
-/// A server that was started; it ends when this is dropped.
-pub(super) struct Started(Arc<Run>);
+/// A started server; it is killed when this is dropped.
+pub(super) struct StartedServer(Arc<ServerRun>);
 
-/// One incarnation.
-struct Run {
-    plan: Arc<Plan>,
-    reached: Reached,
+struct ServerRun {
+    plan: Arc<StartConfig>,
+    target: ServerTarget,
     child: Option<Arc<Child>>,
     /// Taken by the handshake.
     io: Mutex<Option<(ChildReader, ChildWriter)>>,
-    attempt: Mutex<Option<Attempt>>,
-    client: watch::Sender<Option<Ready>>,
-    /// Why the handshake failed.
+    attempt: Mutex<Option<StartAttempt>>,
+    client: watch::Sender<Option<ReadyServer>>,
+    /// The reason why the handshake failed.
     failure: watch::Sender<Option<String>>,
-    /// Why the server says it stops.
-    told: Arc<Mutex<Option<ShutdownReason>>>,
+    /// The reason the server gave for stopping.
+    stop_reason: Arc<Mutex<Option<ShutdownReason>>>,
 }
 
-/// What a handshake has brought about.
 #[derive(Clone)]
-struct Ready {
+struct ReadyServer {
     client: Client,
-    line: Arc<Line>,
+    connection: Arc<ActiveConnection>,
 }
 
 // === impl Spawn ===
 
-impl Starter {
-    pub(super) fn new(plan: Plan) -> Self {
+impl ServerStarter {
+    pub(super) fn new(plan: StartConfig) -> Self {
         Self(Arc::new(plan))
     }
 }
 
-impl Spawn for Starter {
-    type Server = Started;
+impl Spawn for ServerStarter {
+    type Server = StartedServer;
 
-    fn start(&self) -> BoxFuture<'static, Result<Started, SpawnError>> {
+    fn start(&self) -> BoxFuture<'static, Result<StartedServer, SpawnError>> {
         let plan = Arc::clone(&self.0);
-        Box::pin(async move { Ok(Started(Arc::new(Run::start(plan).await?))) })
+        Box::pin(async move { Ok(StartedServer(Arc::new(ServerRun::start(plan).await?))) })
     }
 }
 
 // === impl Spawned ===
 
-impl Spawned for Started {
+impl Spawned for StartedServer {
     type Client = Client;
 
     fn ready(&self) -> BoxFuture<'static, Result<Client, SpawnError>> {
         let run = Arc::clone(&self.0);
-        Box::pin(async move { run.shake_hands().await })
+        Box::pin(async move { run.handshake().await })
     }
 
     fn ended(&self) -> BoxFuture<'static, Exit> {
@@ -151,7 +137,7 @@ impl Spawned for Started {
         Box::pin(async move {
             match reason {
                 Some(reason) => run.drain(reason).await,
-                None => run.note_loss(),
+                None => run.record_loss(),
             }
             run.end().await;
         })
@@ -162,7 +148,7 @@ impl Spawned for Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedServer {
     fn drop(&mut self) {
         self.0.kill();
     }
@@ -170,7 +156,7 @@ impl Drop for Started {
 
 // === impl Run ===
 
-/// Starts a child; under a keeper that takes some milliseconds, for which nothing else is to wait.
+/// Spawns a child; with a keeper that takes milliseconds, so it must not block this thread.
 async fn spawn(command: &ChildCommand) -> Result<Child, ChildError> {
     if !Keeper::is_installed() {
         return command.spawn();
@@ -182,18 +168,18 @@ async fn spawn(command: &ChildCommand) -> Result<Child, ChildError> {
     }
 }
 
-impl Run {
-    async fn start(plan: Arc<Plan>) -> Result<Self, SpawnError> {
-        let attempt = Attempt::new(plan.recorder.as_ref());
-        let reached = match plan.target.reach().await {
-            Ok(reached) => reached,
+impl ServerRun {
+    async fn start(plan: Arc<StartConfig>) -> Result<Self, SpawnError> {
+        let attempt = StartAttempt::new(plan.recorder.as_ref());
+        let target = match (plan.target)().await {
+            Ok(target) => target,
             Err(error) => {
                 attempt.failed(&error.to_string());
                 return Err(error);
             }
         };
-        let (child, io) = match &reached {
-            Reached::Child(command) => match spawn(command).await {
+        let (child, io) = match &target {
+            ServerTarget::Child(command) => match spawn(command).await {
                 Ok(mut child) => {
                     let io = child.take_io();
                     (Some(Arc::new(child)), io)
@@ -207,27 +193,26 @@ impl Run {
                 }
             },
             #[cfg(feature = "http")]
-            Reached::Url { .. } => (None, None),
-            #[cfg(feature = "kernel")]
-            Reached::Within(_) => (None, None),
+            ServerTarget::Url { .. } => (None, None),
+            ServerTarget::InMemory(_) => (None, None),
         };
         Ok(Self {
             plan,
-            reached,
+            target,
             child,
             io: Mutex::new(io),
             attempt: Mutex::new(Some(attempt)),
             client: watch::Sender::new(None),
             failure: watch::Sender::new(None),
-            told: Arc::default(),
+            stop_reason: Arc::default(),
         })
     }
 
-    async fn shake_hands(&self) -> Result<Client, SpawnError> {
+    async fn handshake(&self) -> Result<Client, SpawnError> {
         let ready = match self.connect().await {
             Ok(ready) => ready,
             Err(error) => {
-                let cause = self.cause(&error);
+                let cause = self.failure_cause(&error);
                 self.failed(&cause);
                 self.failure.send_replace(Some(cause.clone()));
                 return Err(SpawnError::new(cause));
@@ -236,37 +221,39 @@ impl Run {
         if let Some(attempt) = self.attempt() {
             attempt.succeeded();
         }
-        self.plan.trunk.board().post(&ready.line);
+        self.plan.stack.current().set(&ready.connection);
         let client = ready.client.clone();
         self.client.send_replace(Some(ready));
-        if self.plan.was_there.swap(true, Ordering::AcqRel) {
-            self.tell_all_changed();
+        if self.plan.was_connected.swap(true, Ordering::AcqRel) {
+            self.notify_all_changed();
         }
         Ok(client)
     }
 
-    /// Why the handshake failed: how the child ended if that was it, and never in words of the server.
-    fn cause(&self, error: &Error) -> String {
+    /// Returns why the handshake failed: how the child exited, if it did; never the server's own words.
+    fn failure_cause(&self, error: &Error) -> String {
         let report = self.child.as_ref().and_then(|child| child.exit_report());
         match report.filter(|_| error.code() == ErrorCode::SERVER_NOT_READY) {
             Some(report) => format!("the server {report}"),
-            None => cause(error),
+            None => failure_cause(error),
         }
     }
 
-    /// Why a child ended that was never ready: a server that is refused ends too, and that is not why.
-    async fn explained(&self) -> Option<String> {
+    /// Returns why a child exited before it was connected: a server that was refused exits too, and the refusal is the
+    /// cause.
+    async fn handshake_error(&self) -> Option<String> {
         if self.ready().is_some() {
             return None;
         }
         let mut failures = self.failure.subscribe();
-        let said = timeout(EXPLAINS, failures.wait_for(Option::is_some)).await.ok()?;
-        said.ok()?.clone()
+        let failure =
+            timeout(HANDSHAKE_ERROR_TIMEOUT, failures.wait_for(Option::is_some)).await.ok()?;
+        failure.ok()?.clone()
     }
 
-    /// The start, as long as nobody recorded how it went.
-    fn attempt(&self) -> Option<Attempt> {
-        self.attempt.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the start, if its result is not recorded yet.
+    fn attempt(&self) -> Option<StartAttempt> {
+        self.attempt.lock().take()
     }
 
     fn failed(&self, cause: &str) {
@@ -275,76 +262,63 @@ impl Run {
         }
     }
 
-    async fn connect(&self) -> Result<Ready, Error> {
+    async fn connect(&self) -> Result<ReadyServer, Error> {
         let mut config = self.plan.config.clone();
-        #[cfg(feature = "kernel")]
-        {
-            config.own = Arc::default();
-        }
-        let told = Arc::clone(&self.told);
+        config.ungated = Arc::default();
+        let stop_reason = Arc::clone(&self.stop_reason);
         config.hooks.states.push(Arc::new(move |state| {
             if state.new_state == ServerState::Draining {
                 let reason = state.reason.as_deref().map(ShutdownReason::from);
-                *told.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+                *stop_reason.lock() = reason;
             }
         }));
         let mut joined = None;
-        #[cfg(feature = "kernel")]
-        let own = Arc::clone(&config.own);
-        let join = |road| {
-            let (line, stack) = self.plan.trunk.join(road);
-            #[cfg(feature = "kernel")]
-            let _ = own.set(self.plan.trunk.ungated_on(&line));
-            joined = Some(line);
+        let ungated = Arc::clone(&config.ungated);
+        let attach = |outbound| {
+            let (connection, stack) = self.plan.stack.attach(outbound);
+            let _ = ungated.set(self.plan.stack.ungated_on(&connection));
+            joined = Some(connection);
             stack
         };
-        let client = match &self.reached {
-            Reached::Child(_) => {
-                let io = self.io.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let client = match &self.target {
+            ServerTarget::Child(_) => {
+                let io = self.io.lock().take();
                 let (Some((reader, writer)), Some(child)) = (io, &self.child) else {
                     return Err(ConnectError::Refused(closed("no pipes")).into());
                 };
-                let kin = Kin::Lent(Arc::clone(child));
-                client::establish(reader, writer, config, join, Some(kin)).await?
+                let guard = ChildGuard::Lent(Arc::clone(child));
+                client::establish(reader, writer, config, attach, Some(guard)).await?
             }
             #[cfg(feature = "http")]
-            Reached::Url { url, headers } => {
+            ServerTarget::Url { url, headers } => {
                 config.http.headers.extend(headers.clone());
-                client::reach(url, config, join).await?
+                client::establish_url(url, config, attach).await?
             }
-            #[cfg(feature = "kernel")]
-            Reached::Within(make) => {
-                let (here, there) = mgp_transport::duplex();
-                let server = make().owned_by_peer();
-                tokio::spawn(async move {
-                    if let Err(error) = server.serve(there.reader, there.writer).await {
-                        tracing::warn!(%error, "a server of this process ended");
-                    }
-                });
-                client::establish(here.reader, here.writer, config, join, None).await?
+            ServerTarget::InMemory(connect) => {
+                let end = connect();
+                client::establish(end.reader, end.writer, config, attach, None).await?
             }
         };
-        let line = joined.ok_or_else(|| ConnectError::Refused(closed("no connection")))?;
-        Ok(Ready { client, line })
+        let connection = joined.ok_or_else(|| ConnectError::Refused(closed("no connection")))?;
+        Ok(ReadyServer { client, connection })
     }
 
-    /// The server may be another one than before, and nobody would say so.
-    fn tell_all_changed(&self) {
+    /// Reports all lists as changed: another version of the server may run now.
+    fn notify_all_changed(&self) {
         if let Some(retry) = &self.plan.config.retry {
-            // What the one before owed is not held against it.
+            // The new run does not inherit the circuit breaker's counts of the last one.
             retry.restarted(None);
         }
-        for what in [Changed::Tools, Changed::Prompts, Changed::Resources] {
-            self.plan.config.hooks.tell(&what);
+        for list in [Changed::Tools, Changed::Prompts, Changed::Resources] {
+            self.plan.config.hooks.notify_change(&list);
         }
     }
 
-    /// The client, once there is one.
-    fn ready(&self) -> Option<Ready> {
+    fn ready(&self) -> Option<ReadyServer> {
         self.client.borrow().clone()
     }
 
-    async fn lost(&self) {
+    async fn connection_lost(&self) {
         let mut clients = self.client.subscribe();
         let ready = clients.wait_for(Option::is_some).await.ok().and_then(|ready| ready.clone());
         match ready {
@@ -356,17 +330,17 @@ impl Run {
     async fn ended(&self) -> Exit {
         let exit = match &self.child {
             None => {
-                self.lost().await;
+                self.connection_lost().await;
                 Exit::failure("the connection was closed")
             }
             Some(child) => {
-                let exited = match select(pin!(child.wait()), pin!(self.lost())).await {
+                let exited = match select(pin!(child.wait()), pin!(self.connection_lost())).await {
                     Either::Left((report, _)) => Some(report),
-                    // Its output ends a moment before it does.
-                    Either::Right(_) => timeout(LEAVING, child.wait()).await.ok(),
+                    // Its output ends a moment before the process does.
+                    Either::Right(_) => timeout(EXIT_TIMEOUT, child.wait()).await.ok(),
                 };
                 match exited {
-                    Some(report) => match self.explained().await {
+                    Some(report) => match self.handshake_error().await {
                         Some(why) => Exit::failure(why),
                         None => exit(report),
                     },
@@ -375,50 +349,49 @@ impl Run {
             }
         };
         self.failed(&exit.how);
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match told {
+        let stop_reason = self.stop_reason.lock().take();
+        match stop_reason {
             Some(reason) => exit.because(reason),
             None => exit,
         }
     }
 
-    /// Lets running calls finish: the server is asked to stop, where it understands that.
+    /// Waits for running calls, after asking the server to stop if it supports that.
     async fn drain(&self, reason: ShutdownReason) {
-        let Some(Ready { client, line }) = self.ready() else { return };
+        let Some(ReadyServer { client, connection }) = self.ready() else { return };
         if client.is_closed() {
             return;
         }
-        client.leaves();
+        client.set_stopping();
         let until = Instant::now() + self.plan.drain;
         if client.server().has(Extension::Lifecycle) {
             let mut params = ShutdownParams::new();
             params.reason = Some(reason);
-            params.timeout_ms =
-                Some(u64::try_from(self.plan.drain.as_millis()).unwrap_or(u64::MAX));
-            let asked = timeout(AGREES.min(self.plan.drain), async {
+            params.timeout_ms = Some(mgp_types::millis(self.plan.drain));
+            let answer = timeout(SHUTDOWN_TIMEOUT.min(self.plan.drain), async {
                 client.mgp().lifecycle_shutdown(&params).await
             });
-            if asked.await.is_ok_and(|answer| answer.is_ok_and(|answer| answer.accepted)) {
-                // It knows best when it has finished, and ends the connection then.
+            if answer.await.is_ok_and(|answer| answer.is_ok_and(|answer| answer.accepted)) {
+                // The server closes the connection when it has finished.
                 let _ = timeout_at(until, client.closed()).await;
                 return;
             }
         }
-        let _ = timeout_at(until, select(pin!(line.idle()), pin!(client.closed()))).await;
+        let _ = timeout_at(until, select(pin!(connection.idle()), pin!(client.closed()))).await;
     }
 
-    /// Records the end of a child that ended by itself: its connection may not have noticed yet.
-    fn note_loss(&self) {
+    /// Records the loss of a child that exited: its connection may not have noticed yet.
+    fn record_loss(&self) {
         let report = self.child.as_ref().and_then(|child| child.exit_report());
-        if let (Some(report), Some(Ready { client, .. })) = (report, self.ready()) {
-            client.is_lost(&format!("the server {report}"));
+        if let (Some(report), Some(ReadyServer { client, .. })) = (report, self.ready()) {
+            client.set_lost(&format!("the server {report}"));
         }
     }
 
     async fn end(&self) {
         let ready = self.ready();
-        if let Some(Ready { client, line }) = &ready {
-            self.plan.trunk.board().clear(line);
+        if let Some(ReadyServer { client, connection }) = &ready {
+            self.plan.stack.current().retire(connection);
             client.close().await;
         }
         if let Some(child) = &self.child {
@@ -427,9 +400,9 @@ impl Run {
     }
 
     fn kill(&self) {
-        if let Some(Ready { client, line }) = self.ready() {
-            self.plan.trunk.board().clear(&line);
-            client.peer().close("the server is ended by force");
+        if let Some(ReadyServer { client, connection }) = self.ready() {
+            self.plan.stack.current().retire(&connection);
+            client.peer().close("the server was killed");
         }
         if let Some(child) = &self.child {
             child.kill();
@@ -437,13 +410,12 @@ impl Run {
     }
 }
 
-/// What is said of a handshake that failed.
-fn cause(error: &Error) -> String {
+fn failure_cause(error: &Error) -> String {
     match error {
         Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal) => {
             format!("the handshake was refused with {}", refusal.code())
         }
-        // Sentences of this workspace.
+        // These texts are written by this workspace, not by the server.
         error => error.to_string(),
     }
 }

@@ -1,13 +1,11 @@
-//! One hop: a call from one side is made on the other, in each pair of eras (DESIGN §3 E).
+//! Forwards a call from one side to the other, for each pair of eras.
 //!
 //! | caller | callee | a question of the callee |
 //! |---|---|---|
-//! | legacy | legacy | is a request, passed on to the caller as one |
-//! | legacy | modern | comes as a round: the caller is asked, and the call made again with the answer |
-//! | modern | modern | comes as a round and goes up as one; the callee's state travels inside ours |
-//! | modern | legacy | is a request: the call is parked while the caller fetches the answer |
-//!
-//! Applies to: outbound.
+//! | legacy | legacy | is a request, forwarded to the caller as a request |
+//! | legacy | modern | ends a round: the caller is asked, and the call made again with the answer |
+//! | modern | modern | ends a round on both sides; the callee's state is stored inside ours |
+//! | modern | legacy | is a request: the call is parked until the caller returns with the answer |
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,66 +19,73 @@ use mgp_types::service::{
 use mgp_types::{Object, Payload, RpcError, unguessable};
 use serde::{Deserialize, Serialize};
 
-use super::park::{Event, Park, Parked};
-use super::remember::Remember;
+use super::answers::AnswerCache;
+use super::parked::{ParkedCall, ParkedCalls, ParkedEvent};
 use crate::client::Client;
 use crate::supervised::SupervisedClient;
-use crate::wire::suits;
+use crate::wire::offers;
 
-/// The way to one server.
+/// A way to one server.
 #[derive(Clone)]
 pub struct Hop {
     server: ServerId,
-    way: Way,
-    park: Park,
+    destination: Destination,
+    parked_calls: ParkedCalls,
 }
 
-/// What is behind a hop.
 #[derive(Clone)]
-enum Way {
-    /// One connection.
+enum Destination {
+    /// A single connection.
     Client(Client),
-    /// The present connection of a server that is started again.
+    /// The current connection of a supervised server.
     Supervised(SupervisedClient),
 }
 
 impl Hop {
-    /// A hop over a connected client; `server` is the configured id, the server's identity everywhere.
+    /// Creates a hop over a connected client; `server` is the configured id, the server's identity everywhere.
     #[must_use]
     pub fn new(server: impl Into<ServerId>, client: Client) -> Self {
-        Self { server: server.into(), way: Way::Client(client), park: Park::default() }
+        Self {
+            server: server.into(),
+            destination: Destination::Client(client),
+            parked_calls: ParkedCalls::default(),
+        }
     }
 
-    /// A hop to a server that is started again when it ends; calls that find none are refused behind its gates.
+    /// Creates a hop to a supervised server; while it is not connected, calls are refused inside its gates.
     #[must_use]
     pub fn supervised(server: impl Into<ServerId>, client: SupervisedClient) -> Self {
-        Self { server: server.into(), way: Way::Supervised(client), park: Park::default() }
+        Self {
+            server: server.into(),
+            destination: Destination::Supervised(client),
+            parked_calls: ParkedCalls::default(),
+        }
     }
 
-    /// Calls that wait for an answer of their caller.
+    /// Returns the number of calls that wait for an answer of their caller.
     #[must_use]
     pub fn parked(&self) -> usize {
-        self.park.len()
+        self.parked_calls.len()
     }
 
-    /// Passes a call on.
+    /// Forwards a call.
     pub fn send(&self, mut call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         call.cx_mut().server = Some(self.server.clone());
-        let client = match &self.way {
-            Way::Client(client) => client.clone(),
-            Way::Supervised(server) => match server.client() {
+        let client = match &self.destination {
+            Destination::Client(client) => client.clone(),
+            Destination::Supervised(server) => match server.client() {
                 Ok(client) => client,
                 Err(_) => return server.stack().send(call.forward(Peer::none())),
             },
         };
-        let (stack, peer, park) =
-            (client.stack().clone(), client.peer().clone(), self.park.clone());
-        let (above, below) = (call.cx().caller.era, client.server().era);
-        match (above, below) {
+        let (stack, peer, parked_calls) =
+            (client.stack().clone(), client.peer().clone(), self.parked_calls.clone());
+        let (caller_era, callee_era) = (call.cx().caller.era, client.server().era);
+        match (caller_era, callee_era) {
             (Era::Legacy, Era::Legacy) => send(&client, &stack, call.forward(peer)),
-            (_, Era::Modern) => Box::pin(in_rounds(self.server.clone(), client, call)),
+            (_, Era::Modern) => Box::pin(request_in_rounds(self.server.clone(), client, call)),
             (Era::Modern, Era::Legacy) => {
-                Box::pin(parked(self.server.clone(), client, stack, peer, park, call))
+                Box::pin(send_parked(self.server.clone(), client, stack, peer, parked_calls, call))
             }
         }
     }
@@ -92,25 +97,24 @@ impl fmt::Debug for Hop {
     }
 }
 
-/// The key under which a question of a callee goes up.
+/// Returns the key under which a callee's question is asked of the caller.
 ///
-/// The callee chooses its keys, and answers count by their keys: with a name of ours before it, a question of a callee
-/// never passes for one that a gate above asks, nor for one of another server.
-/// A callee may use a key again in a later round for another question.
-fn above(server: &ServerId, round: u32, key: &str) -> String {
+/// The callee chooses its keys, and answers are matched by key: the prefix keeps a callee's question apart from those
+/// of gates and other servers. The round number keeps questions apart if a callee uses a key again.
+fn upstream_key(server: &ServerId, round: u32, key: &str) -> String {
     match round {
         0 => format!("hop.{server}.{key}"),
         round => format!("hop.{server}@{round}.{key}"),
     }
 }
 
-/// Says, in the extensions of a call, that what a legacy callee makes a task is waited for.
+/// An extension of a call: if a legacy callee answers it with a task, the hop waits for the task's result.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SeesThrough;
+pub struct AwaitLegacyTask;
 
-/// Makes a call of a legacy callee, and sees the task through that it asked for.
+/// Sends a call to a legacy callee, and waits for its task if that was requested.
 fn send(client: &Client, stack: &Stack, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-    if call.cx().extensions.get::<SeesThrough>().is_none() {
+    if call.cx().extensions.get::<AwaitLegacyTask>().is_none() {
         return stack.send(call);
     }
     let (client, cx, sending) = (client.clone(), call.cx().clone(), stack.send(call));
@@ -118,8 +122,8 @@ fn send(client: &Client, stack: &Stack, call: Call) -> BoxFuture<'static, Result
         let reply = sending.await?;
         match reply.get::<LegacyCreateTaskResult>() {
             Ok(created) => {
-                let max = client.allowance().max;
-                client.see_legacy_through(&cx, created.task, max).await
+                let max = client.time_limits().max;
+                client.await_legacy_task(&cx, created.task, max).await
             }
             Err(_) => Ok(reply),
         }
@@ -128,10 +132,10 @@ fn send(client: &Client, stack: &Stack, call: Call) -> BoxFuture<'static, Result
 
 // === A modern callee ===
 
-/// Under which name the callee's last round is kept between rounds of the caller.
-const ROUND: &str = "hop.round";
+/// The name under which the callee's last round is stored between rounds of the caller.
+const ROUND_KEY: &str = "hop.round";
 
-/// The callee's last round: what it asked, and the state it wants back.
+/// A round of the callee: its questions, and the state it wants back.
 #[derive(Serialize, Deserialize)]
 struct Round {
     number: u32,
@@ -156,7 +160,7 @@ impl Round {
         Self { number, asks: asks.collect(), state: needed.state }
     }
 
-    /// Gets all answers; a modern caller suspends here until its next round.
+    /// Collects all answers; a modern caller suspends here until its next round.
     async fn answers(
         &self,
         server: &ServerId,
@@ -166,30 +170,34 @@ impl Round {
         let asking = self.asks.iter().map(|question| async {
             let ask = Ask::new(question.method.clone(), question.params.clone());
             if question.method == PermissionRequest::METHOD {
-                // What a server may do is never decided by whoever calls it.
+                // A server's permissions are decided by the client's own authority, never by the caller.
                 let answer = client.answer_for(&cx.principal, &ask).await;
                 return answer.map(|answer| (question.key.clone(), answer));
             }
-            suits(&cx.caller, &ask)?;
-            let key = above(server, self.number, &question.key);
+            offers(&cx.caller, &ask)?;
+            let key = upstream_key(server, self.number, &question.key);
             cx.ask_afresh(&key, ask).await.map(|answer| (question.key.clone(), answer))
         });
         join_all(asking).await.into_iter().collect()
     }
 }
 
-async fn in_rounds(server: ServerId, client: Client, mut call: Call) -> Result<Reply, RpcError> {
+async fn request_in_rounds(
+    server: ServerId,
+    client: Client,
+    mut call: Call,
+) -> Result<Reply, RpcError> {
     let (stack, peer) = (client.stack().clone(), client.peer().clone());
     if let Asking::Peer(_) = call.cx().asking {
-        // A legacy caller keeps nothing between rounds, so this hop does.
-        let remember = Remember::new(call.cx().clone());
-        call.cx_mut().asking = Asking::Via(Arc::new(remember));
+        // A legacy caller stores nothing between rounds, so this hop does.
+        let answer_cache = AnswerCache::new(call.cx().clone());
+        call.cx_mut().asking = Asking::Via(Arc::new(answer_cache));
     }
-    // Each round is a call of its own; this one stays as it came.
+    // Each round is a new call; this one stays unchanged.
     let cx = call.cx();
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
     let mut round: Option<Round> = match &cx.asking {
-        Asking::Via(asker) => asker.kept(ROUND).and_then(|kept| kept.get().ok()),
+        Asking::Via(asker) => asker.kept(ROUND_KEY).and_then(|stored| stored.get().ok()),
         _ => None,
     };
     loop {
@@ -208,43 +216,43 @@ async fn in_rounds(server: ServerId, client: Client, mut call: Call) -> Result<R
                 needed
             }
             reply @ Reply::Task(_) => {
-                // Whoever called asked for a result; a task of its own is the business of the layers above.
-                return Box::pin(client.see_through(cx, &reply, client.allowance().max)).await;
+                // The caller wants a result; layers above decide whether it gets a task.
+                return Box::pin(client.await_task(cx, &reply, client.time_limits().max)).await;
             }
             reply => return Ok(reply),
         };
-        // What a caller carries between its rounds counts too.
+        // Rounds from earlier requests of the caller count too.
         if number >= client.max_rounds() {
-            return Err(client.asked_too_often());
+            return Err(client.too_many_rounds());
         }
-        let asked = Round::of(number, needed);
+        let latest = Round::of(number, needed);
         if let Asking::Via(asker) = &cx.asking {
-            asker.keep(ROUND, &Payload::of(&asked)?);
+            asker.keep(ROUND_KEY, &Payload::of(&latest)?);
         }
-        round = Some(asked);
+        round = Some(latest);
     }
 }
 
 // === A legacy callee of a modern caller ===
 
-/// Under which name the name of the parked call is kept between rounds.
-const PARKED: &str = "hop.parked";
+/// The name under which the id of the parked call is stored between rounds.
+const PARKED_KEY: &str = "hop.parked";
 
-async fn parked(
+async fn send_parked(
     server: ServerId,
     client: Client,
     stack: Stack,
     peer: Peer,
-    park: Park,
+    parked_calls: ParkedCalls,
     call: Call,
 ) -> Result<Reply, RpcError> {
     let cx = call.cx().clone();
     let Asking::Via(asker) = cx.asking.clone() else {
         return send(&client, &stack, call.forward(peer)).await;
     };
-    let (name, mut running) = if let Some(kept) = asker.kept(PARKED) {
-        let name: String = kept.get()?;
-        let running = park.take(&name, &cx.principal)?;
+    let (name, mut running) = if let Some(stored) = asker.kept(PARKED_KEY) {
+        let name: String = stored.get()?;
+        let running = parked_calls.take(&name, &cx.principal)?;
         (name, running)
     } else {
         let name = unguessable()?;
@@ -253,22 +261,22 @@ async fn parked(
             forwarded.cx_mut().asking = Asking::Via(asker);
             send(&client, &stack, forwarded)
         };
-        (name, Parked::start(cx.principal.clone(), start))
+        (name, ParkedCall::start(cx.principal.clone(), start))
     };
     loop {
         let asks = match running.next().await {
-            Event::Done(outcome) => return outcome,
-            Event::Asks(asks) => asks,
+            ParkedEvent::Done(outcome) => return outcome,
+            ParkedEvent::Asks(asks) => asks,
         };
-        // While the caller is asked the call waits in the table: this future is dropped when the round ends.
-        park.put(&name, running)?;
-        asker.keep(PARKED, &Payload::of(&name)?);
+        // The call is stored while the caller is asked: this future is dropped when the round ends.
+        parked_calls.put(&name, running)?;
+        asker.keep(PARKED_KEY, &Payload::of(&name)?);
         let answers = join_all(asks.into_iter().map(|(key, ask)| async {
-            let answer = cx.ask_afresh(&above(&server, 0, &key), ask).await;
+            let answer = cx.ask_afresh(&upstream_key(&server, 0, &key), ask).await;
             (key, answer)
         }))
         .await;
-        running = park.take(&name, &cx.principal)?;
+        running = parked_calls.take(&name, &cx.principal)?;
         for (key, answer) in answers {
             running.answer(&key, answer);
         }
@@ -295,8 +303,8 @@ mod tests {
         let server = Stack::new(HandshakeLayer::new(offer).layer(endless));
         let client = TestClient::modern(server).await;
         let hop = Hop::new("endless", (*client).clone());
-        let mut above = mock::client(Stack::from_fn(move |call| hop.send(call)));
-        let error = above.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+        let mut caller = mock::client(Stack::from_fn(move |call| hop.send(call)));
+        let error = caller.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
         assert!(error.message().contains("asked back more than 16 times"), "{error}");
     }
 }

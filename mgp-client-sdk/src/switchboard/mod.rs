@@ -1,10 +1,8 @@
-//! Passes calls on to servers, whatever era each side speaks (DESIGN §3 E).
-//!
-//! Applies to: outbound.
+//! Routes tool calls to servers, whichever era each side speaks.
 
+mod answers;
 mod hop;
-mod park;
-mod remember;
+mod parked;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,24 +13,23 @@ use mgp_types::service::{BoxFuture, Call, Kind, Reply};
 use mgp_types::{ErrorCode, RpcError};
 use tower_service::Service;
 
+pub use hop::AwaitLegacyTask;
 pub use hop::Hop;
-#[cfg(feature = "kernel")]
-pub(crate) use hop::SeesThrough;
 
-/// Sends each tool call to the server that has the tool.
+/// A service that sends each tool call to the server that has the tool.
 #[derive(Clone, Default)]
 pub struct Switchboard {
     tools: Arc<HashMap<String, Hop>>,
 }
 
 impl Switchboard {
-    /// Knows no tool yet.
+    /// Creates a switchboard without tools.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sends calls of a tool over a hop.
+    /// Adds a tool, whose calls are sent over the given hop.
     #[must_use]
     pub fn route(mut self, tool: impl Into<String>, hop: Hop) -> Self {
         Arc::make_mut(&mut self.tools).insert(tool.into(), hop);
@@ -66,8 +63,7 @@ impl Service<Call> for Switchboard {
         if let Some(hop) = self.tools.get(tool.name) {
             hop.send(call)
         } else {
-            // What a caller sent is quoted, but not at any length.
-            let shown: String = tool.name.chars().take(80).collect();
+            let shown = mgp_types::clip(tool.name, 80);
             let message = format!("unknown tool `{shown}`; use a name from `tools/list`");
             let error = RpcError::new(ErrorCode::TOOL_NOT_FOUND, message);
             Box::pin(std::future::ready(Err(error)))

@@ -1,22 +1,20 @@
-//! What stands between the client and the connection: THE two stacks, patience, and news of the server's end.
-//!
-//! Applies to: both.
+//! Both stacks of a connection, the request time-out, and detection of the connection's end.
 
+mod header_mirror;
 mod inbound;
-mod life;
-mod mirror;
+mod liveness;
+mod offers;
 mod outbound;
-mod patience;
-mod suits;
-mod visits;
+mod request_timeout;
+mod url_elicitations;
 
-#[cfg(feature = "kernel")]
-pub(crate) use inbound::Bystander;
-pub(crate) use inbound::{Inbound, inbound, not_offered};
+pub(crate) use header_mirror::HeaderMirrorLayer;
+pub(crate) use inbound::{FindCaller, InboundParts, inbound, not_offered};
 #[cfg(feature = "http")]
-pub(crate) use life::attend;
-pub(crate) use life::{Driver, Life, Lively, Watched, drive, is_answer};
-pub(crate) use mirror::MirrorLayer;
-pub(crate) use outbound::{Road, spanned};
-pub(crate) use patience::{Allowance, PatienceLayer, ProgressHook};
-pub(crate) use suits::suits;
+pub(crate) use liveness::spawn_driver;
+pub(crate) use liveness::{
+    EofReader, Liveness, LivenessPeer, TaskGuard, is_answer, spawn_connection,
+};
+pub(crate) use offers::offers;
+pub(crate) use outbound::{OutboundStack, spanned};
+pub(crate) use request_timeout::{ProgressHook, RequestTimeoutLayer, TimeLimits};

@@ -1,6 +1,4 @@
-//! THE outbound stack to one server: one layer a line, outermost first, each with its reason.
-//!
-//! Applies to: outbound.
+//! The outbound stack of a connection: one layer a line, outermost first, each with its reason.
 
 use std::sync::Arc;
 
@@ -11,70 +9,70 @@ use mgp_types::service::{MgpService, Peer, Scope, ScopeId, Stack};
 use tower::ServiceBuilder;
 use tower_layer::Layer as _;
 
-use super::{Lively, MirrorLayer, PatienceLayer};
+use super::{HeaderMirrorLayer, LivenessPeer, RequestTimeoutLayer};
 
-/// The way to one server, as far as it belongs to one connection; gates stand before it.
-pub(crate) struct Road {
+/// The part of the outbound stack that belongs to one connection; gates are added in front of it or between its layers.
+pub(crate) struct OutboundStack {
     pub(crate) peer: Peer,
     pub(crate) session: Arc<Session>,
-    /// That of the connection.
+    /// The scope of the connection.
     pub(crate) scope: ScopeId,
-    /// Without it no call is made again.
+    /// If `None`, no call is retried.
     retry: Option<RetryLayer>,
     stamp: StampLayer,
-    mirror: MirrorLayer,
+    mirror: HeaderMirrorLayer,
     inner: Stack,
 }
 
-impl Road {
+impl OutboundStack {
     pub(crate) fn new(
-        peer: Lively,
+        peer: LivenessPeer,
         scope: &Scope,
         retry: Option<RetryLayer>,
         stamp: StampLayer,
-        mirror: MirrorLayer,
-        patience: PatienceLayer,
+        mirror: HeaderMirrorLayer,
+        time_limit: RequestTimeoutLayer,
     ) -> Self {
         let (end, session) = (peer.peer().clone(), scope.state::<Session>());
         let scope = scope.id();
         let inner = ServiceBuilder::new()
-            // Time that gates take, to ask a person for example, does not count as the server's.
-            .layer(patience)
-            // It asks for chunks on behalf of whoever takes them.
+            // Only the server's time counts, not that of gates, e.g. when a person is asked.
+            .layer(time_limit)
+            // It requests missing chunks on behalf of the caller.
             .layer(CollectLayer::new())
-            // The other end.
+            // The peer.
             .service(peer);
         Self { peer: end, session, scope, retry, stamp, mirror, inner: Stack::new(inner) }
     }
 
-    /// Puts gates before it that belong to this connection: audit, access, permission, confirmation, validation.
-    pub(crate) fn through(self, gates: impl FnOnce(Stack) -> Stack) -> Stack {
+    /// Builds the stack with gates that belong to this connection: audit, access, permission, confirmation, validation.
+    pub(crate) fn with_gates(self, gates: impl FnOnce(Stack) -> Stack) -> Stack {
         let service = ServiceBuilder::new()
-            // Gates need to know whom a call goes to; the callee needs to know what we speak.
+            // Gates need the callee's facts; the callee needs our request metadata.
             .layer(self.stamp)
-            // Every attempt passes all of them; they may change arguments, so headers are made behind them.
+            // Gates may change arguments, so headers are computed inside of them.
             .service(gates(Stack::new(self.mirror.layer(self.inner))));
         spanned(self.retry, service)
     }
 
-    /// The way behind gates that outlive the connection: what is said of the sender fits whoever takes the call.
-    pub(crate) fn behind(self) -> Stack {
+    /// Builds the stack that follows gates which outlive the connection.
+    pub(crate) fn behind_gates(self) -> Stack {
         let service = ServiceBuilder::new()
-            // A call that is made again with other headers is stamped again.
+            // A call that is sent again with other headers gets new metadata.
             .layer(self.mirror)
             .layer(self.stamp)
-            // Each attempt has its own time.
+            // Each attempt has its own time-out.
             .service(self.inner);
         Stack::new(service)
     }
 }
 
-/// Puts what stands outside all gates: a span, and in it all attempts.
+/// Adds what surrounds all gates: the trace span, and inside it the retries.
 pub(crate) fn spanned(retry: Option<RetryLayer>, service: impl MgpService) -> Stack {
-    // The span and its trace id come before anyone logs.
+    // The span and its trace id must exist before anything is logged.
     let span = ServiceBuilder::new().layer(TraceLayer::new());
     match retry {
-        // Each attempt is stamped anew, for what it says of permissions and of its span may have changed.
+        // Each attempt gets new metadata: permissions and the span may have changed.
         Some(retry) => Stack::new(span.layer(retry).service(service)),
         None => Stack::new(span.service(service)),
     }

@@ -1,4 +1,4 @@
-//! Forwarding to an Audit server in a process of its own: events arrive once each, whatever is killed (MGP §6).
+//! Forwarding to an audit server in its own process: each event arrives once, whatever is killed (MGP §6).
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -34,7 +34,7 @@ async fn a_thousand_events_arrive_in_order() {
 }
 
 #[tokio::test]
-async fn what_was_under_way_when_the_server_was_killed_is_sent_again() {
+async fn events_in_flight_when_the_server_is_killed_are_sent_again() {
     for era in ERAS {
         let world = World::new(Delivery::Asked);
         let client = world.start(era).await;
@@ -72,7 +72,7 @@ async fn a_gap_is_closed_by_asking_the_client() {
     forwarding.reaches(200).await;
     world.until_there(&client, 200).await;
     kill(&client);
-    // Taken for sent: the pipe took them, and the process is gone.
+    // Counted as sent: the pipe took them before the process was killed.
     world.write(5).await;
     drop(forwarding);
     world.pretend_reached(205).await;
@@ -89,7 +89,7 @@ async fn a_gap_is_closed_by_asking_the_client() {
 }
 
 #[tokio::test]
-async fn what_the_log_has_no_more_is_given_up_and_counted() {
+async fn events_missing_from_the_log_are_given_up_and_counted() {
     let world = World::small(Delivery::Sent, 10);
     world.write(25).await;
     let client = world.start(EraChoice::Legacy).await;
@@ -120,7 +120,7 @@ async fn a_client_that_did_not_negotiate_audit_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_full_file_takes_nothing_more_and_says_so() {
+async fn a_full_file_refuses_further_events() {
     let world = World::new(Delivery::Asked);
     let command = world.command().args(["--most", "5"]);
     let client = world.builder(EraChoice::Auto).spawn(command).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_full_file_takes_nothing_more_and_says_so() {
     assert_eq!(stats["total"], 5);
     assert!(stats["refused"].as_u64() >= Some(3));
     client.close().await;
-    // Somebody made room: nothing was lost.
+    // With room again, nothing was lost.
     let client = world.start(EraChoice::Auto).await;
     let mut forwarding = world.forward(&client);
     forwarding.reaches(8).await;
@@ -142,7 +142,7 @@ async fn a_full_file_takes_nothing_more_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_line_that_was_not_finished_is_written_again() {
+async fn an_unfinished_line_is_written_again() {
     let world = World::new(Delivery::Asked);
     let client = world.start(EraChoice::Auto).await;
     let mut forwarding = world.forward(&client);

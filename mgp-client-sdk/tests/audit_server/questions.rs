@@ -1,4 +1,4 @@
-//! What the Audit server's tools answer.
+//! The tools of the audit server.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, ask};
 
-/// Thirty events of three kinds, a second apart, from noon on.
+/// Thirty events of three kinds, one second apart, from noon on.
 async fn garden() -> (World, Client, mgp_security::Forwarding) {
     let world = World::new(Delivery::Asked);
     let noon = SystemTime::UNIX_EPOCH + Duration::from_hours(492_396);
@@ -41,7 +41,7 @@ fn numbers(answer: &Value) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn events_are_found_by_what_they_say() {
+async fn events_are_found_by_their_content() {
     let (_world, client, _forwarding) = garden().await;
     let every = |from: u64| (0..10).map(|n| from + 3 * n).collect::<Vec<_>>();
     let grants = every(3);
@@ -107,7 +107,7 @@ async fn events_are_exported_page_by_page() {
     let rows: Vec<_> = first["text"].as_str().unwrap().lines().collect();
     assert_eq!(rows.len(), 3);
     assert!(rows[0].starts_with("seq,timestamp,event_type,result,actor_type"));
-    // A name that a spreadsheet would run.
+    // A name that a spreadsheet would evaluate.
     assert!(rows[1].contains(r#""user","'=ada","garden","""#), "{}", rows[1]);
     assert!(rows[2].contains(r#""{""code"":1000,"#), "{}", rows[2]);
     assert!(second["text"].as_str().unwrap().starts_with(r#""3","2026-03-04T12:00:02.000Z""#));
@@ -115,7 +115,7 @@ async fn events_are_exported_page_by_page() {
 }
 
 #[tokio::test]
-async fn wrong_questions_are_told_what_is_wrong() {
+async fn invalid_queries_are_refused_with_the_reason() {
     let (_world, client, _forwarding) = garden().await;
     for (tool, arguments, expected) in [
         ("query_audit_log", json!({ "since": "noon" }), "`noon` is no time"),

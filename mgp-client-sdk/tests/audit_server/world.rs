@@ -1,13 +1,13 @@
-//! A log here, a file there, and a process between them that can be killed.
+//! A log, a file, and an audit server process between them that can be killed.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice};
 use mgp_security::{Delivery, Event, Forwarder, Forwarding, Replay};
+use mgp_testkit::{TempDir, temp_dir};
 use mgp_transport::ChildCommand;
 use mgp_types::Payload;
 use mgp_types::mgp::Actor;
@@ -15,21 +15,13 @@ use mgp_types::service::{AuditSink, MemoryAudit};
 use mgp_types::store::{Change, MemoryStore, Store};
 use serde_json::{Value, json};
 
-/// Everything but the process.
+/// Everything except the process.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) log: MemoryAudit,
     store: MemoryStore,
     forwarder: Forwarder,
-    file: Arc<TempFile>,
-}
-
-struct TempFile(PathBuf);
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+    folder: Arc<TempDir>,
 }
 
 impl World {
@@ -37,16 +29,12 @@ impl World {
         Self::small(confirm, 10_000)
     }
 
-    /// A world whose log keeps so many events.
+    /// Creates a world whose log keeps `capacity` events.
     pub(crate) fn small(confirm: Delivery, capacity: usize) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mgp-audit-server-{}-{number}.jsonl", std::process::id());
         let (log, store) = (MemoryAudit::bounded(capacity), MemoryStore::new());
         let forwarder =
             Forwarder::new(Arc::new(log.clone()), Arc::new(store.clone())).sink("archive", confirm);
-        let file = Arc::new(TempFile(std::env::temp_dir().join(name)));
-        Self { log, store, forwarder, file }
+        Self { log, store, forwarder, folder: Arc::new(temp_dir()) }
     }
 
     pub(crate) async fn write(&self, count: usize) {
@@ -56,11 +44,15 @@ impl World {
         }
     }
 
-    pub(crate) fn command(&self) -> ChildCommand {
-        ChildCommand::new(example("mgp-server-sdk", "audit_server")).arg("--file").arg(&self.file.0)
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("events.jsonl")
     }
 
-    /// A client that replays events where its server asks for them.
+    pub(crate) fn command(&self) -> ChildCommand {
+        ChildCommand::new(example("mgp-server-sdk", "audit_server")).arg("--file").arg(self.file())
+    }
+
+    /// A client that replays events when its server asks for them.
     pub(crate) fn builder(&self, era: EraChoice) -> ClientBuilder {
         let replay = Replay::new(Arc::new(self.log.clone()), Arc::new(MemoryAudit::new()));
         let answers = replay.router_for("archive", &self.forwarder);
@@ -75,21 +67,21 @@ impl World {
         self.forwarder.forward("archive", client.stack().clone()).unwrap()
     }
 
-    /// Says in the store that the sink is further than it is known to be.
+    /// Writes into the store that the sink is further than it is.
     pub(crate) async fn pretend_reached(&self, seq: u64) {
         let seq = Payload::of(&seq).unwrap();
         self.store.commit(Change::new().put("audit.forward", "archive", seq)).await.unwrap();
     }
 
-    /// Cuts the last line in the middle, as a process does that dies while it writes.
+    /// Cuts the last line in the middle, like a process that is killed while it writes.
     pub(crate) fn tear(&self) {
-        let file = std::fs::OpenOptions::new().write(true).open(&self.file.0).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(self.file()).unwrap();
         file.set_len(file.metadata().unwrap().len() - 10).unwrap();
     }
 
-    /// The numbers in the file, in the order they stand there.
+    /// Returns the event numbers in the file, in order.
     pub(crate) fn numbers(&self) -> Vec<u64> {
-        let text = std::fs::read_to_string(&self.file.0).unwrap();
+        let text = std::fs::read_to_string(self.file()).unwrap();
         let number = |line: &str| {
             let event: Value = serde_json::from_str(line).unwrap();
             event["_mgp"]["seq"].as_u64().unwrap()
@@ -101,7 +93,7 @@ impl World {
         ask(client, "get_audit_stats", json!({})).await
     }
 
-    /// Waits until the server has so many events.
+    /// Waits until the server has this many events.
     pub(crate) async fn until_there(&self, client: &Client, count: u64) {
         for _ in 0..500 {
             if self.stats(client).await["total"] == count {
@@ -113,20 +105,20 @@ impl World {
     }
 }
 
-/// Ends the process of a server as nothing else does.
+/// Kills the process of a server.
 pub(crate) fn kill(client: &Client) {
     let pid = client.pid().unwrap().to_string();
     assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
 }
 
-/// Calls a tool and reads the data it answers.
+/// Calls a tool and decodes its data.
 pub(crate) async fn ask(client: &Client, tool: &str, arguments: Value) -> Value {
     let result = client.call(tool).args(arguments).send().await.unwrap();
     assert_ne!(result.is_error, Some(true), "{result:?}");
     serde_json::from_str(result.structured_content.unwrap().as_str()).unwrap()
 }
 
-/// An example of this workspace, built if it is not there.
+/// Returns the path of an example of this workspace; builds it if necessary.
 fn example(package: &str, name: &str) -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();

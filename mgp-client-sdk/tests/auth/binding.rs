@@ -8,11 +8,11 @@ use mgp_types::ErrorCode;
 use crate::world::{DOCUMENT, ONE, Person, SECRET, SERVER, TWO, World};
 
 #[tokio::test]
-async fn a_server_that_moves_to_another_issuer_takes_nothing_along() {
+async fn no_credentials_follow_a_server_to_another_issuer() {
     let world = World::new(|s| (s.refreshes, s.method) = (true, "client_secret_basic"));
     let oauth = world.oauth();
     world.call(&oauth, "").await.unwrap();
-    world.turn(|s| s.issuers = vec![TWO]);
+    world.set(|s| s.issuers = vec![TWO]);
     world.revoke();
     world.call(&oauth, "").await.unwrap();
     let logins = world.logins();
@@ -21,8 +21,8 @@ async fn a_server_that_moves_to_another_issuer_takes_nothing_along() {
     assert_eq!(world.registrations().len(), 2);
     let grants: Vec<_> = world.tokens().iter().map(|form| form["grant_type"].clone()).collect();
     assert_eq!(grants, ["authorization_code", "authorization_code"]);
-    // And back: the first registration is still good there.
-    world.turn(|s| s.issuers = vec![ONE]);
+    // And back: the first registration is still valid there.
+    world.set(|s| s.issuers = vec![ONE]);
     world.revoke();
     world.call(&oauth, "").await.unwrap();
     assert_eq!(world.registrations().len(), 2);
@@ -30,32 +30,32 @@ async fn a_server_that_moves_to_another_issuer_takes_nothing_along() {
 }
 
 #[tokio::test]
-async fn a_token_that_ends_is_not_refreshed_at_another_issuer() {
+async fn an_expired_token_is_not_refreshed_at_another_issuer() {
     use mgp_transport::http::Credentials as _;
     let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
     let oauth = world.oauth();
     let refusal = mgp_transport::http::Refused::new(401, vec![], None);
     oauth.refused(refusal).await.unwrap();
-    world.turn(|s| s.issuers = vec![TWO]);
+    world.set(|s| s.issuers = vec![TWO]);
     assert_eq!(oauth.authorization().await.unwrap(), None);
     assert_eq!(world.tokens().len(), 1);
     world.check();
 }
 
 #[tokio::test]
-async fn given_credentials_are_not_shown_to_another_issuer() {
+async fn configured_credentials_are_not_sent_to_another_issuer() {
     for pinned in [false, true] {
         let store = Arc::new(MemoryTokens::new());
         let world = World::new(|s| s.method = "client_secret_basic");
-        world.knows(ONE, "given", Some(SECRET));
+        world.add_client(ONE, "given", Some(SECRET));
         let oauth = || {
             let oauth = world.oauth().preregistered("given", SECRET).store(Arc::clone(&store));
             if pinned { oauth.issuer(ONE) } else { oauth }
         };
         world.call(&oauth(), "").await.unwrap();
-        world.turn(|s| s.issuers = vec![TWO]);
+        world.set(|s| s.issuers = vec![TWO]);
         world.revoke();
-        // Even by another process.
+        // Not even by another process.
         let error = world.call(&oauth(), "").await.unwrap_err();
         assert!(
             error.message().contains("the credentials are for `https://one.example`"),
@@ -67,12 +67,12 @@ async fn given_credentials_are_not_shown_to_another_issuer() {
 }
 
 #[tokio::test]
-async fn a_metadata_document_is_good_at_every_issuer() {
+async fn a_metadata_document_is_valid_at_every_issuer() {
     let server = serde_json::json!({ "client_id_metadata_document_supported": true });
     let world = World::new(|s| s.server = server);
     let oauth = world.oauth().cimd(DOCUMENT);
     world.call(&oauth, "").await.unwrap();
-    world.turn(|s| s.issuers = vec![TWO]);
+    world.set(|s| s.issuers = vec![TWO]);
     world.revoke();
     world.call(&oauth, "").await.unwrap();
     assert!(world.logins().iter().all(|login| login["client_id"] == DOCUMENT));
@@ -80,7 +80,7 @@ async fn a_metadata_document_is_good_at_every_issuer() {
 }
 
 #[tokio::test]
-async fn tokens_of_one_server_are_not_shown_to_another() {
+async fn tokens_of_one_server_are_not_sent_to_another() {
     use mgp_transport::http::Credentials as _;
     let store = Arc::new(MemoryTokens::new());
     let world = World::new(|_| {});
@@ -94,12 +94,12 @@ async fn tokens_of_one_server_are_not_shown_to_another() {
 }
 
 #[tokio::test]
-async fn other_credentials_do_not_inherit_what_was_got_with_these() {
+async fn tokens_are_not_reused_with_other_credentials() {
     use mgp_transport::http::Credentials as _;
     let store = Arc::new(MemoryTokens::new());
     let world = World::new(|_| {});
-    world.knows(ONE, "one", None);
-    world.knows(ONE, "two", None);
+    world.add_client(ONE, "one", None);
+    world.add_client(ONE, "two", None);
     let oauth = |id| world.oauth().preregistered_public(id).store(Arc::clone(&store));
     world.call(&oauth("one"), "").await.unwrap();
     assert!(oauth("one").authorization().await.unwrap().is_some());
@@ -110,7 +110,7 @@ async fn other_credentials_do_not_inherit_what_was_got_with_these() {
 }
 
 #[tokio::test]
-async fn what_another_process_renewed_is_used() {
+async fn tokens_that_another_process_renewed_are_used() {
     let store = Arc::new(MemoryTokens::new());
     let world = World::new(|s| s.refreshes = true);
     let oauth = || world.oauth().store(Arc::clone(&store));
@@ -130,16 +130,17 @@ async fn what_another_process_renewed_is_used() {
 
 #[tokio::test]
 async fn a_store_that_cannot_be_trusted_is_an_error() {
-    use mgp_client_sdk::auth::{StoreError, Stored, TokenStore};
+    use mgp_client_sdk::auth::{StoreError, TokenEntry, TokenStore};
     struct Broken;
+    #[async_trait::async_trait]
     impl TokenStore for Broken {
-        async fn load(&self, _: &str, _: &str) -> Result<Option<Stored>, StoreError> {
+        async fn load(&self, _: &str, _: &str) -> Result<Option<TokenEntry>, StoreError> {
             Err(StoreError::Other("broken".to_owned()))
         }
-        async fn latest(&self, _: &str) -> Result<Option<Stored>, StoreError> {
+        async fn latest(&self, _: &str) -> Result<Option<TokenEntry>, StoreError> {
             Err(StoreError::Other("broken".to_owned()))
         }
-        async fn save(&self, _: Stored) -> Result<(), StoreError> {
+        async fn save(&self, _: TokenEntry) -> Result<(), StoreError> {
             Err(StoreError::Other("broken".to_owned()))
         }
     }
@@ -152,17 +153,18 @@ async fn a_store_that_cannot_be_trusted_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_login_that_cannot_be_kept_still_serves() {
-    use mgp_client_sdk::auth::{StoreError, Stored, TokenStore};
+async fn a_login_that_cannot_be_stored_is_still_used() {
+    use mgp_client_sdk::auth::{StoreError, TokenEntry, TokenStore};
     struct Full;
+    #[async_trait::async_trait]
     impl TokenStore for Full {
-        async fn load(&self, _: &str, _: &str) -> Result<Option<Stored>, StoreError> {
+        async fn load(&self, _: &str, _: &str) -> Result<Option<TokenEntry>, StoreError> {
             Ok(None)
         }
-        async fn latest(&self, _: &str) -> Result<Option<Stored>, StoreError> {
+        async fn latest(&self, _: &str) -> Result<Option<TokenEntry>, StoreError> {
             Ok(None)
         }
-        async fn save(&self, _: Stored) -> Result<(), StoreError> {
+        async fn save(&self, _: TokenEntry) -> Result<(), StoreError> {
             Err(StoreError::Other("full".to_owned()))
         }
     }

@@ -1,4 +1,4 @@
-//! Clients without a person: secrets, private keys, and the statements of others.
+//! Clients without a person: secrets, private keys, and assertions.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn machine(world: &Arc<World>, credentials: ClientCredentials) -> OAuth {
 async fn a_client_acts_on_its_own_behalf_with_a_secret() {
     for method in ["client_secret_basic", "client_secret_post"] {
         let world = World::new(|s| (s.method, s.scopes) = (method, Some("a b")));
-        world.knows(ONE, "job:1", Some(SECRET));
+        world.add_client(ONE, "job:1", Some(SECRET));
         let oauth = machine(&world, ClientCredentials::secret("job:1", SECRET));
         world.call(&oauth, "a").await.unwrap();
         let form = &world.tokens()[0];
@@ -37,12 +37,12 @@ async fn a_client_acts_on_its_own_behalf_with_a_secret() {
 }
 
 #[tokio::test]
-async fn a_client_does_not_show_its_secret_to_another_issuer() {
+async fn a_client_does_not_send_its_secret_to_another_issuer() {
     let world = World::new(|s| s.method = "client_secret_basic");
-    world.knows(ONE, "job", Some(SECRET));
+    world.add_client(ONE, "job", Some(SECRET));
     let oauth = machine(&world, ClientCredentials::secret("job", SECRET));
     world.call(&oauth, "").await.unwrap();
-    world.turn(|s| s.issuers = vec![TWO]);
+    world.set(|s| s.issuers = vec![TWO]);
     world.revoke();
     let error = world.call(&oauth, "").await.unwrap_err();
     assert!(error.message().contains("the credentials are for"), "{error}");
@@ -54,15 +54,15 @@ async fn a_client_does_not_show_its_secret_to_another_issuer() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_refused_says_why() {
+async fn a_refused_client_reports_the_reason() {
     let world = World::new(|s| s.method = "client_secret_basic");
     let error = world.call(&machine(&world, ClientCredentials::secret("job", "x")), "").await;
     let error = error.unwrap_err();
-    assert!(error.message().contains("gave no token (invalid_client)"), "{error}");
+    assert!(error.message().contains("refused to issue a token (invalid_client)"), "{error}");
 }
 
 #[tokio::test]
-async fn a_signed_statement_holds_for_one_issuer_and_one_time() {
+async fn a_signed_assertion_is_valid_for_one_issuer_and_once() {
     let keys = [
         (
             "ES256",
@@ -85,7 +85,7 @@ async fn a_signed_statement_holds_for_one_issuer_and_one_time() {
     ];
     for (name, algorithm, private, public) in keys {
         let world = World::new(|s| s.method = "private_key_jwt");
-        world.knows(ONE, "job", None);
+        world.add_client(ONE, "job", None);
         let key = SigningKey::from_pem(name.parse().unwrap(), private.as_bytes()).unwrap();
         let oauth = machine(&world, ClientCredentials::key("job", key.id("k1")));
         for _ in 0..2 {
@@ -119,7 +119,7 @@ async fn a_signed_statement_holds_for_one_issuer_and_one_time() {
 }
 
 #[test]
-fn a_key_that_cannot_sign_is_found_out_at_once() {
+fn a_key_that_cannot_sign_is_refused_at_once() {
     let pem = include_str!("keys/es256.pem").as_bytes();
     assert!(SigningKey::from_pem(SigningAlgorithm::Rs256, pem).is_err());
     assert!(SigningKey::from_pem(SigningAlgorithm::Es256, b"no key").is_err());
@@ -128,9 +128,9 @@ fn a_key_that_cannot_sign_is_found_out_at_once() {
 }
 
 #[tokio::test]
-async fn a_workload_shows_the_statement_of_its_platform_once() {
+async fn a_workload_presents_the_assertion_of_its_platform_once() {
     let world = World::new(|_| {});
-    world.knows(ONE, "workload", None);
+    world.add_client(ONE, "workload", None);
     let who = ClientCredentials::public("workload");
     let oauth = OAuth::assertions(SERVER, world.fetcher(), who.clone(), Secret::from("signed"));
     world.call(&oauth, "").await.unwrap();
@@ -166,7 +166,7 @@ async fn an_enterprise_decides_for_its_people() {
     const JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
     for (kind, works) in [(JAG, true), ("urn:ietf:params:oauth:token-type:access_token", false)] {
         let world = World::new(|s| (s.method, s.scopes) = ("client_secret_basic", Some("a")));
-        world.knows(ONE, "client", Some(SECRET));
+        world.add_client(ONE, "client", Some(SECRET));
         let idp = Arc::new(Idp {
             answer: json!({"access_token": "jag", "issued_token_type": kind, "token_type": "N_A"}),
             ..Idp::default()

@@ -1,9 +1,9 @@
-//! Stories of a client that is authorised by OAuth 2.1, told against a scripted world.
+//! A client that is authorized by OAuth 2.1, against a scripted world.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod binding;
-mod discover;
+mod discovery;
 mod machines;
 mod people;
 mod possession;

@@ -1,12 +1,12 @@
-//! People who log in: how the client registers, what it asks for, and which answers it takes.
+//! Logins of a person: registration, requested scopes, and accepted responses.
 
 use serde_json::json;
 
 use crate::world::{DOCUMENT, Login, ONE, REDIRECT, SECRET, Switches, World};
 
-/// One call through a login, which must ask for these scopes.
-async fn asks(turn: impl FnOnce(&mut Switches), expected: Option<&str>) {
-    let world = World::new(turn);
+/// Makes one call that logs in, which must request these scopes.
+async fn check_requested_scopes(set: impl FnOnce(&mut Switches), expected: Option<&str>) {
+    let world = World::new(set);
     world.call(&world.oauth(), "").await.unwrap();
     assert_eq!(world.logins()[0].get("scope").map(String::as_str), expected);
     world.check();
@@ -14,25 +14,26 @@ async fn asks(turn: impl FnOnce(&mut Switches), expected: Option<&str>) {
 
 #[tokio::test]
 async fn the_scopes_are_those_of_the_challenge_else_those_of_the_server_else_none() {
-    asks(|s| (s.challenge_scope, s.scopes) = (Some("a"), Some("a b")), Some("a")).await;
-    asks(|s| s.scopes = Some("a b"), Some("a b")).await;
-    asks(|_| {}, None).await;
+    check_requested_scopes(|s| (s.challenge_scope, s.scopes) = (Some("a"), Some("a b")), Some("a"))
+        .await;
+    check_requested_scopes(|s| s.scopes = Some("a b"), Some("a b")).await;
+    check_requested_scopes(|_| {}, None).await;
 }
 
 #[tokio::test]
-async fn offline_access_is_asked_for_only_where_it_is_listed() {
+async fn offline_access_is_requested_only_if_it_is_listed() {
     let listed = |scopes: &'static str| {
         move |s: &mut Switches| {
             s.scopes = Some("a");
             s.server = json!({ "scopes_supported": scopes.split(' ').collect::<Vec<_>>() });
         }
     };
-    asks(listed("a offline_access"), Some("a offline_access")).await;
-    asks(listed("a b"), Some("a")).await;
+    check_requested_scopes(listed("a offline_access"), Some("a offline_access")).await;
+    check_requested_scopes(listed("a b"), Some("a")).await;
 }
 
 #[tokio::test]
-async fn a_document_comes_before_credentials_and_these_before_registering() {
+async fn a_document_precedes_credentials_and_these_precede_registration() {
     let takes = json!({ "client_id_metadata_document_supported": true });
     // (takes documents, document, credentials) -> id
     for (takes, document, given, expected) in [
@@ -44,7 +45,7 @@ async fn a_document_comes_before_credentials_and_these_before_registering() {
     ] {
         let server = if takes { takes_documents() } else { json!({}) };
         let world = World::new(|s| s.server = server);
-        world.knows(ONE, "given", None);
+        world.add_client(ONE, "given", None);
         let mut oauth = world.oauth();
         if document {
             oauth = oauth.cimd(DOCUMENT);
@@ -69,7 +70,7 @@ fn takes_documents() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_registration_says_what_the_client_is() {
+async fn a_registration_describes_the_client() {
     let world = World::new(|_| {});
     world.call(&world.oauth(), "").await.unwrap();
     let expected = json!({
@@ -83,11 +84,11 @@ async fn a_registration_says_what_the_client_is() {
     assert_eq!(world.registrations(), [expected]);
     let world = World::new(|s| s.registers = false);
     let error = world.call(&world.oauth(), "").await.unwrap_err();
-    assert!(error.message().contains("takes no registrations"), "{error}");
+    assert!(error.message().contains("does not accept registrations"), "{error}");
 }
 
 #[tokio::test]
-async fn clients_prove_themselves_as_they_registered() {
+async fn clients_authenticate_as_they_registered() {
     for method in ["none", "client_secret_basic", "client_secret_post"] {
         let world = World::new(|s| s.method = method);
         world.call(&world.oauth(), "").await.unwrap();
@@ -95,23 +96,23 @@ async fn clients_prove_themselves_as_they_registered() {
         world.check();
         if method != "none" {
             let world = World::new(|s| s.method = method);
-            world.knows(ONE, "given", Some(SECRET));
+            world.add_client(ONE, "given", Some(SECRET));
             world.call(&world.oauth().preregistered("given", SECRET), "").await.unwrap();
             world.check();
         }
     }
-    // Nothing listed means basic.
+    // If nothing is listed, basic authentication is meant.
     let world = World::new(|s| {
         s.method = "client_secret_basic";
         s.server = json!({ "token_endpoint_auth_methods_supported": null });
     });
-    world.knows(ONE, "given", Some(SECRET));
+    world.add_client(ONE, "given", Some(SECRET));
     world.call(&world.oauth().preregistered("given", SECRET), "").await.unwrap();
     world.check();
 }
 
 #[tokio::test]
-async fn an_answer_is_taken_only_from_who_was_asked() {
+async fn a_response_is_accepted_only_from_the_requested_issuer() {
     #[track_caller]
     fn judge(
         found: Result<String, mgp_types::RpcError>,
@@ -128,10 +129,10 @@ async fn an_answer_is_taken_only_from_who_was_asked() {
         }
     }
     let promised = || json!({ "authorization_response_iss_parameter_supported": true });
-    // (promised, iss) -> as RFC 9207 §2.4 and MCP say
+    // (promised, iss) -> as RFC 9207 §2.4 and MCP require
     for (promises, iss, expected) in [
         (true, Some(ONE), Ok(())),
-        (true, None, Err("does not say which issuer")),
+        (true, None, Err("does not name its issuer")),
         (true, Some("https://evil.example"), Err("another issuer")),
         (true, Some("https://one.example/"), Err("another issuer")),
         (true, Some("https://ONE.example"), Err("another issuer")),
@@ -151,29 +152,29 @@ async fn an_answer_is_taken_only_from_who_was_asked() {
         (Login::WrongState, "another state"),
         (Login::Elsewhere, "another address"),
         (Login::Denied, "access_denied"),
-        (Login::NeverBack, "nobody came back"),
+        (Login::NoResponse, "no response"),
     ] {
         let world = World::new(|s| s.login = login);
         judge(world.call(&world.oauth(), "").await, Err(words), &world);
     }
-    // What a stranger says about the login is not shown.
+    // A forged description of the login is not shown.
     let world = World::new(|s| (s.login, s.iss) = (Login::Denied, Some("https://evil.example")));
     let error = world.call(&world.oauth(), "").await.unwrap_err();
     assert!(!error.message().contains("access_denied"), "{error}");
 }
 
 #[tokio::test]
-async fn only_a_registration_that_may_be_wrong_is_made_anew() {
+async fn only_a_registration_that_may_be_wrong_is_replaced() {
     for (login, registrations) in
-        [(Login::Denied, 1), (Login::WrongState, 1), (Login::NeverBack, 2)]
+        [(Login::Denied, 1), (Login::WrongState, 1), (Login::NoResponse, 2)]
     {
         let world = World::new(|_| {});
         let oauth = world.oauth();
         world.call(&oauth, "").await.unwrap();
         world.revoke();
-        world.turn(|s| s.login = login);
+        world.set(|s| s.login = login);
         world.call(&oauth, "").await.unwrap_err();
-        world.turn(|s| s.login = Login::Code);
+        world.set(|s| s.login = Login::Code);
         world.call(&oauth, "").await.unwrap();
         assert_eq!(world.registrations().len(), registrations);
         world.check();
@@ -181,7 +182,7 @@ async fn only_a_registration_that_may_be_wrong_is_made_anew() {
 }
 
 #[tokio::test]
-async fn each_login_has_a_state_and_a_challenge_of_its_own() {
+async fn each_login_has_its_own_state_and_challenge() {
     let world = World::new(|_| {});
     for _ in 0..2 {
         world.call(&world.oauth(), "").await.unwrap();
@@ -193,7 +194,7 @@ async fn each_login_has_a_state_and_a_challenge_of_its_own() {
 }
 
 #[tokio::test]
-async fn without_a_browser_the_client_says_what_is_missing() {
+async fn without_a_browser_the_error_names_what_is_missing() {
     let world = World::new(|_| {});
     let oauth = mgp_client_sdk::auth::OAuth::new(crate::world::SERVER, world.fetcher());
     let error = world.call(&oauth, "").await.unwrap_err();
@@ -201,7 +202,7 @@ async fn without_a_browser_the_client_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn more_scopes_are_asked_for_where_they_are_wanted_and_none_is_lost() {
+async fn more_scopes_are_requested_if_needed_and_none_is_lost() {
     let world = World::new(|s| (s.challenge_scope, s.scopes) = (Some("read"), Some("read write")));
     let oauth = world.oauth();
     world.call(&oauth, "read").await.unwrap();
@@ -214,13 +215,13 @@ async fn more_scopes_are_asked_for_where_they_are_wanted_and_none_is_lost() {
 }
 
 #[tokio::test]
-async fn scopes_that_are_never_granted_are_not_asked_for_forever() {
+async fn scopes_that_are_never_granted_are_not_requested_forever() {
     let world = World::new(|s| s.withheld = "admin");
     let oauth = world.oauth();
     let error = world.call(&oauth, "admin").await.unwrap_err();
     assert!(error.message().contains("asked for `admin` more than 3 times"), "{error}");
     assert_eq!(world.logins().len(), 1 + 3);
-    // The limit is one of this operation: others are not held up, and this one stays refused.
+    // The limit applies to this operation: others are not affected, and this one stays refused.
     world.call(&oauth, "read").await.unwrap();
     assert!(world.call(&oauth, "admin").await.is_err());
     assert_eq!(world.logins().len(), 1 + 3 + 1);
@@ -230,7 +231,7 @@ async fn scopes_that_are_never_granted_are_not_asked_for_forever() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_scopes_do_not_mend_is_an_error() {
+async fn a_refusal_that_scopes_do_not_solve_is_an_error() {
     use mgp_transport::http::{Credentials as _, Refused};
     let world = World::new(|_| {});
     let oauth = world.oauth();
@@ -241,7 +242,7 @@ async fn a_refusal_that_scopes_do_not_mend_is_an_error() {
     ] {
         let refusal = Refused::new(403, vec![challenge.to_owned()], None);
         let error = oauth.refused(refusal).await.unwrap_err();
-        assert!(error.message().contains("names no scopes that would help"), "{error}");
+        assert!(error.message().contains("does not name scopes that would help"), "{error}");
     }
     assert!(world.log().is_empty());
 }
@@ -254,7 +255,7 @@ async fn a_person_can_log_in_before_anything_is_asked() {
     oauth.log_in().await.unwrap();
     world.call(&oauth, "a").await.unwrap();
     assert_eq!(world.logins().len(), 1);
-    world.turn(|s| s.login = Login::Denied);
+    world.set(|s| s.login = Login::Denied);
     let error = world.oauth().log_in().await.unwrap_err();
     assert!(error.to_string().contains("access_denied"), "{error}");
     world.check();

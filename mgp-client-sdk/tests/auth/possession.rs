@@ -1,32 +1,32 @@
-//! Tokens that are bound to a key (RFC 9449): where they are asked for, how they are shown, and what is never done
-//! instead.
+//! Tokens that are bound to a key (RFC 9449): when they are requested, how they are sent, and that they are never
+//! replaced by unbound ones.
 
 use std::sync::Arc;
 
 use mgp_client_sdk::auth::{
-    ClientCredentials, Dpop, FileTokens, MemoryTokens, OAuth, TokenKind, TokenStore as _,
+    ClientCredentials, DpopMode, FileTokens, MemoryTokens, OAuth, TokenKind, TokenStore as _,
 };
 use mgp_transport::http::{Credentials as _, Refused, Target};
 use serde_json::{Value, json};
 
-use crate::proofs::Wants;
+use crate::proofs::NonceRule;
 use crate::world::{ONE, SECRET, SERVER, Switches, World};
 
 fn offers() -> Value {
     json!({ "dpop_signing_alg_values_supported": ["RS256", "ES256"] })
 }
 
-/// An authorization server that offers it, and a server that takes nothing else.
-fn bound(turn: impl FnOnce(&mut Switches)) -> Arc<World> {
+/// An authorization server that offers DPoP, and a server that requires it.
+fn bound(set: impl FnOnce(&mut Switches)) -> Arc<World> {
     World::new(|s| {
         (s.server, s.schemes) = (offers(), &["DPoP"]);
         s.refreshes = true;
-        turn(s);
+        set(s);
     })
 }
 
 #[tokio::test]
-async fn each_request_has_a_proof_of_its_own_with_one_key() {
+async fn each_request_has_its_own_proof_with_one_key() {
     let world = bound(|_| {});
     let oauth = world.oauth();
     for _ in 0..3 {
@@ -45,7 +45,7 @@ async fn each_request_has_a_proof_of_its_own_with_one_key() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_is_shown_with_the_key_it_is_bound_to() {
+async fn a_refresh_token_is_sent_with_the_key_it_is_bound_to() {
     let world = bound(|_| {});
     let oauth = world.oauth();
     for _ in 0..3 {
@@ -58,7 +58,7 @@ async fn a_refresh_token_is_shown_with_the_key_it_is_bound_to() {
 
 #[tokio::test]
 async fn nonces_are_learnt_from_refusals_and_kept_apart() {
-    let world = bound(|s| (s.token_wants, s.server_wants) = (Wants::Nonce, Wants::Nonce));
+    let world = bound(|s| (s.token_wants, s.server_wants) = (NonceRule::Nonce, NonceRule::Nonce));
     let oauth = world.oauth();
     world.call(&oauth, "").await.unwrap();
     world.call(&oauth, "").await.unwrap();
@@ -68,7 +68,7 @@ async fn nonces_are_learnt_from_refusals_and_kept_apart() {
     let nonces = |of: &[crate::world::Shown]| {
         of.iter().map(|(_, nonce)| nonce.clone().unwrap_or_default()).collect::<Vec<_>>()
     };
-    // Once each they were not known; afterwards no request is wasted.
+    // Each was unknown once; afterwards no request is wasted.
     assert_eq!(nonces(&tokens), ["", "token~nonce!1", "token~nonce!1"]);
     assert_eq!(nonces(&server), ["", "server~nonce!1", "server~nonce!1", "server~nonce!1"]);
     world.check();
@@ -76,7 +76,7 @@ async fn nonces_are_learnt_from_refusals_and_kept_apart() {
 
 #[tokio::test]
 async fn a_nonce_that_comes_with_an_answer_is_used_next() {
-    let world = bound(|s| s.server_wants = Wants::Rotated);
+    let world = bound(|s| s.server_wants = NonceRule::Rotated);
     let oauth = world.oauth();
     for _ in 0..4 {
         world.call(&oauth, "").await.unwrap();
@@ -86,12 +86,12 @@ async fn a_nonce_that_comes_with_an_answer_is_used_next() {
 }
 
 #[tokio::test]
-async fn servers_that_want_another_nonce_each_time_are_given_up() {
-    let world = bound(|s| s.token_wants = Wants::Endless);
+async fn servers_that_require_another_nonce_each_time_are_given_up() {
+    let world = bound(|s| s.token_wants = NonceRule::Endless);
     let error = world.call(&world.oauth(), "").await.unwrap_err();
     assert!(error.message().contains("use_dpop_nonce"), "{error}");
     assert_eq!(world.proofs().0.len(), 3);
-    let world = bound(|s| s.server_wants = Wants::Endless);
+    let world = bound(|s| s.server_wants = NonceRule::Endless);
     let error = world.call(&world.oauth(), "").await.unwrap_err();
     assert!(error.message().contains("another nonce each time"), "{error}");
     assert!(world.proofs().1.len() <= 5);
@@ -100,10 +100,10 @@ async fn servers_that_want_another_nonce_each_time_are_given_up() {
 }
 
 #[tokio::test]
-async fn a_proof_that_is_refused_is_no_reason_for_another_token() {
+async fn a_refused_proof_does_not_lead_to_another_token() {
     for (fault, words) in [
         (("invalid_dpop_proof", None), "compare the clock"),
-        (("use_dpop_nonce", None), "names none"),
+        (("use_dpop_nonce", None), "does not send one"),
         (("use_dpop_nonce", Some("no\"nonce")), "another nonce each time"),
     ] {
         let world = bound(|s| s.proof_fault = Some(fault));
@@ -115,7 +115,7 @@ async fn a_proof_that_is_refused_is_no_reason_for_another_token() {
 }
 
 #[tokio::test]
-async fn tokens_are_bound_where_that_is_offered_and_taken() {
+async fn tokens_are_bound_if_both_sides_support_it() {
     let takes = || json!({ "dpop_signing_alg_values_supported": ["ES256"] });
     let others = || json!({ "dpop_signing_alg_values_supported": ["PS256"] });
     // (authorization server, server, schemes) -> scheme
@@ -126,7 +126,7 @@ async fn tokens_are_bound_where_that_is_offered_and_taken() {
         (offers(), takes(), &["Bearer", "DPoP"], TokenKind::Dpop),
         (offers(), others(), &["Bearer", "DPoP"], TokenKind::Bearer),
         (others(), json!({}), &["Bearer", "DPoP"], TokenKind::Bearer),
-        // Many authorization servers offer it to servers that have never heard of it.
+        // Many authorization servers offer DPoP to servers that do not know it.
         (offers(), json!({}), &["Bearer"], TokenKind::Bearer),
         (json!({}), json!({}), &["Bearer", "DPoP"], TokenKind::Bearer),
     ] {
@@ -143,7 +143,7 @@ async fn tokens_are_bound_where_that_is_offered_and_taken() {
 }
 
 #[tokio::test]
-async fn an_authorization_server_may_give_bearer_tokens_where_the_server_takes_them() {
+async fn bearer_tokens_are_used_if_the_server_accepts_them() {
     let world = World::new(|s| {
         (s.server, s.binds, s.refreshes) = (offers(), false, true);
         s.schemes = &["Bearer", "DPoP"];
@@ -157,31 +157,31 @@ async fn an_authorization_server_may_give_bearer_tokens_where_the_server_takes_t
 }
 
 #[tokio::test]
-async fn what_must_be_bound_is_never_shown_unbound() {
+async fn a_token_that_must_be_bound_is_never_sent_unbound() {
     let requires = || json!({ "dpop_bound_access_tokens_required": true });
     let only: &[&str] = &["DPoP"];
-    // Required by metadata, by the challenge, by the user: the token is thrown away.
+    // Required by metadata, by the challenge, by the user: the token is discarded.
     for (more, schemes, mode) in [
-        (requires(), &["Bearer"][..], Dpop::Offered),
-        (json!({}), only, Dpop::Offered),
-        (json!({}), &["Bearer"], Dpop::Always),
+        (requires(), &["Bearer"][..], DpopMode::Offered),
+        (json!({}), only, DpopMode::Offered),
+        (json!({}), &["Bearer"], DpopMode::Always),
     ] {
         let store = Arc::new(MemoryTokens::new());
         let world = bound(|s| (s.resource_more, s.schemes, s.binds) = (more, schemes, false));
         let oauth = world.oauth().store(Arc::clone(&store)).dpop(mode);
         let error = world.call(&oauth, "").await.unwrap_err();
-        assert!(error.message().contains("bound to a key (DPoP) is required"), "{error}");
+        assert!(error.message().contains("bound to a key (DPoP), which is required"), "{error}");
         assert_eq!(oauth.authorization().await.unwrap(), None);
         assert_eq!(store.latest(SERVER).await.unwrap().unwrap().tokens, None);
         assert_eq!(world.proofs().0.len(), 1);
         world.check();
     }
-    // It cannot be had at all: nobody is asked to log in.
+    // It is impossible, so the person is not asked to log in.
     let others = json!({ "dpop_signing_alg_values_supported": ["RS256"] });
     for (server, more, schemes, mode, words) in [
-        (others, requires(), only, Dpop::Offered, "signed with `ES256`"),
-        (offers(), requires(), &["Bearer"], Dpop::Never, "told never to use it"),
-        (offers(), json!({}), only, Dpop::Never, "told never to use it"),
+        (others, requires(), only, DpopMode::Offered, "signed with `ES256`"),
+        (offers(), requires(), &["Bearer"], DpopMode::Never, "configured never to use it"),
+        (offers(), json!({}), only, DpopMode::Never, "configured never to use it"),
     ] {
         let world =
             bound(|s| (s.server, s.resource_more, s.schemes) = (server.clone(), more, schemes));
@@ -192,9 +192,9 @@ async fn what_must_be_bound_is_never_shown_unbound() {
 }
 
 #[tokio::test]
-async fn the_user_decides_where_the_server_leaves_it_open() {
+async fn the_user_decides_if_the_server_allows_both() {
     for (mode, server, kind) in
-        [(Dpop::Never, offers(), "Bearer"), (Dpop::Always, json!({}), "DPoP")]
+        [(DpopMode::Never, offers(), "Bearer"), (DpopMode::Always, json!({}), "DPoP")]
     {
         let world = World::new(|s| (s.server, s.schemes) = (server, &["Bearer", "DPoP"]));
         let oauth = world.oauth().dpop(mode);
@@ -206,42 +206,42 @@ async fn the_user_decides_where_the_server_leaves_it_open() {
 }
 
 #[tokio::test]
-async fn a_bound_session_does_not_become_a_bearers_by_refreshing() {
+async fn refreshing_never_unbinds_a_token() {
     let world = bound(|s| s.schemes = &["Bearer", "DPoP"]);
     let oauth = world.oauth();
     world.call(&oauth, "").await.unwrap();
     world.revoke();
-    world.turn(|s| s.binds = false);
+    world.set(|s| s.binds = false);
     world.call(&oauth, "").await.unwrap();
-    assert_eq!(world.logins().len(), 2, "a login decides anew, a refresh does not");
+    assert_eq!(world.logins().len(), 2, "a login decides again, a refresh does not");
     world.check();
 }
 
 #[tokio::test]
 async fn an_authorization_server_that_stops_binding_is_noticed_once() {
     let world = bound(|s| (s.refreshes, s.method) = (false, "client_secret_basic"));
-    world.knows(ONE, "job", Some(SECRET));
+    world.add_client(ONE, "job", Some(SECRET));
     let credentials = ClientCredentials::secret("job", SECRET);
     let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
-    world.turn(|s| s.expires_in = Some(0));
+    world.set(|s| s.expires_in = Some(0));
     oauth.refused(Refused::new(401, vec!["DPoP".to_owned()], None)).await.unwrap();
-    // Nothing that the server has not asked for anew is shown.
-    world.turn(|s| (s.binds, s.server, s.expires_in) = (false, json!({}), Some(3600)));
+    // Nothing is sent that the server has not asked for again.
+    world.set(|s| (s.binds, s.server, s.expires_in) = (false, json!({}), Some(3600)));
     assert_eq!(oauth.authorization().await.unwrap(), None);
-    world.turn(|s| s.schemes = &["Bearer"]);
+    world.set(|s| s.schemes = &["Bearer"]);
     world.call(&oauth, "").await.unwrap();
     assert!(oauth.authorization().await.unwrap().unwrap().starts_with("Bearer "));
     world.check();
 }
 
 #[tokio::test]
-async fn tokens_from_before_are_used_only_as_the_user_settled() {
+async fn stored_tokens_are_used_only_as_configured() {
     let both: &[&str] = &["Bearer", "DPoP"];
     for (first, then, logins) in [
-        (Dpop::Never, Dpop::Always, 2),
-        (Dpop::Always, Dpop::Never, 2),
-        (Dpop::Always, Dpop::Offered, 1),
-        (Dpop::Never, Dpop::Offered, 1),
+        (DpopMode::Never, DpopMode::Always, 2),
+        (DpopMode::Always, DpopMode::Never, 2),
+        (DpopMode::Always, DpopMode::Offered, 1),
+        (DpopMode::Never, DpopMode::Offered, 1),
     ] {
         let store = Arc::new(MemoryTokens::new());
         let world = World::new(|s| (s.server, s.schemes) = (offers(), both));
@@ -255,8 +255,8 @@ async fn tokens_from_before_are_used_only_as_the_user_settled() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_bearers_only_is_served_after_all() {
-    // Nothing is known of the server at a login before the first request.
+async fn a_server_that_accepts_only_bearer_tokens_is_supported() {
+    // At a login before the first request nothing is known of the server.
     let world = World::new(|s| (s.server, s.refreshes) = (offers(), true));
     let oauth = world.oauth();
     oauth.log_in().await.unwrap();
@@ -271,7 +271,7 @@ async fn a_server_that_takes_bearers_only_is_served_after_all() {
 }
 
 #[tokio::test]
-async fn a_challenge_that_forgets_proofs_does_not_unbind_what_did_its_work() {
+async fn a_challenge_without_proofs_does_not_unbind_a_working_token() {
     let world = bound(|_| {});
     let store = Arc::new(MemoryTokens::new());
     let oauth = world.oauth().store(Arc::clone(&store));
@@ -285,7 +285,7 @@ async fn a_challenge_that_forgets_proofs_does_not_unbind_what_did_its_work() {
     let refusal = Refused::new(401, vec!["Bearer error=\"invalid_token\"".to_owned()], shown);
     oauth.refused(refusal).await.unwrap();
     world.call(&oauth, "").await.unwrap();
-    // More scopes, asked for in the same way.
+    // More scopes, requested in the same way.
     let shown = oauth.authorization().await.unwrap();
     let challenge = "Bearer error=\"insufficient_scope\", scope=\"a\"".to_owned();
     oauth.refused(Refused::new(403, vec![challenge], shown)).await.unwrap();
@@ -295,10 +295,9 @@ async fn a_challenge_that_forgets_proofs_does_not_unbind_what_did_its_work() {
 }
 
 #[tokio::test]
-async fn the_key_is_kept_with_its_tokens_for_the_next_start() {
-    let folder = std::env::temp_dir().join(format!("dpop-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("tokens.json");
+async fn the_key_is_stored_with_its_tokens() {
+    let folder = mgp_testkit::temp_dir();
+    let path = folder.path().join("tokens.json");
     let world = bound(|_| {});
     for _ in 0..3 {
         let oauth = world.oauth().store(FileTokens::at(&path));
@@ -317,29 +316,28 @@ async fn the_key_is_kept_with_its_tokens_for_the_next_start() {
     let text: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let key = text["entries"][0]["key"].as_str().unwrap();
     assert_eq!(key.len(), 43);
-    // Without its key a token is of no use, and another is got.
+    // Without its key a token is useless, and a new one is requested.
     let mut without = text.clone();
     without["entries"][0].as_object_mut().unwrap().remove("key");
     std::fs::write(&path, without.to_string()).unwrap();
     let oauth = world.oauth().store(FileTokens::at(&path));
     assert_eq!(oauth.authorization().await.unwrap(), None);
-    std::fs::remove_dir_all(&folder).unwrap();
     world.check();
 }
 
 #[tokio::test]
-async fn clients_without_a_person_prove_their_tokens_too() {
+async fn machine_clients_prove_their_tokens_too() {
     let world = bound(|s| {
-        (s.method, s.token_wants) = ("client_secret_basic", Wants::Nonce);
+        (s.method, s.token_wants) = ("client_secret_basic", NonceRule::Nonce);
         s.expires_in = Some(0);
     });
-    world.knows(ONE, "job", Some(SECRET));
+    world.add_client(ONE, "job", Some(SECRET));
     let credentials = ClientCredentials::secret("job", SECRET);
     let oauth = OAuth::client_credentials(SERVER, world.fetcher(), credentials);
     let first = Refused::new(401, vec!["DPoP".to_owned()], None);
     oauth.refused(first).await.unwrap();
-    // What has ended is renewed with the same key before it is shown.
-    world.turn(|s| s.expires_in = Some(3600));
+    // An expired token is renewed with the same key before it is sent.
+    world.set(|s| s.expires_in = Some(3600));
     world.call(&oauth, "").await.unwrap();
     let (tokens, server) = world.proofs();
     assert_eq!((tokens.len(), server.len()), (3, 1));
@@ -348,7 +346,7 @@ async fn clients_without_a_person_prove_their_tokens_too() {
 }
 
 #[tokio::test]
-async fn nothing_that_is_printed_holds_a_key_or_a_proof() {
+async fn printed_values_contain_no_key_and_no_proof() {
     let store = Arc::new(MemoryTokens::new());
     let world = bound(|_| {});
     let oauth = world.oauth().store(Arc::clone(&store));

@@ -1,4 +1,4 @@
-//! Proofs of possession as the script checks them (RFC 9449 §4.3), by another hand than the one that makes them.
+//! Checks of proofs of possession by the script (RFC 9449 §4.3), independent of the code that makes them.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,26 +10,26 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// What a server wants to see in proofs besides what they must have.
+/// The nonces that a server requires in proofs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
-    /// Nothing.
+pub(crate) enum NonceRule {
+    /// No nonce.
     Nothing,
-    /// A nonce, the same all the time.
+    /// A nonce that stays the same.
     Nonce,
-    /// A nonce, another after each answer that is no refusal.
+    /// Another nonce after each successful answer.
     Rotated,
-    /// A nonce, another each time, so that none is ever right.
+    /// Another nonce each time, so that none is ever right.
     Endless,
 }
 
-/// What was proved: the thumbprint of the key, or that another nonce is needed.
-pub(crate) enum Proved {
+/// The result of a check: the thumbprint of the key, or that another nonce is needed.
+pub(crate) enum ProofResult {
     Key(String),
     Nonce,
 }
 
-/// The memory of one server for proofs.
+/// The proofs that one server has received.
 pub(crate) struct Checker {
     name: &'static str,
     nonce: u32,
@@ -43,24 +43,24 @@ impl Checker {
         Self { name, nonce: 1, seen: BTreeSet::new(), proofs: Vec::new() }
     }
 
-    /// The nonce that is right now.
+    /// Returns the nonce that is required now.
     pub(crate) fn nonce(&self) -> String {
         format!("{}~nonce!{}", self.name, self.nonce)
     }
 
-    /// Makes another nonce right.
+    /// Requires another nonce.
     pub(crate) fn rotate(&mut self) {
         self.nonce += 1;
     }
 
-    /// Checks a proof; `Err` says what is against the rules.
+    /// Checks a proof; `Err` is the violated rule.
     pub(crate) fn check(
         &mut self,
         proof: &str,
         request: (&str, &str),
         token: Option<&str>,
-        wants: Wants,
-    ) -> Result<Proved, String> {
+        wants: NonceRule,
+    ) -> Result<ProofResult, String> {
         let head: Value = part(proof, 0)?;
         let keys: BTreeSet<_> = head["jwk"].as_object().ok_or("no key")?.keys().cloned().collect();
         let public = ["crv", "kty", "x", "y"].map(str::to_owned).into();
@@ -95,11 +95,11 @@ impl Checker {
             let is_ours = nonce.starts_with(self.name);
             ensure(is_ours, || format!("a nonce of another server: {nonce}"))?;
         }
-        let is_right = wants != Wants::Endless && nonce == Some(self.nonce());
-        Ok(if wants == Wants::Nothing || is_right {
-            Proved::Key(thumbprint)
+        let is_right = wants != NonceRule::Endless && nonce == Some(self.nonce());
+        Ok(if wants == NonceRule::Nothing || is_right {
+            ProofResult::Key(thumbprint)
         } else {
-            Proved::Nonce
+            ProofResult::Nonce
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens that end, are refused, or are wanted by many at once.
+//! Tokens that expire, are refused, or are needed by many calls at once.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ async fn a_refused_token_is_refreshed_and_the_refresh_token_rotated() {
     }
     shown.dedup();
     assert_eq!(shown.len(), 3);
-    assert_eq!(world.logins().len(), 1, "nobody is asked again");
+    assert_eq!(world.logins().len(), 1, "no second login");
     let grants: Vec<_> = world.tokens().iter().map(|form| form["grant_type"].clone()).collect();
     assert_eq!(grants[..2], ["authorization_code", "refresh_token"]);
     world.check();
@@ -32,7 +32,7 @@ async fn a_refresh_token_that_is_not_rotated_stays() {
     let world = World::new(|s| (s.refreshes, s.rotates) = (true, false));
     let oauth = world.oauth();
     world.call(&oauth, "").await.unwrap();
-    world.turn(|s| s.refreshes = false);
+    world.set(|s| s.refreshes = false);
     for _ in 0..2 {
         world.revoke();
         world.call(&oauth, "").await.unwrap();
@@ -48,11 +48,11 @@ async fn a_token_is_renewed_before_the_server_refuses_it() {
     let store = Arc::new(MemoryTokens::new());
     let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(1)));
     let oauth = world.oauth().store(Arc::clone(&store));
-    world.turn(|s| s.expires_in = Some(0));
-    // What was got has ended at once.
+    world.set(|s| s.expires_in = Some(0));
+    // The tokens have expired at once.
     let refusal = mgp_transport::http::Refused::new(401, vec![], None);
     oauth.refused(refusal).await.unwrap();
-    world.turn(|s| s.expires_in = Some(3600));
+    world.set(|s| s.expires_in = Some(3600));
     let renewed = oauth.authorization().await.unwrap();
     assert!(renewed.is_some());
     assert_eq!(world.tokens().last().unwrap()["grant_type"], "refresh_token");
@@ -86,11 +86,11 @@ async fn many_calls_share_one_failure() {
     for call in join_all((0..20).map(|_| world.call(&oauth, ""))).await {
         assert!(call.unwrap_err().message().contains("access_denied"));
     }
-    assert_eq!(world.logins().len(), 1, "a person who says no is asked once");
+    assert_eq!(world.logins().len(), 1, "a person who declines is asked once");
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_does_not_tear_a_rotation_in_two() {
+async fn a_cancelled_caller_does_not_interrupt_a_rotation() {
     let world = World::new(|s| s.refreshes = true);
     let oauth = world.oauth();
     world.call(&oauth, "").await.unwrap();
@@ -105,7 +105,7 @@ async fn a_caller_that_goes_away_does_not_tear_a_rotation_in_two() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_that_is_no_longer_good_leads_to_a_login() {
+async fn an_invalid_refresh_token_leads_to_a_login() {
     let world = World::new(|s| s.refreshes = true);
     let oauth = world.oauth();
     world.call(&oauth, "").await.unwrap();
@@ -118,28 +118,28 @@ async fn a_refresh_token_that_is_no_longer_good_leads_to_a_login() {
 }
 
 #[tokio::test]
-async fn trouble_at_the_token_endpoint_is_no_reason_to_log_in_again() {
+async fn a_failing_token_endpoint_does_not_lead_to_a_login() {
     let world = World::new(|s| s.refreshes = true);
     let oauth = world.oauth();
     world.call(&oauth, "").await.unwrap();
     world.revoke();
-    world.turn(|s| s.token_fault = Some((503, "busy")));
+    world.set(|s| s.token_fault = Some((503, "busy")));
     let error = world.call(&oauth, "").await.unwrap_err();
     assert!(error.message().contains("status 503"), "{error}");
-    world.turn(|s| s.token_fault = None);
+    world.set(|s| s.token_fault = None);
     world.call(&oauth, "").await.unwrap();
     assert_eq!(world.logins().len(), 1);
     world.check();
 }
 
 #[tokio::test]
-async fn a_client_that_was_forgotten_registers_anew() {
+async fn a_forgotten_client_registers_again() {
     let world = World::new(|_| {});
     let oauth = world.oauth();
     world.call(&oauth, "").await.unwrap();
     world.revoke();
-    world.forgets(crate::world::ONE);
-    // The person is sent with an id that is gone once; the faults of the script say so.
+    world.remove_client(crate::world::ONE);
+    // The person is sent with an unknown id once; the faults of the script show it.
     world.call(&oauth, "").await.unwrap();
     assert_eq!(world.registrations().len(), 2);
     world.revoke();
@@ -148,7 +148,7 @@ async fn a_client_that_was_forgotten_registers_anew() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_all_tokens_is_not_asked_forever() {
+async fn a_server_that_refuses_all_tokens_is_given_up() {
     use mgp_transport::http::Refused;
     let world = World::new(|_| {});
     let oauth = world.oauth();
@@ -166,7 +166,7 @@ async fn a_server_that_refuses_all_tokens_is_not_asked_forever() {
 }
 
 #[tokio::test]
-async fn without_a_browser_a_login_that_ended_is_an_error_of_its_own() {
+async fn without_a_browser_an_expired_login_has_its_own_error() {
     let store = Arc::new(MemoryTokens::new());
     let world = World::new(|s| s.refreshes = true);
     world.call(&world.oauth().store(Arc::clone(&store)), "").await.unwrap();

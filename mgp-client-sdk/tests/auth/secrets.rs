@@ -1,4 +1,4 @@
-//! Nothing that is printed holds a secret.
+//! Secrets are never printed.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Printed {
 }
 
 #[tokio::test]
-async fn nothing_that_is_printed_holds_a_secret() {
+async fn printed_values_contain_no_secret() {
     let mut printed = Printed::default();
     let store = Arc::new(MemoryTokens::new());
     let world = World::new(|s| (s.method, s.refreshes) = ("client_secret_basic", true));
@@ -52,13 +52,13 @@ async fn nothing_that_is_printed_holds_a_secret() {
     printed.debug(&ClientCredentials::key("id", key));
     printed.debug(&EnterpriseIdp::new(world.fetcher(), "i", "e", &credentials, SECRET));
 
-    // Every way to fail while secrets are about.
+    // Every error that can occur with secrets at hand.
     world.revoke();
     for fault in [(400, "invalid_grant"), (401, "invalid_client"), (500, "x")] {
-        world.turn(|s| s.token_fault = Some(fault));
+        world.set(|s| s.token_fault = Some(fault));
         printed.error(&world.call(&oauth, "").await.unwrap_err());
     }
-    world.turn(|s| (s.token_fault, s.withheld) = (None, "admin"));
+    world.set(|s| (s.token_fault, s.withheld) = (None, "admin"));
     printed.error(&world.call(&oauth, "admin").await.unwrap_err());
     let other = world.oauth().preregistered("given", SECRET);
     printed.debug(&other);
@@ -76,9 +76,9 @@ async fn nothing_that_is_printed_holds_a_secret() {
 }
 
 #[tokio::test]
-async fn a_key_in_the_url_of_the_server_stays_with_the_server() {
+async fn a_key_in_the_server_url_is_sent_to_the_server_only() {
     let mut printed = Printed::default();
-    for turn in [
+    for set in [
         |_: &mut Switches| {},
         |s: &mut Switches| (s.metadata_at, s.server_at, s.issuers) = (None, None, vec![]),
         |s: &mut Switches| s.issuers = vec![],
@@ -87,7 +87,7 @@ async fn a_key_in_the_url_of_the_server_stays_with_the_server() {
             s.broken = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
         },
     ] {
-        let world = World::new(turn);
+        let world = World::new(set);
         let store = Arc::new(MemoryTokens::new());
         let oauth = OAuth::new(format!("{SERVER}?key=s3cret"), world.fetcher());
         let oauth = oauth.browser(Person(Arc::clone(&world))).store(Arc::clone(&store));

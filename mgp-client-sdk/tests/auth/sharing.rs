@@ -1,56 +1,56 @@
-//! Several processes with the tokens of one person: two clients that know of each other by the store alone.
+//! Several processes with the tokens of one person: two clients that share only the store.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_client_sdk::auth::{
-    FileTokens, MemoryTokens, OAuth, StoreError, Stored, TokenStore, TokenTurn,
+    FileTokens, MemoryTokens, OAuth, RenewalLock, StoreError, TokenEntry, TokenStore,
 };
 use mgp_transport::http::{Credentials as _, Refused};
 
 use crate::world::{ONE, SERVER, World};
 
-/// A person logged in, and the token has ended at once.
+/// Logs in; the token has expired at once.
 async fn ended(world: &Arc<World>, store: impl TokenStore) -> OAuth {
-    world.turn(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
+    world.set(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
     let oauth = world.oauth().store(store);
     oauth.refused(Refused::new(401, vec![], None)).await.unwrap();
     oauth
 }
 
-/// The refresh tokens that were shown, each of which is good for one time.
+/// Returns the refresh tokens that were used, each of which is valid once.
 #[track_caller]
 fn check_refreshes(world: &World, expected: usize) {
     let forms = world.tokens();
     let shown: Vec<_> = forms.iter().filter_map(|form| form.get("refresh_token")).collect();
     assert_eq!(shown.len(), expected);
     assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), expected, "one was shown twice");
-    assert_eq!(world.logins().len(), 1, "nobody is asked again");
+    assert_eq!(world.logins().len(), 1, "no second login");
     world.check();
 }
 
 #[tokio::test]
-async fn a_refresh_token_that_another_process_used_is_not_shown_before_the_end() {
+async fn a_refresh_token_used_by_another_process_is_not_used_before_expiry() {
     let (world, store) = (World::new(|_| {}), Arc::new(MemoryTokens::new()));
     let one = ended(&world, Arc::clone(&store)).await;
-    // Another process renews the token, which has ended again.
+    // Another process renews the token, which has expired again.
     let other = OAuth::new(SERVER, world.fetcher()).store(Arc::clone(&store));
     other.authorization().await.unwrap();
     other.authorization().await.unwrap();
     let before = world.tokens().len() - 1;
-    world.turn(|s| s.expires_in = Some(3600));
+    world.set(|s| s.expires_in = Some(3600));
     assert!(one.authorization().await.unwrap().is_some());
     check_refreshes(&world, before + 1);
     assert!(store.latest(SERVER).await.unwrap().unwrap().tokens.is_some());
 }
 
 #[tokio::test]
-async fn what_another_process_renewed_is_taken_before_the_end() {
+async fn tokens_renewed_by_another_process_are_used_before_expiry() {
     let (world, store) = (World::new(|_| {}), Arc::new(MemoryTokens::new()));
     let one = ended(&world, Arc::clone(&store)).await;
-    world.turn(|s| s.expires_in = Some(3600));
+    world.set(|s| s.expires_in = Some(3600));
     let other = OAuth::new(SERVER, world.fetcher()).store(Arc::clone(&store));
     other.authorization().await.unwrap();
     let shown = other.authorization().await.unwrap();
@@ -58,12 +58,12 @@ async fn what_another_process_renewed_is_taken_before_the_end() {
     check_refreshes(&world, 1);
 }
 
-/// Two clients renew at one time, first before the end and then after a refusal.
+/// Two clients renew at the same time, first before the expiry and then after a refusal.
 async fn renew_at_once<S: TokenStore>(store: impl Fn() -> S) {
     let world = World::new(|_| {});
     let one = ended(&world, store()).await;
     let other = OAuth::new(SERVER, world.fetcher()).store(store());
-    world.turn(|s| s.expires_in = Some(3600));
+    world.set(|s| s.expires_in = Some(3600));
     let shown = tokio::join!(one.authorization(), other.authorization());
     let shown = (shown.0.unwrap().unwrap(), shown.1.unwrap().unwrap());
     assert_eq!(shown.0, shown.1);
@@ -78,41 +78,39 @@ async fn renew_at_once<S: TokenStore>(store: impl Fn() -> S) {
 }
 
 #[tokio::test]
-async fn two_clients_that_renew_at_once_show_a_refresh_token_once() {
+async fn two_clients_renewing_at_once_use_a_refresh_token_once() {
     let store = Arc::new(MemoryTokens::new());
     renew_at_once(|| Arc::clone(&store)).await;
 }
 
 #[tokio::test]
-async fn two_processes_that_renew_at_once_show_a_refresh_token_once() {
-    let folder: PathBuf =
-        std::env::temp_dir().join(format!("mgp-tokens-at-once-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    renew_at_once(|| FileTokens::at(folder.join("tokens.json"))).await;
-    std::fs::remove_dir_all(&folder).unwrap();
+async fn two_processes_renewing_at_once_use_a_refresh_token_once() {
+    let folder = mgp_testkit::temp_dir();
+    renew_at_once(|| FileTokens::at(folder.path().join("tokens.json"))).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_hangs_while_it_renews_is_not_waited_for_for_ever() {
+async fn a_hanging_renewal_of_another_process_times_out() {
     let (world, store) = (World::new(|_| {}), Arc::new(MemoryTokens::new()));
     let one = ended(&world, Arc::clone(&store)).await;
-    let hangs = store.turn(SERVER, ONE).await.unwrap();
+    let hangs = store.lock_renewal(SERVER, ONE).await.unwrap();
     let error = one.authorization().await.unwrap_err();
-    assert!(error.message().contains("look for one that hangs"), "{error}");
+    assert!(error.message().contains("check whether it hangs"), "{error}");
     drop(hangs);
-    world.turn(|s| s.expires_in = Some(3600));
+    world.set(|s| s.expires_in = Some(3600));
     assert!(one.authorization().await.unwrap().is_some());
     check_refreshes(&world, 1);
 }
 
-/// A store that another process, which knows no turns, writes after it was read.
+/// A store that another process writes, without locking, after it was read.
 struct Overtaken {
     tokens: MemoryTokens,
-    later: Mutex<Option<Stored>>,
+    later: Mutex<Option<TokenEntry>>,
 }
 
+#[async_trait]
 impl TokenStore for Overtaken {
-    async fn load(&self, server: &str, issuer: &str) -> Result<Option<Stored>, StoreError> {
+    async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, StoreError> {
         let found = self.tokens.load(server, issuer).await;
         let later = self.later.lock().unwrap().take();
         if let Some(later) = later {
@@ -121,21 +119,21 @@ impl TokenStore for Overtaken {
         found
     }
 
-    async fn latest(&self, server: &str) -> Result<Option<Stored>, StoreError> {
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, StoreError> {
         self.tokens.latest(server).await
     }
 
-    async fn save(&self, entry: Stored) -> Result<(), StoreError> {
+    async fn save(&self, entry: TokenEntry) -> Result<(), StoreError> {
         self.tokens.save(entry).await
     }
 
-    async fn turn(&self, _: &str, _: &str) -> Result<TokenTurn, StoreError> {
+    async fn lock_renewal(&self, _: &str, _: &str) -> Result<RenewalLock, StoreError> {
         Err(StoreError::Other("there are none".to_owned()))
     }
 }
 
 #[tokio::test]
-async fn good_tokens_of_another_process_are_not_replaced_by_nothing() {
+async fn valid_tokens_of_another_process_are_not_removed() {
     let world = World::new(|_| {});
     let store = Arc::new(Overtaken { tokens: MemoryTokens::new(), later: Mutex::default() });
     for lives in [Duration::ZERO, Duration::from_hours(1)] {

@@ -1,6 +1,6 @@
 //! A protected server, two authorization servers and a person, played by one script with switches.
 //!
-//! Nothing here is lenient: whatever a rule forbids is noted in [`World::faults`], and tests end by asking for them.
+//! The script is strict: each violated rule is recorded in [`World::faults`], which tests check at their end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 use url::form_urlencoded;
 
-use crate::proofs::{Checker, Proved, Wants};
+use crate::proofs::{Checker, NonceRule, ProofResult};
 
 mod protected;
 
@@ -25,48 +25,48 @@ pub(crate) const REDIRECT: &str = "http://127.0.0.1:3000/callback";
 pub(crate) const DOCUMENT: &str = "https://me.example/client.json";
 pub(crate) const SECRET: &str = "s3cret:of+the client";
 
-/// What the script plays; each test turns some of it.
+/// The switches of the script.
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct Switches {
-    /// Where the server's metadata is; `None` for a server of 2025-03-26.
+    /// The URL of the server's metadata; `None` for a server of 2025-03-26.
     pub(crate) metadata_at: Option<&'static str>,
-    /// Whether refusals say so.
+    /// If `true`, refusals name it.
     pub(crate) challenge_names_metadata: bool,
     /// The scope that refusals name.
     pub(crate) challenge_scope: Option<&'static str>,
     pub(crate) resource: &'static str,
     pub(crate) scopes: Option<&'static str>,
     pub(crate) issuers: Vec<&'static str>,
-    /// Where authorization servers have their metadata, after their origin; `{}` is the path of the issuer.
+    /// The location of the authorization servers' metadata, after their origin; `{}` is the path of the issuer.
     pub(crate) server_at: Option<&'static str>,
-    /// What they add to their metadata, or put in its place.
+    /// Members that are added to their metadata or replaced in it.
     pub(crate) server: Value,
-    /// The issuer in the answer to a login.
+    /// The issuer in the response to a login.
     pub(crate) iss: Option<&'static str>,
-    /// What else the answer to a login has in the place of a code.
+    /// Parameters of the response to a login in place of a code.
     pub(crate) login: Login,
-    /// How registered clients authenticate themselves, and whether they get a secret.
+    /// The authentication method of registered clients, and whether they get a secret.
     pub(crate) method: &'static str,
     pub(crate) registers: bool,
     pub(crate) expires_in: Option<u64>,
     pub(crate) refreshes: bool,
     pub(crate) rotates: bool,
-    /// What the token endpoint says instead.
+    /// The error of the token endpoint.
     pub(crate) token_fault: Option<(u16, &'static str)>,
-    /// Scopes that are asked for but never granted.
+    /// Scopes that are requested but never granted.
     pub(crate) withheld: &'static str,
-    /// What the server adds to its metadata, and the challenges of its refusals before their parameters.
+    /// Members that are added to the server's metadata, and the challenges of its refusals without their parameters.
     pub(crate) resource_more: Value,
     pub(crate) schemes: &'static [&'static str],
-    /// Whether the authorization servers bind tokens to the keys they are shown.
+    /// If `true`, the authorization servers bind tokens to the proved keys.
     pub(crate) binds: bool,
-    /// What proofs need: at the authorization servers, and at the server.
-    pub(crate) token_wants: Wants,
-    pub(crate) server_wants: Wants,
-    /// What the server says instead of every proof, and the nonce it names.
+    /// The nonces required in proofs: by the authorization servers, and by the server.
+    pub(crate) token_wants: NonceRule,
+    pub(crate) server_wants: NonceRule,
+    /// The server's answer to every proof, and the nonce it sends.
     pub(crate) proof_fault: Option<(&'static str, Option<&'static str>)>,
-    /// A URL that cannot be reached, and one whose server is out of order.
+    /// A URL that cannot be reached, and one whose server fails.
     pub(crate) unreachable: Option<&'static str>,
     pub(crate) broken: Option<&'static str>,
 }
@@ -77,7 +77,7 @@ pub(crate) enum Login {
     Denied,
     WrongState,
     Elsewhere,
-    NeverBack,
+    NoResponse,
 }
 
 impl Default for Switches {
@@ -103,8 +103,8 @@ impl Default for Switches {
             resource_more: json!({}),
             schemes: &["Bearer"],
             binds: true,
-            token_wants: Wants::Nothing,
-            server_wants: Wants::Nothing,
+            token_wants: NonceRule::Nothing,
+            server_wants: NonceRule::Nothing,
             proof_fault: None,
             unreachable: None,
             broken: None,
@@ -112,13 +112,13 @@ impl Default for Switches {
     }
 }
 
-struct Memory {
+struct WorldState {
     /// Requests, as `METHOD URL`.
     log: Vec<String>,
     faults: Vec<String>,
-    /// Clients by issuer and id: the secret, if there is one.
+    /// Clients by issuer and id, with the secret if there is one.
     clients: BTreeMap<(String, String), Option<String>>,
-    /// Codes, with what they were asked with.
+    /// Codes, with the parameters of their request.
     codes: BTreeMap<String, BTreeMap<String, String>>,
     /// Access tokens with their scopes and the keys they are bound to.
     access: BTreeMap<String, (BTreeSet<String>, Option<String>)>,
@@ -133,7 +133,7 @@ struct Memory {
     at_server: Checker,
 }
 
-impl Default for Memory {
+impl Default for WorldState {
     fn default() -> Self {
         Self {
             log: Vec::new(),
@@ -152,104 +152,104 @@ impl Default for Memory {
     }
 }
 
-/// The thumbprint and nonce of a proof.
+/// Returns the thumbprint and nonce of a proof.
 pub(crate) type Shown = (String, Option<String>);
 
 pub(crate) struct World {
     switches: Mutex<Switches>,
-    memory: Mutex<Memory>,
+    state: Mutex<WorldState>,
 }
 
 impl World {
-    pub(crate) fn new(turn: impl FnOnce(&mut Switches)) -> Arc<Self> {
+    pub(crate) fn new(set: impl FnOnce(&mut Switches)) -> Arc<Self> {
         let mut switches = Switches::default();
-        turn(&mut switches);
-        Arc::new(Self { switches: Mutex::new(switches), memory: Mutex::default() })
+        set(&mut switches);
+        Arc::new(Self { switches: Mutex::new(switches), state: Mutex::default() })
     }
 
-    pub(crate) fn turn(&self, turn: impl FnOnce(&mut Switches)) {
-        turn(&mut self.switches.lock().unwrap());
+    pub(crate) fn set(&self, set: impl FnOnce(&mut Switches)) {
+        set(&mut self.switches.lock().unwrap());
     }
 
     pub(crate) fn fetcher(self: &Arc<Self>) -> Fetcher {
-        Arc::new(Script(Arc::clone(self)))
+        Arc::new(WorldFetcher(Arc::clone(self)))
     }
 
-    /// Credentials of a person for the server.
+    /// Returns credentials of a person for the server.
     pub(crate) fn oauth(self: &Arc<Self>) -> OAuth {
         OAuth::new(SERVER, self.fetcher()).client_name("tester").browser(Person(Arc::clone(self)))
     }
 
     /// Adds a client that an issuer knows.
-    pub(crate) fn knows(&self, issuer: &str, id: &str, secret: Option<&str>) {
+    pub(crate) fn add_client(&self, issuer: &str, id: &str, secret: Option<&str>) {
         let key = (issuer.to_owned(), id.to_owned());
-        self.memory().clients.insert(key, secret.map(str::to_owned));
+        self.state().clients.insert(key, secret.map(str::to_owned));
     }
 
-    /// Forgets a client.
-    pub(crate) fn forgets(&self, issuer: &str) {
-        self.memory().clients.retain(|(known, _), _| known != issuer);
+    /// Removes a client.
+    pub(crate) fn remove_client(&self, issuer: &str) {
+        self.state().clients.retain(|(known, _), _| known != issuer);
     }
 
     /// Makes all access tokens invalid.
     pub(crate) fn revoke(&self) {
-        self.memory().access.clear();
+        self.state().access.clear();
     }
 
     pub(crate) fn revoke_refresh(&self) {
-        self.memory().refresh.clear();
+        self.state().refresh.clear();
     }
 
     pub(crate) fn logins(&self) -> Vec<BTreeMap<String, String>> {
-        self.memory().logins.clone()
+        self.state().logins.clone()
     }
 
     pub(crate) fn tokens(&self) -> Vec<BTreeMap<String, String>> {
-        self.memory().tokens.clone()
+        self.state().tokens.clone()
     }
 
     pub(crate) fn registrations(&self) -> Vec<Value> {
-        self.memory().registrations.clone()
+        self.state().registrations.clone()
     }
 
     pub(crate) fn log(&self) -> Vec<String> {
-        self.memory().log.clone()
+        self.state().log.clone()
     }
 
-    /// The thumbprints and nonces of the proofs that came: at the authorization servers, and at the server.
+    /// Returns the thumbprints and nonces of the received proofs: at the authorization servers, and at the server.
     pub(crate) fn proofs(&self) -> (Vec<Shown>, Vec<Shown>) {
-        let memory = self.memory();
-        (memory.at_token.proofs.clone(), memory.at_server.proofs.clone())
+        let state = self.state();
+        (state.at_token.proofs.clone(), state.at_server.proofs.clone())
     }
 
-    /// What was done against a rule.
+    /// Returns the violated rules.
     #[track_caller]
     pub(crate) fn check(&self) {
-        assert_eq!(self.memory().faults, Vec::<String>::new());
+        assert_eq!(self.state().faults, Vec::<String>::new());
     }
 
     fn switches(&self) -> Switches {
         self.switches.lock().unwrap().clone()
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap()
+    fn state(&self) -> MutexGuard<'_, WorldState> {
+        self.state.lock().unwrap()
     }
 
     fn fault(&self, what: impl Into<String>) {
-        self.memory().faults.push(what.into());
+        self.state().faults.push(what.into());
     }
 
     fn make(&self, what: &str) -> String {
-        let mut memory = self.memory();
-        memory.made += 1;
-        format!("{what}-{}", memory.made)
+        let mut state = self.state();
+        state.made += 1;
+        format!("{what}-{}", state.made)
     }
 
     // === the protected server and the authorization servers ===
 
     fn answer(&self, request: &FetchRequest) -> Fetched {
-        self.memory().log.push(format!("{} {}", request.method, request.url));
+        self.state().log.push(format!("{} {}", request.method, request.url));
         let switches = self.switches();
         if switches.broken == Some(&*request.url) {
             return Fetched::new(503, "{}");
@@ -299,10 +299,10 @@ impl World {
 
     fn register(&self, issuer: &str, request: &FetchRequest, switches: &Switches) -> Fetched {
         let body: Value = serde_json::from_slice(&request.body).unwrap();
-        self.memory().registrations.push(body);
+        self.state().registrations.push(body);
         let id = self.make("client");
         let secret = (switches.method != "none").then(|| SECRET.to_owned());
-        self.knows(issuer, &id, secret.as_deref());
+        self.add_client(issuer, &id, secret.as_deref());
         let mut answer = json!({"client_id": id, "token_endpoint_auth_method": switches.method});
         if let Some(secret) = secret {
             answer["client_secret"] = secret.into();
@@ -313,7 +313,7 @@ impl World {
     fn token(&self, issuer: &str, request: &FetchRequest, switches: &Switches) -> Fetched {
         let form: BTreeMap<String, String> =
             form_urlencoded::parse(&request.body).into_owned().collect();
-        self.memory().tokens.push(form.clone());
+        self.state().tokens.push(form.clone());
         if let Some((status, error)) = switches.token_fault {
             return Fetched::new(status, json!({"error": error}).to_string());
         }
@@ -330,7 +330,7 @@ impl World {
         let field = |name: &str| form.get(name).cloned().unwrap_or_default();
         let scope = match field("grant_type").as_str() {
             "authorization_code" => {
-                let Some(asked) = self.memory().codes.remove(&field("code")) else {
+                let Some(asked) = self.state().codes.remove(&field("code")) else {
                     return Fetched::new(400, r#"{"error":"invalid_grant"}"#);
                 };
                 let proof = URL_SAFE_NO_PAD.encode(Sha256::digest(field("code_verifier")));
@@ -354,7 +354,7 @@ impl World {
             }
             "refresh_token" => {
                 let token = field("refresh_token");
-                let known = self.memory().refresh.get(&token).cloned();
+                let known = self.state().refresh.get(&token).cloned();
                 let Some((known, scope, bound)) = known else {
                     return Fetched::new(400, r#"{"error":"invalid_grant"}"#);
                 };
@@ -365,7 +365,7 @@ impl World {
                     self.fault("a refresh token with another key");
                 }
                 if switches.rotates {
-                    self.memory().refresh.remove(&token);
+                    self.state().refresh.remove(&token);
                 }
                 scope
             }
@@ -375,7 +375,7 @@ impl World {
         self.grant(issuer, &scope, switches, key.filter(|_| switches.binds))
     }
 
-    /// The thumbprint of the key that a token request proves, if it does.
+    /// Returns the thumbprint of the key that a token request proves, if it does.
     fn proved(
         &self,
         request: &FetchRequest,
@@ -384,20 +384,20 @@ impl World {
         let Some((_, proof)) = request.headers.iter().find(|(name, _)| *name == "dpop") else {
             return Ok(None);
         };
-        let mut memory = self.memory();
+        let mut state = self.state();
         let at = (request.method, request.url.as_str());
-        match memory.at_token.check(proof, at, None, switches.token_wants) {
-            Ok(Proved::Key(key)) => Ok(Some(key)),
-            Ok(Proved::Nonce) => {
+        match state.at_token.check(proof, at, None, switches.token_wants) {
+            Ok(ProofResult::Key(key)) => Ok(Some(key)),
+            Ok(ProofResult::Nonce) => {
                 let mut refusal = Fetched::new(400, r#"{"error":"use_dpop_nonce"}"#);
-                refusal.headers.push(("dpop-nonce".to_owned(), memory.at_token.nonce()));
-                if switches.token_wants == Wants::Endless {
-                    memory.at_token.rotate();
+                refusal.headers.push(("dpop-nonce".to_owned(), state.at_token.nonce()));
+                if switches.token_wants == NonceRule::Endless {
+                    state.at_token.rotate();
                 }
                 Err(refusal)
             }
             Err(why) => {
-                memory.faults.push(format!("proof at {}: {why}", request.url));
+                state.faults.push(format!("proof at {}: {why}", request.url));
                 Err(Fetched::new(400, r#"{"error":"invalid_dpop_proof"}"#))
             }
         }
@@ -416,20 +416,20 @@ impl World {
         let access = self.make("access-s3cret");
         let text = granted.iter().cloned().collect::<Vec<_>>().join(" ");
         let mut answer = json!({"access_token": access, "token_type": kind, "scope": text});
-        self.memory().access.insert(access, (granted, key.clone()));
+        self.state().access.insert(access, (granted, key.clone()));
         if let Some(seconds) = switches.expires_in {
             answer["expires_in"] = seconds.into();
         }
         if switches.refreshes {
             let refresh = self.make("refresh-s3cret");
             let kept = (issuer.to_owned(), scope.to_owned(), key);
-            self.memory().refresh.insert(refresh.clone(), kept);
+            self.state().refresh.insert(refresh.clone(), kept);
             answer["refresh_token"] = refresh.into();
         }
         Fetched::new(200, answer.to_string())
     }
 
-    /// Who asks for tokens, if they prove it as they registered to.
+    /// Returns the client that requests tokens, if it authenticates as it registered.
     fn client(
         &self,
         issuer: &str,
@@ -453,10 +453,10 @@ impl World {
         } else {
             (form.get("client_id")?.clone(), None, "none")
         };
-        let known = self.memory().clients.get(&(issuer.to_owned(), id.clone())).cloned();
+        let known = self.state().clients.get(&(issuer.to_owned(), id.clone())).cloned();
         let is_document = id == DOCUMENT;
         if known.is_none() && !is_document {
-            let elsewhere = self.memory().clients.keys().any(|(_, known)| *known == id);
+            let elsewhere = self.state().clients.keys().any(|(_, known)| *known == id);
             if elsewhere {
                 self.fault(format!("{id} of another issuer shown to {issuer}"));
             }
@@ -490,14 +490,14 @@ impl World {
             }
         }
         let known = (issuer.clone(), field("client_id"));
-        if !self.memory().clients.contains_key(&known) && known.1 != DOCUMENT {
+        if !self.state().clients.contains_key(&known) && known.1 != DOCUMENT {
             self.fault(format!("login of {} at {issuer}", known.1));
         }
         asked.insert("issuer".to_owned(), issuer);
-        self.memory().logins.push(asked.clone());
+        self.state().logins.push(asked.clone());
         let mut back = Url::parse(&asked["redirect_uri"]).unwrap();
         let state = match switches.login {
-            Login::NeverBack => return Err(AuthError::browser("nobody came back")),
+            Login::NoResponse => return Err(AuthError::browser("no response")),
             Login::WrongState => "wrong",
             Login::Elsewhere => {
                 back.set_path("/elsewhere");
@@ -511,7 +511,7 @@ impl World {
         } else {
             let code = self.make("code");
             back.query_pairs_mut().append_pair("code", &code);
-            self.memory().codes.insert(code, asked.clone());
+            self.state().codes.insert(code, asked.clone());
         }
         if let Some(iss) = switches.iss {
             back.query_pairs_mut().append_pair("iss", iss);
@@ -520,13 +520,13 @@ impl World {
     }
 }
 
-/// What fetches in this world.
-struct Script(Arc<World>);
+/// The fetcher of this world.
+struct WorldFetcher(Arc<World>);
 
-impl Fetch for Script {
+impl Fetch for WorldFetcher {
     fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>> {
         Box::pin(async move {
-            // Others run in between, as on a network.
+            // Other tasks run in between, as on a network.
             tokio::task::yield_now().await;
             if self.0.switches().unreachable == Some(&*request.url) {
                 return Err(FetchError::Failed { url: request.url, why: "refused".to_owned() });
@@ -536,9 +536,10 @@ impl Fetch for Script {
     }
 }
 
-/// Who logs in in this world.
+/// The browser of this world.
 pub(crate) struct Person(pub(crate) Arc<World>);
 
+#[async_trait::async_trait]
 impl Browser for Person {
     async fn redirect_uri(&self, _registered: Option<&str>) -> Result<String, AuthError> {
         Ok(REDIRECT.to_owned())

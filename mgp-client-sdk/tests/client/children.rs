@@ -1,4 +1,4 @@
-//! Servers in processes of their own: started, spoken to, ended with their group (seed B05).
+//! Servers in child processes: started, called, ended with their group.
 
 #![cfg(unix)]
 
@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::script::plain;
 
-/// An example of this workspace, built if it is not there.
+/// Returns the path of an example of this workspace; builds it if necessary.
 pub(crate) fn example(package: &str, name: &str) -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
@@ -33,7 +33,7 @@ pub(crate) fn example(package: &str, name: &str) -> PathBuf {
 
 const HELLO: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'; read -r _; "#;
 
-/// A server in the shell that has shaken hands.
+/// A server written in shell that completes the handshake.
 fn shell(script: &str) -> ChildCommand {
     ChildCommand::new("sh")
         .args(["-c", &format!("{HELLO}{script}")])
@@ -41,8 +41,8 @@ fn shell(script: &str) -> ChildCommand {
         .term_grace(Duration::from_millis(100))
 }
 
-/// Whether a process is there and no zombie.
-fn lives(pid: &str) -> bool {
+/// Returns whether a process exists and is not a zombie.
+fn is_alive(pid: &str) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())) else {
         return false;
     };
@@ -50,7 +50,7 @@ fn lives(pid: &str) -> bool {
 }
 
 #[tokio::test]
-async fn the_echo_server_is_started_asked_and_ended() {
+async fn the_echo_server_is_started_called_and_stopped() {
     let echo = example("mgp-server-sdk", "echo");
     for era in [EraChoice::Auto, EraChoice::Legacy, EraChoice::Modern] {
         let command = ChildCommand::new(&echo);
@@ -66,14 +66,14 @@ async fn the_echo_server_is_started_asked_and_ended() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_an_error_of_its_own() {
+async fn a_missing_program_has_its_own_error() {
     let error = plain().spawn(ChildCommand::new("/no/such/program")).await.unwrap_err();
     assert!(matches!(error, Error::Spawn(_)));
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
 }
 
 #[tokio::test]
-async fn calls_say_how_the_server_died() {
+async fn calls_report_how_the_server_exited() {
     let client = plain().era(EraChoice::Legacy).spawn(shell("read -r _; exit 7")).await.unwrap();
     let error =
         timeout(Duration::from_secs(5), client.call("t").send()).await.unwrap().unwrap_err();
@@ -86,7 +86,7 @@ async fn calls_say_how_the_server_died() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_in_the_handshake_says_so() {
+async fn an_exit_during_the_handshake_is_reported() {
     let command = ChildCommand::new("sh").args(["-c", "read -r _; exit 3"]);
     let error = plain().era(EraChoice::Legacy).spawn(command).await.unwrap_err();
     assert!(error.to_string().contains("the server exited with code 3"), "{error}");
@@ -102,25 +102,24 @@ async fn a_silent_server_is_killed_with_its_group() {
     let error = builder.spawn(command).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TIMEOUT);
     let pids = std::fs::read_to_string(&file).unwrap();
-    std::fs::remove_file(&file).unwrap();
     assert_eq!(pids.split_whitespace().count(), 2, "{pids}");
-    assert!(pids.split_whitespace().all(|pid| !lives(pid)), "{pids}");
+    assert!(pids.split_whitespace().all(|pid| !is_alive(pid)), "{pids}");
 }
 
 #[tokio::test]
 async fn a_shutdown_that_hangs_escalates() {
-    // It heeds SIGTERM, not the end of stdin.
+    // It reacts to SIGTERM, not to the end of stdin.
     let slow = shell("while :; do sleep 0.05; done");
     let slow = slow.term_grace(Duration::from_secs(10));
     let client = plain().era(EraChoice::Legacy).spawn(slow).await.unwrap();
     assert_eq!(client.close().await.unwrap().signal, Some(15));
-    // It heeds neither.
+    // It reacts to neither.
     let hung = shell("trap '' TERM; while :; do sleep 0.05; done");
     let client = plain().era(EraChoice::Legacy).spawn(hung).await.unwrap();
     let pid = client.pid().unwrap().to_string();
     sleep(Duration::from_millis(100)).await;
     assert_eq!(client.close().await.unwrap().signal, Some(9));
-    assert!(!lives(&pid));
+    assert!(!is_alive(&pid));
 }
 
 #[tokio::test]
@@ -128,10 +127,10 @@ async fn a_shutdown_that_hangs_escalates() {
 async fn dropping_the_client_kills_the_server() {
     let client = plain().era(EraChoice::Legacy).spawn(shell("sleep 60")).await.unwrap();
     let pid = client.pid().unwrap().to_string();
-    assert!(lives(&pid));
+    assert!(is_alive(&pid));
     drop(client);
     let gone = async {
-        while lives(&pid) {
+        while is_alive(&pid) {
             sleep(Duration::from_millis(5)).await;
         }
     };

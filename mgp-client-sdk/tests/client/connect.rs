@@ -1,4 +1,4 @@
-//! Versions, offers and what they come to (seed B01 to B05).
+//! Negotiation of versions and capabilities.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,13 +18,13 @@ fn speaks(revisions: &[Revision]) -> Server {
 }
 
 #[tokio::test]
-async fn every_revision_is_settled_on() {
+async fn every_revision_is_negotiated() {
     for revision in Revision::LEGACY {
         let client = TestClient::legacy(speaks(std::slice::from_ref(revision))).await;
         assert_eq!(client.server().revision, *revision);
         client.ping().await.unwrap();
 
-        // Both eras: the newer one where it may be chosen.
+        // Both eras: the newer one if both are allowed.
         let both = || speaks(&[revision.clone(), Revision::MODERN]);
         assert_eq!(TestClient::new(both()).await.server().revision, Revision::MODERN);
         assert_eq!(TestClient::legacy(both()).await.server().revision, *revision);
@@ -34,7 +34,7 @@ async fn every_revision_is_settled_on() {
     client.ping().await.unwrap();
 }
 
-/// Connects to a server that answers `initialize` with this; the client must leave when it cannot go on.
+/// Connects to a server that answers `initialize` with this; the client must disconnect if it cannot continue.
 async fn refused(answer: impl FnOnce(&mut Value)) -> Error {
     let (end, mut script) = Script::new();
     let server = tokio::spawn(async move {
@@ -54,7 +54,7 @@ async fn refused(answer: impl FnOnce(&mut Value)) -> Error {
 }
 
 #[tokio::test]
-async fn a_counter_offer_nobody_speaks_ends_the_connection() {
+async fn an_unsupported_counter_offer_ends_the_connection() {
     for revision in ["2030-01-01", "2026-07-28", "nonsense"] {
         let error = refused(|message| {
             message["result"] = json!({
@@ -108,7 +108,7 @@ async fn a_refusal_that_names_a_revision_we_speak_is_an_offer() {
 }
 
 #[tokio::test]
-async fn a_client_of_one_era_says_what_it_misses() {
+async fn a_client_of_one_era_reports_the_missing_revision() {
     let legacy = speaks(Revision::LEGACY).try_into().unwrap();
     let (here, there) = mgp_transport::duplex();
     tokio::spawn(mgp_transport::Connection::new(there.reader, there.writer, legacy).run());
@@ -149,7 +149,7 @@ async fn a_silent_server_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_is_answered_is_offered_and_nothing_else() {
+async fn only_handled_requests_are_offered() {
     let hello = |builder: mgp_client_sdk::ClientBuilder| async move {
         let (end, mut script) = Script::new();
         let builder = builder.era(EraChoice::Legacy);
@@ -170,7 +170,7 @@ async fn what_is_answered_is_offered_and_nothing_else() {
     assert_eq!(mgp["mgp"], mgp["extensions"]["dev.cloto/mgp"]);
     let extensions = mgp["mgp"]["extensions"].to_string();
     assert!(extensions.contains("streaming") && extensions.contains("lifecycle"));
-    // Nobody is there to decide about permissions or to answer callbacks.
+    // There is no handler for permissions or callbacks.
     assert!(!extensions.contains("permissions") && !extensions.contains("callbacks"));
     let gated = hello(Client::builder("c", "1").on_callback(|_| ())).await;
     assert!(gated["mgp"]["extensions"].to_string().contains("bidirectional"));
@@ -208,7 +208,7 @@ async fn layers_stand_between_the_caller_and_the_wire() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_of_itself_is_known() {
+async fn the_server_info_is_available() {
     let server = || Server::new("s", "2").instructions("Ask twice.");
     for client in [TestClient::legacy(server()).await, TestClient::modern(server()).await] {
         assert_eq!(client.instructions(), Some("Ask twice."));
@@ -218,7 +218,7 @@ async fn what_a_server_says_of_itself_is_known() {
 }
 
 #[tokio::test]
-async fn a_plain_client_says_nothing_of_mgp() {
+async fn a_plain_client_sends_nothing_of_mgp() {
     let (client, mut script) = Script::legacy(
         plain(),
         json!({ "mgp": { "version": "0.3.0", "extensions": ["streaming"] } }),

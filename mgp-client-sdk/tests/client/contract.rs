@@ -1,4 +1,4 @@
-//! What `examples/call_tool.rs` prints and ends with; other programs rely on it.
+//! The output and exit codes of `examples/call_tool.rs`, which other programs rely on.
 
 #![cfg(unix)]
 
@@ -51,7 +51,7 @@ fn a_line_for_each_thing_that_happens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_url_is_as_good_as_a_command() {
+async fn a_url_works_like_a_command() {
     let echo = mgp_server_sdk::Tool::new("echo", "Echoes", || async { "hi" });
     let server = mgp_server_sdk::Server::new("s", "1").tool(echo);
     let bound = server.http("127.0.0.1:0").no_auth().bind().await.unwrap();
@@ -73,7 +73,7 @@ async fn a_url_is_as_good_as_a_command() {
 
 #[test]
 fn wrong_usage_ends_with_two() {
-    for (arguments, says) in [
+    for (arguments, expected) in [
         (&["--url", "http://127.0.0.1/mcp"][..], "are missing"),
         (&["--url", "http://127.0.0.1/mcp", "--", "true", "t", "{}"], "not both"),
         (&["--retry", "--json"], "are missing"),
@@ -84,8 +84,8 @@ fn wrong_usage_ends_with_two() {
         (&[], "are missing"),
     ] {
         let (lines, output) = run(arguments);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!((output.status.code(), lines.len()), (Some(2), 0), "{arguments:?}");
-        assert!(told.contains(says), "{told}");
+        assert!(errors.contains(expected), "{errors}");
     }
 }

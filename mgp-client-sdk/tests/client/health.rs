@@ -1,4 +1,4 @@
-//! A client notices that its server is unwell, by whatever it still says (MGP §11.3).
+//! A client detects that its server is unhealthy (MGP §11.3).
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ fn with_lifecycle() -> Value {
     json!({ "mgp": { "version": "0.3.0", "extensions": ["lifecycle"] } })
 }
 
-/// The next ping of some kind.
+/// Waits for the next ping of some kind.
 async fn asked(script: &mut Script) -> Value {
     loop {
         let message = timeout(HOUR, script.read()).await.unwrap().unwrap();
-        // What was given up is cancelled.
+        // A ping that timed out is cancelled.
         if message["method"] != "notifications/cancelled" {
             return message;
         }
@@ -34,7 +34,7 @@ async fn pong(script: &mut Script, status: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_asked_by_mgp_and_taken_at_its_word() {
+async fn the_health_of_a_ping_result_is_used() {
     let (client, mut script) = Script::legacy(Client::builder("t", "1"), with_lifecycle()).await;
     let watch = client.monitor_health(MonitorConfig::default());
     let mut changes = watch.changes();
@@ -44,7 +44,7 @@ async fn it_is_asked_by_mgp_and_taken_at_its_word() {
     pong(&mut script, "degraded").await;
     let change = changes.recv().await.unwrap();
     assert_eq!((change.to, change.reason), (HealthStatus::Degraded, HealthReason::Told));
-    assert_eq!(watch.now(), HealthStatus::Degraded);
+    assert_eq!(watch.status(), HealthStatus::Degraded);
     for _ in 0..2 {
         pong(&mut script, "healthy").await;
     }
@@ -52,7 +52,7 @@ async fn it_is_asked_by_mgp_and_taken_at_its_word() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_says_nothing_is_asked_in_every_way_and_then_given_up() {
+async fn a_silent_server_gets_every_ping_and_then_counts_as_unhealthy() {
     let (client, mut script) = Script::legacy(Client::builder("t", "1"), with_lifecycle()).await;
     let watch = client.monitor_health(MonitorConfig::default());
     let mut methods = Vec::new();
@@ -86,17 +86,17 @@ async fn a_refused_ping_and_any_other_answer_are_signs_of_life() {
         });
         answered.unwrap();
     }
-    assert_eq!(watch.now(), HealthStatus::Healthy);
+    assert_eq!(watch.status(), HealthStatus::Healthy);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_modern_server_without_health_is_asked_what_it_is() {
+async fn a_modern_server_without_health_gets_discover_requests() {
     let (client, mut script) = Script::modern(plain(), json!({})).await;
     let watch = client.monitor_health(MonitorConfig::default());
     for _ in 0..4 {
         assert_eq!(asked(&mut script).await["method"], "server/discover");
     }
-    assert_eq!(watch.now(), HealthStatus::Unhealthy);
+    assert_eq!(watch.status(), HealthStatus::Unhealthy);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,7 +113,7 @@ async fn a_connection_that_ends_is_unhealthy_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_keeps_no_client_alive() {
+async fn a_health_watch_does_not_keep_the_client_alive() {
     let (client, mut script) = Script::legacy(plain(), json!({})).await;
     let watch = client.monitor_health(MonitorConfig::default());
     drop(client);

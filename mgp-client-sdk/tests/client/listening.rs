@@ -1,4 +1,4 @@
-//! The stream on which a modern server tells of changes: opened by the client itself, kept, and left.
+//! The stream on which a modern server reports changes: opened, kept and closed by the client.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,29 +16,29 @@ use crate::script::{Script, plain};
 type Heard = Arc<Mutex<Vec<Changed>>>;
 
 fn hearing(builder: ClientBuilder) -> (ClientBuilder, Heard) {
-    let heard = Heard::default();
-    let hook = Arc::clone(&heard);
-    (builder.on_change(move |what| hook.lock().unwrap().push(what.clone())), heard)
+    let received = Heard::default();
+    let hook = Arc::clone(&received);
+    (builder.on_change(move |what| hook.lock().unwrap().push(what.clone())), received)
 }
 
-fn taken(heard: &Heard) -> Vec<Changed> {
-    std::mem::take(&mut *heard.lock().unwrap())
+fn taken(received: &Heard) -> Vec<Changed> {
+    std::mem::take(&mut *received.lock().unwrap())
 }
 
-async fn until(heard: &Heard, expected: &[Changed]) {
+async fn until(received: &Heard, expected: &[Changed]) {
     let all = async {
-        while heard.lock().unwrap().len() < expected.len() {
+        while received.lock().unwrap().len() < expected.len() {
             sleep(Duration::from_millis(1)).await;
         }
     };
     let _ = timeout(Duration::from_secs(5), all).await;
-    assert_eq!(taken(heard), expected);
+    assert_eq!(taken(received), expected);
 }
 
 fn everything() -> Value {
-    let told = json!({ "listChanged": true });
+    let announced = json!({ "listChanged": true });
     json!({
-        "tools": told, "prompts": told, "resources": { "listChanged": true, "subscribe": true },
+        "tools": announced, "prompts": announced, "resources": { "listChanged": true, "subscribe": true },
     })
 }
 
@@ -49,23 +49,23 @@ async fn opened(script: &mut Script) -> Value {
     request
 }
 
-/// Agrees to all that a request asks for.
+/// Agrees to everything that a request asks for.
 async fn agree(script: &mut Script, request: &Value) {
-    let told = json!({
+    let announced = json!({
         "notifications": request["params"]["notifications"],
         "_meta": { "io.modelcontextprotocol/subscriptionId": request["id"] },
     });
-    script.tell("notifications/subscriptions/acknowledged", told).await;
+    script.tell("notifications/subscriptions/acknowledged", announced).await;
 }
 
 async fn says_nothing(script: &mut Script) {
-    let said = timeout(Duration::from_hours(1), script.read()).await;
-    assert!(said.is_err(), "{said:?}");
+    let received = timeout(Duration::from_hours(1), script.read()).await;
+    assert!(received.is_err(), "{received:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_asks_for_what_the_server_announces() {
-    let (builder, heard) = hearing(plain());
+async fn the_stream_requests_what_the_server_announces() {
+    let (builder, received) = hearing(plain());
     let capabilities = json!({ "tools": { "listChanged": true }, "prompts": {}, "resources": {} });
     let (client, mut script) = Script::modern(builder, capabilities).await;
     let request = opened(&mut script).await;
@@ -77,13 +77,13 @@ async fn it_asks_for_what_the_server_announces() {
         assert!(tools.unwrap().is_empty());
         assert!(client.tools().await.unwrap().is_empty(), "it is kept");
         script.tell("notifications/tools/list_changed", json!({})).await;
-        until(&heard, &[Changed::Tools]).await;
+        until(&received, &[Changed::Tools]).await;
     }
     says_nothing(&mut script).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_listens_where_nothing_is_to_be_heard() {
+async fn no_stream_is_opened_without_hooks() {
     let (_client, mut unheard) = Script::modern(plain(), everything()).await;
     says_nothing(&mut unheard).await;
     let (builder, _) = hearing(plain());
@@ -96,7 +96,7 @@ async fn nobody_listens_where_nothing_is_to_be_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_knows_no_streams_is_asked_once() {
+async fn a_server_without_streams_is_asked_once() {
     let (builder, _) = hearing(plain());
     let (client, mut script) = Script::modern(builder, everything()).await;
     let request = opened(&mut script).await;
@@ -111,8 +111,8 @@ async fn a_server_that_knows_no_streams_is_asked_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ended_is_opened_again_and_what_was_missed_is_told() {
-    let (builder, heard) = hearing(plain());
+async fn an_ended_stream_is_opened_again_and_everything_is_reported_as_changed() {
+    let (builder, received) = hearing(plain());
     let (_client, mut script) = Script::modern(builder, everything()).await;
     let mut request = opened(&mut script).await;
     agree(&mut script, &request).await;
@@ -124,15 +124,15 @@ async fn a_stream_that_ended_is_opened_again_and_what_was_missed_is_told() {
         request = opened(&mut script).await;
         let pause = before.elapsed();
         assert!(pause >= Duration::from_secs(1) && pause < Duration::from_secs(2), "{pause:?}");
-        assert!(taken(&heard).is_empty(), "it is told once the server agreed");
+        assert!(taken(&received).is_empty(), "it is announced once the server agreed");
         agree(&mut script, &request).await;
-        until(&heard, &[Changed::Tools, Changed::Prompts, Changed::Resources]).await;
+        until(&received, &[Changed::Tools, Changed::Prompts, Changed::Resources]).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_never_lasts_is_given_up() {
-    let (builder, heard) = hearing(plain());
+    let (builder, received) = hearing(plain());
     let (client, mut script) = Script::modern(builder, everything()).await;
     // The first time and ten more.
     for _ in 0..=10 {
@@ -140,8 +140,8 @@ async fn a_stream_that_never_lasts_is_given_up() {
         script.answer(&request, json!({ "resultType": "complete" })).await;
     }
     says_nothing(&mut script).await;
-    assert!(taken(&heard).is_empty());
-    // Somebody wants to hear more: it is tried again.
+    assert!(taken(&received).is_empty());
+    // With a new subscription it is tried again.
     let served = async {
         let request = opened(&mut script).await;
         agree(&mut script, &request).await;
@@ -162,16 +162,16 @@ async fn a_server_that_does_not_agree_in_time_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_watched_joins_the_stream() {
-    let (builder, heard) = hearing(plain());
+async fn subscriptions_join_the_stream() {
+    let (builder, received) = hearing(plain());
     let capabilities =
         json!({ "tools": { "listChanged": true }, "resources": { "subscribe": true } });
     let (client, mut script) = Script::modern(builder, capabilities).await;
     let mut old = opened(&mut script).await;
     agree(&mut script, &old).await;
-    let told = async |script: &mut Script, old: &Value| {
+    let announced = async |script: &mut Script, old: &Value| {
         let new = opened(script).await;
-        // The old stream is left when the new one is there.
+        // The old stream is closed when the new one is open.
         agree(script, &new).await;
         let left = script.read().await.unwrap();
         assert_eq!(left["method"], "notifications/cancelled");
@@ -181,7 +181,7 @@ async fn what_is_watched_joins_the_stream() {
     for (uri, watched) in
         [("file:///b", json!(["file:///b"])), ("file:///a", json!(["file:///a", "file:///b"]))]
     {
-        let (done, new) = tokio::join!(client.subscribe(uri), told(&mut script, &old));
+        let (done, new) = tokio::join!(client.subscribe(uri), announced(&mut script, &old));
         done.unwrap();
         let asked = &new["params"]["notifications"];
         assert_eq!(*asked, json!({ "toolsListChanged": true, "resourceSubscriptions": watched }));
@@ -189,8 +189,8 @@ async fn what_is_watched_joins_the_stream() {
     }
     client.subscribe("file:///a").await.unwrap();
     script.tell("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
-    until(&heard, &[Changed::Resource("file:///a".into())]).await;
-    let (done, new) = tokio::join!(client.unsubscribe("file:///b"), told(&mut script, &old));
+    until(&received, &[Changed::Resource("file:///a".into())]).await;
+    let (done, new) = tokio::join!(client.unsubscribe("file:///b"), announced(&mut script, &old));
     done.unwrap();
     assert_eq!(new["params"]["notifications"]["resourceSubscriptions"], json!(["file:///a"]));
     client.unsubscribe("file:///b").await.unwrap();
@@ -198,8 +198,8 @@ async fn what_is_watched_joins_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_refuses_to_watch_changes_nothing() {
-    let (builder, heard) = hearing(plain());
+async fn a_refused_subscription_changes_nothing() {
+    let (builder, received) = hearing(plain());
     let (client, mut script) = Script::modern(builder, everything()).await;
     let old = opened(&mut script).await;
     agree(&mut script, &old).await;
@@ -214,11 +214,11 @@ async fn what_the_server_refuses_to_watch_changes_nothing() {
     }
     says_nothing(&mut script).await;
     script.tell("notifications/tools/list_changed", json!({})).await;
-    until(&heard, &[Changed::Tools]).await;
+    until(&received, &[Changed::Tools]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn watching_needs_no_hook_and_no_stream_is_left_behind() {
+async fn subscribing_needs_no_hook_and_leaves_no_stream_behind() {
     let (client, mut script) = Script::modern(plain(), everything()).await;
     let agreed = async {
         let request = opened(&mut script).await;
@@ -241,7 +241,7 @@ async fn watching_needs_no_hook_and_no_stream_is_left_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_with_the_client() {
+async fn the_stream_ends_with_the_client() {
     for drops in [true, false] {
         let (builder, _) = hearing(plain());
         let (client, mut script) = Script::modern(builder, everything()).await;
@@ -259,7 +259,7 @@ async fn it_ends_with_the_client() {
 }
 
 #[tokio::test]
-async fn our_server_tells_our_client() {
+async fn our_server_reports_changes_to_our_client() {
     let server = Server::new("changing", "1")
         .tool(Tool::new("a", "A tool", || async { "a" }))
         .prompt(Prompt::new("p", "A prompt", || async { "" }))
@@ -267,22 +267,22 @@ async fn our_server_tells_our_client() {
     let (tools, prompts, resources) = (server.tools(), server.prompts(), server.resources());
     let (here, there) = duplex();
     tokio::spawn(server.serve(there.reader, there.writer));
-    let (builder, heard) = hearing(Client::builder("c", "1").era(EraChoice::Modern));
+    let (builder, received) = hearing(Client::builder("c", "1").era(EraChoice::Modern));
     let client = builder.connect(here.reader, here.writer).await.unwrap();
     client.subscribe("test://watched").await.unwrap();
     assert_eq!(client.tools().await.unwrap().len(), 1);
     tools.add(Tool::new("b", "Another", || async { "b" }));
-    until(&heard, &[Changed::Tools]).await;
+    until(&received, &[Changed::Tools]).await;
     assert_eq!(client.tools().await.unwrap().len(), 2);
     prompts.add(Prompt::new("q", "Another", || async { "" }));
-    until(&heard, &[Changed::Prompts]).await;
+    until(&received, &[Changed::Prompts]).await;
     resources.updated("test://watched");
-    until(&heard, &[Changed::Resource("test://watched".into())]).await;
+    until(&received, &[Changed::Resource("test://watched".into())]).await;
     let error = client.subscribe("test://nowhere").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::INVALID_PARAMS);
     client.unsubscribe("test://watched").await.unwrap();
     resources.updated("test://watched");
     resources.add(Resource::text("test://more", "more", "")).unwrap();
-    until(&heard, &[Changed::Resources]).await;
+    until(&received, &[Changed::Resources]).await;
     client.close().await;
 }

@@ -1,4 +1,4 @@
-//! Lists: pages, their end, and what is kept.
+//! Lists: pages, their end, and caching.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn all_pages_are_one_list() {
 
 #[tokio::test]
 async fn a_list_without_end_is_an_error() {
-    for (bound, says) in [(1000, "the cursor `c1` came again"), (2, "more than 2 pages")] {
+    for (bound, says) in [(1000, "the cursor `c1` was repeated"), (2, "more than 2 pages")] {
         let builder = plain().config(|config| config.max_pages = bound);
         let (client, mut script) = Script::legacy(builder, json!({})).await;
         let server = tokio::spawn(async move {
@@ -56,7 +56,7 @@ async fn a_list_without_end_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_list_is_kept_until_the_server_says_it_changed() {
+async fn a_list_is_cached_until_the_server_reports_a_change() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hook = Arc::clone(&heard);
     let builder = plain().on_change(move |what| hook.lock().unwrap().push(what.clone()));
@@ -69,7 +69,7 @@ async fn a_list_is_kept_until_the_server_says_it_changed() {
         script.tell("notifications/resources/updated", json!({ "uri": "file:///a" })).await;
         script.serve("ping", json!({})).await;
         script.serve("tools/list", json!({ "tools": [tool("a"), tool("b")] })).await;
-        // Nobody would say when the prompts change, so they are asked for each time.
+        // There would be no notice of changed prompts, so they are requested each time.
         script.serve("prompts/list", json!({ "prompts": [] })).await;
         script.serve("prompts/list", json!({ "prompts": [] })).await;
     });
@@ -87,7 +87,7 @@ async fn a_list_is_kept_until_the_server_says_it_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_modern_list_is_kept_for_its_time() {
+async fn a_modern_list_is_cached_for_its_time() {
     let (client, mut script) = Script::modern(plain(), json!({ "tools": {} })).await;
     let server = tokio::spawn(async move {
         for page in [
@@ -104,7 +104,7 @@ async fn a_modern_list_is_kept_for_its_time() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(client.tools().await.unwrap().len(), 2);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // It gives no time any more, and is asked again.
+    // It sends no time any more, and is asked again.
     assert!(client.tools().await.unwrap().is_empty());
     assert!(client.tools().await.unwrap().is_empty());
     server.await.unwrap();

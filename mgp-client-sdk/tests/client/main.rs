@@ -1,21 +1,25 @@
-//! What a person who writes a client relies on, one module a story.
+//! The behaviour that authors of clients rely on, one module a topic.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod attack;
 mod children;
 mod connect;
 mod contract;
-mod dead;
-mod ending;
+mod disconnected;
+mod drain;
+mod governed;
 mod health;
 mod listening;
 mod lists;
 mod mgp;
-mod patience;
+mod permission_flow;
+mod permission_gate;
 mod questions;
 mod schemas;
 mod script;
 mod send;
 mod streams;
 mod tasks;
+mod timeouts;
 mod workbench;

@@ -1,4 +1,4 @@
-//! The typed methods: over the wire where they are negotiated, refused here where they are not.
+//! The typed methods: sent if they are negotiated, refused locally if they are not.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::script::{Script, plain};
 
 #[tokio::test]
-async fn what_is_not_negotiated_is_refused_without_asking() {
+async fn methods_that_are_not_negotiated_are_refused_locally() {
     for client in [
         TestClient::new(Server::new("s", "1").without_mgp()).await,
         TestClient::through(Server::new("s", "1"), plain()).await,
@@ -45,7 +45,7 @@ async fn what_is_not_negotiated_is_refused_without_asking() {
 
 /// Every method and notification of MGP, in both directions, where none was negotiated.
 #[tokio::test]
-async fn a_plain_connection_is_silent_about_all_of_mgp() {
+async fn a_plain_connection_carries_nothing_of_mgp() {
     for modern in [false, true] {
         let builder = || Client::builder("c", "1");
         let (client, mut script) = if modern {
@@ -53,7 +53,7 @@ async fn a_plain_connection_is_silent_about_all_of_mgp() {
         } else {
             Script::legacy(builder(), json!({})).await
         };
-        // What a kernel of ours answers its operators belongs to no extension, and is sent where somebody asks for it.
+        // Methods that a kernel serves for its operators belong to no extension and are always sent.
         for info in methods().filter(|info| info.is_mgp() && !info.is_kernels()) {
             let (method, cx) = (Method::from_static(info.name), client.context());
             let call = match info.kind {
@@ -71,7 +71,7 @@ async fn a_plain_connection_is_silent_about_all_of_mgp() {
             }
             script.say(message).await;
             if info.kind == Kind::Request {
-                // Nothing went out before this answer: neither the call nor the notification.
+                // Nothing was sent before this answer: neither the call nor the notification.
                 let answer = script.read().await.unwrap();
                 assert_eq!(answer["id"], info.name, "{answer}");
                 assert_eq!(answer["error"]["code"], -32601);
@@ -84,7 +84,7 @@ async fn a_plain_connection_is_silent_about_all_of_mgp() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_over_cannot_be_cancelled() {
+async fn a_finished_call_cannot_be_cancelled() {
     for client in [
         TestClient::legacy(Server::new("s", "1")).await,
         TestClient::modern(Server::new("s", "1")).await,
@@ -109,7 +109,7 @@ async fn all_of_mgp_goes_over_the_wire_and_back() {
         script.serve("mgp/health/status", json!({ "status": "degraded" })).await;
         let found = json!({ "tools": [], "total_available": 0, "query_time_ms": 1, "search_strategy": "keyword" });
         script.serve("mgp/tools/discover", found).await;
-        // The server asks back, and tells.
+        // The server asks back, and sends notifications.
         script
             .say(json!({ "jsonrpc": "2.0", "id": 1, "method": "mgp/health/ping", "params": {} }))
             .await;
@@ -177,13 +177,13 @@ async fn a_method_of_the_other_era_is_not_sent() {
     for outcome in refused {
         let error: Error = outcome.unwrap_err();
         assert_eq!(error.code(), ErrorCode::METHOD_NOT_FOUND);
-        assert!(error.message().contains("is no part of revision"), "{error}");
+        assert!(error.message().contains("is not part of revision"), "{error}");
     }
-    // Ping is asked for what it is worth.
+    // Ping is available in both eras.
     modern.ping().await.unwrap();
 }
 
-/// The table and the typed calls grow together.
+/// The table and the typed calls must grow together.
 #[test]
 fn every_method_to_a_server_has_a_typed_call() {
     use mgp_types::method::Direction;

@@ -1,4 +1,4 @@
-//! What a server asks its client: as requests, as rounds, and in vain.
+//! Requests of a server to its client: as requests, as rounds, and refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ fn curious() -> Server {
 struct Friendly(Arc<AtomicUsize>);
 
 impl mgp_client_sdk::ClientHandler for Friendly {
-    fn asks(&self) -> Asks {
+    fn accepted_requests(&self) -> Asks {
         let mut asks = Asks::default();
         (asks.elicitation, asks.sampling, asks.roots) = (true, true, true);
         asks
@@ -73,7 +73,7 @@ async fn handlers_answer_in_both_eras() {
 }
 
 #[tokio::test]
-async fn what_nobody_offered_is_not_asked() {
+async fn requests_that_were_not_offered_are_refused() {
     for builder in eras(|| Client::builder("c", "1")) {
         let client = TestClient::through(curious(), builder).await;
         let code = client.refusal("ask", ()).await.code().0;
@@ -82,7 +82,7 @@ async fn what_nobody_offered_is_not_asked() {
 }
 
 #[tokio::test]
-async fn a_question_nobody_offered_to_answer_gets_an_error() {
+async fn a_request_without_a_handler_gets_an_error() {
     let (client, mut script) = Script::legacy(plain(), json!({})).await;
     for method in
         ["elicitation/create", "sampling/createMessage", "roots/list", "mgp/health/ping", "x/y"]
@@ -101,7 +101,7 @@ async fn a_question_nobody_offered_to_answer_gets_an_error() {
 }
 
 #[tokio::test]
-async fn a_refused_answer_shows_a_plain_server_nothing_of_mgp() {
+async fn a_refused_answer_contains_nothing_of_mgp_for_a_plain_server() {
     let builder = Client::builder("c", "1")
         .on_elicitation(|_| async { Err(RpcError::new(ErrorCode::PERMISSION_DENIED, "not now")) });
     let (_client, mut script) = Script::legacy(builder, json!({})).await;
@@ -140,7 +140,7 @@ async fn rounds_carry_answers_and_state_and_are_bounded() {
     let error = client.call("t").arg("a", 1).await.unwrap_err();
     assert_eq!(error.message(), "the server asked back more than 2 times");
 
-    // Whoever wants the questions themselves gets them.
+    // A raw call returns the questions themselves.
     let mut script = server.await.unwrap();
     let (reply, _) = tokio::join!(
         client.call("t").raw(),
@@ -148,7 +148,7 @@ async fn rounds_carry_answers_and_state_and_are_bounded() {
     );
     assert!(matches!(reply.unwrap(), Reply::InputRequired(_)));
 
-    // A question that nobody answers ends the call.
+    // A question without an answer ends the call.
     let asks = json!({ "resultType": "input_required", "inputRequests": { "k": { "method": "roots/list" } } });
     let (reply, _) = tokio::join!(client.call("t").send(), script.serve("tools/call", asks));
     assert_eq!(reply.unwrap_err().message(), "`roots/list` is not offered by this client");
@@ -166,7 +166,7 @@ async fn a_result_of_an_unknown_kind_is_an_error() {
 }
 
 #[tokio::test]
-async fn each_way_to_ask_a_person_is_offered_by_itself() {
+async fn each_elicitation_mode_is_offered_separately() {
     let accept = |question: ElicitParams| async move { Ok(question.accept()) };
     for (builder, offered, mode, refused) in [
         (plain().on_elicitation(accept), json!({ "form": {} }), "form", "url"),
@@ -192,7 +192,7 @@ async fn each_way_to_ask_a_person_is_offered_by_itself() {
 }
 
 #[tokio::test]
-async fn a_page_that_was_visited_is_heard_of_and_a_call_that_needs_one_says_which() {
+async fn a_completed_url_elicitation_is_reported_and_a_call_names_its_pages() {
     let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let builder = plain().on_elicitation_complete(move |id| tell.send(id.to_owned()).unwrap());
     let (client, mut script) = Script::legacy(builder, json!({})).await;
@@ -210,7 +210,7 @@ async fn a_page_that_was_visited_is_heard_of_and_a_call_that_needs_one_says_whic
 }
 
 #[tokio::test]
-async fn a_conversation_with_tools_is_for_those_who_offer_it() {
+async fn sampling_with_tools_needs_its_own_capability() {
     let answer = |_: CreateMessageParams| async {
         let text = mgp_types::mcp::ContentBlock::text("hello");
         Ok(CreateMessageResult::new(Role::Assistant, vec![text], "m"))
@@ -236,7 +236,7 @@ async fn a_conversation_with_tools_is_for_those_who_offer_it() {
 }
 
 #[tokio::test]
-async fn the_state_of_a_round_goes_back_as_it_came_and_to_that_call_alone() {
+async fn the_state_of_a_round_is_returned_unchanged_to_its_call_only() {
     let builder = plain().on_elicitation(|question| async move { Ok(question.accept()) });
     let (client, mut script) = Script::modern(builder, json!({})).await;
     let state = "{\"nonce\": \"\u{e9}\\n\u{1f600}\",  \"n\":1.0}";
@@ -254,7 +254,7 @@ async fn the_state_of_a_round_goes_back_as_it_came_and_to_that_call_alone() {
     for state in [Some(state), None] {
         let serve = async {
             let first = script.serve("tools/call", asks(state)).await;
-            // Another call goes out between the rounds, and knows nothing of them.
+            // Another call between the rounds carries nothing of them.
             let second = script.read().await.unwrap();
             let third = script.read().await.unwrap();
             let (retry, other) =

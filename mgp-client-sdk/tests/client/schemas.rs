@@ -1,4 +1,4 @@
-//! Schemas of tools: kept as they came, and never read beyond their text.
+//! Schemas of tools: unchanged, and never read beyond their text.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ async fn a_schema_comes_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn what_a_schema_refers_to_is_not_fetched() {
+async fn references_of_a_schema_are_not_fetched() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let fetched = Arc::new(AtomicUsize::new(0));
@@ -66,7 +66,7 @@ async fn what_a_schema_refers_to_is_not_fetched() {
         client.call("t").arg("profile", 1).await.unwrap();
     };
     tokio::join!(call, serve);
-    // Whatever had been begun would be accepted by now: it is the same machine.
+    // Any request would have been accepted by now: it is the same machine.
     tokio::net::TcpStream::connect(address).await.unwrap();
     while fetched.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! A server that says what a story wants it to, and sees every byte of the client.
+//! A scripted server that sees every byte of the client.
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice};
 use mgp_transport::{End, duplex};
@@ -19,13 +19,13 @@ impl Script {
         (here, Self { lines: BufReader::new(reader).lines(), writer })
     }
 
-    /// The client's next message; none when it has gone.
+    /// Returns the client's next message, or `None` if it disconnected.
     pub(crate) async fn read(&mut self) -> Option<Value> {
         let line = self.read_line().await?;
         Some(serde_json::from_str(&line).unwrap())
     }
 
-    /// The same as it came.
+    /// Returns the client's next message as raw text.
     pub(crate) async fn read_line(&mut self) -> Option<String> {
         self.lines.next_line().await.unwrap()
     }
@@ -34,7 +34,7 @@ impl Script {
         self.line(&message.to_string()).await;
     }
 
-    /// Says something in these very words.
+    /// Writes a raw line.
     pub(crate) async fn line(&mut self, text: &str) {
         self.writer.write_all(format!("{text}\n").as_bytes()).await.unwrap();
     }
@@ -57,7 +57,7 @@ impl Script {
         request
     }
 
-    /// Answers `initialize`; gives what the client said.
+    /// Answers `initialize`; returns the client's params.
     pub(crate) async fn initialize(&mut self, revision: &str, capabilities: Value) -> Value {
         let result = json!({
             "protocolVersion": revision,
@@ -100,7 +100,6 @@ impl Script {
     }
 }
 
-/// A client without anything.
 pub(crate) fn plain() -> ClientBuilder {
     Client::builder("test", "1").plain()
 }

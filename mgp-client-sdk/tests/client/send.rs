@@ -1,4 +1,4 @@
-//! What may cross threads.
+//! Types and futures that are `Send`.
 
 use mgp_client_sdk::{Client, ClientBuilder, Error, TestClient, ToolCall, ToolStream};
 use mgp_transport::ChildCommand;
@@ -15,7 +15,7 @@ fn handles_and_errors_are_shared() {
     shares::<Error>();
 }
 
-/// It is checked by compiling; nothing of it runs.
+/// Checked by compiling; never run.
 #[test]
 fn futures_are_sent() {
     fn futures(client: &Client, builder: ClientBuilder, call: ToolCall) {

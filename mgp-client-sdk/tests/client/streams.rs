@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mgp_client_sdk::{Client, Error, Streamed, TestClient, ToolResult};
+use mgp_client_sdk::{Client, Error, StreamItem, TestClient, ToolResult};
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::mcp::ContentBlock;
@@ -34,11 +34,11 @@ async fn told(client: &Client) -> (String, Vec<f64>, String) {
     let (mut text, mut shares, mut last) = (String::new(), Vec::new(), None);
     let mut stream = client.call("talk").stream();
     while let Some(item) = stream.next().await {
-        assert!(last.is_none(), "nothing comes after the result");
+        assert!(last.is_none(), "the result is the last item");
         match item.unwrap() {
-            Streamed::Chunk(block) => text += block.as_text().unwrap(),
-            Streamed::Progress(step) => shares.push(step.progress / step.total.unwrap()),
-            Streamed::Result(result) => last = Some(result.to_text()),
+            StreamItem::Chunk(block) => text += block.as_text().unwrap(),
+            StreamItem::Progress(step) => shares.push(step.progress / step.total.unwrap()),
+            StreamItem::Result(result) => last = Some(result.to_text()),
             _ => {}
         }
     }
@@ -49,7 +49,7 @@ async fn told(client: &Client) -> (String, Vec<f64>, String) {
 async fn chunks_and_steps_come_before_the_result() {
     let all = (0..200).fold(String::new(), |all, number| all + &format!("{number} "));
     for client in [TestClient::legacy(talker()).await, TestClient::modern(talker()).await] {
-        // A server that speaks MGP tells each step twice; the caller hears it once.
+        // A server with MGP sends each step twice; the caller receives it once.
         assert_eq!(told(&client).await, (all.clone(), vec![0.5, 1.0], "done".to_owned()));
     }
     let client = TestClient::new(talker().without_mgp()).await;
@@ -84,7 +84,7 @@ async fn dropping_a_stream_cancels_the_call() {
     });
     let client = TestClient::new(Server::new("s", "1").tool(hang)).await;
     let mut stream = client.call("hang").stream();
-    assert!(matches!(stream.next().await, Some(Ok(Streamed::Chunk(_)))));
+    assert!(matches!(stream.next().await, Some(Ok(StreamItem::Chunk(_)))));
     drop(stream);
     while gone.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
@@ -93,7 +93,7 @@ async fn dropping_a_stream_cancels_the_call() {
 }
 
 #[tokio::test]
-async fn a_cancelled_stream_gives_what_there_is() {
+async fn a_cancelled_stream_returns_its_partial_result() {
     let server = || {
         let hang = Tool::new("hang", "Hangs", |outlet: Outlet| async move {
             let _ = outlet.send(Item::Chunk(Payload::of(&ContentBlock::text("half"))?)).await;
@@ -105,7 +105,7 @@ async fn a_cancelled_stream_gives_what_there_is() {
     };
     for client in [TestClient::legacy(server()).await, TestClient::modern(server()).await] {
         let mut stream = client.call("hang").stream();
-        assert!(matches!(stream.next().await, Some(Ok(Streamed::Chunk(_)))));
+        assert!(matches!(stream.next().await, Some(Ok(StreamItem::Chunk(_)))));
         let cancelled = stream.cancel().await.unwrap();
         assert!(cancelled.cancelled);
         let partial = cancelled.partial_result.unwrap().content.into_blocks();
@@ -114,7 +114,7 @@ async fn a_cancelled_stream_gives_what_there_is() {
     }
     let client = TestClient::new(server().without_mgp()).await;
     let mut stream = client.call("hang").stream();
-    assert!(matches!(stream.next().await, Some(Ok(Streamed::Progress(_)))));
+    assert!(matches!(stream.next().await, Some(Ok(StreamItem::Progress(_)))));
     assert!(stream.cancel().await.unwrap().partial_result.is_none());
     assert_eq!(client.monitor().pending(), 0);
     let unsent = client.call("hang").stream();
@@ -122,7 +122,7 @@ async fn a_cancelled_stream_gives_what_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_calls_keep_their_places_and_their_failures() {
+async fn many_calls_keep_their_order_and_their_failures() {
     #[derive(Deserialize, JsonSchema)]
     struct Number {
         number: u64,
@@ -162,7 +162,7 @@ async fn results_are_data_or_errors() {
 }
 
 #[tokio::test]
-async fn what_is_set_on_a_call_is_on_the_wire() {
+async fn settings_of_a_call_are_on_the_wire() {
     let (client, mut script) = crate::script::Script::modern(
         Client::builder("c", "1"),
         json!({ "extensions": { "dev.cloto/mgp": { "version": "0.3.0", "extensions": ["streaming"] } } }),

@@ -1,4 +1,4 @@
-//! Calls that become tasks: waited for, answered, given up.
+//! Calls that become tasks: polled, answered, abandoned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ fn offers_tasks(request: &Value) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_is_asked_for_as_often_as_it_says_and_its_questions_are_answered_once() {
+async fn a_task_is_polled_at_its_interval_and_its_questions_are_answered_once() {
     let builder =
         plain().on_elicitation(|question: ElicitParams| async move { Ok(question.accept()) });
     let (client, mut script) = Script::modern(builder, json!({})).await;
@@ -56,10 +56,10 @@ async fn a_task_is_asked_for_as_often_as_it_says_and_its_questions_are_answered_
         assert!(offers_tasks(&get), "{get}");
         let update = script.serve("tasks/update", json!({ "resultType": "complete" })).await;
         assert_eq!(update["params"]["inputResponses"]["k"]["content"], json!({ "sure": true }));
-        // It did not get to the answer yet, and is not answered twice.
+        // The server has not processed the answer yet, and is not answered twice.
         script.serve("tasks/get", task("input_required", &asked)).await;
         script.serve("tasks/get", task("completed", &json!({ "result": text("done") }))).await;
-        // An ordinary request offers no tasks: whoever makes it may not know them.
+        // An ordinary request offers no tasks, since its caller may not support them.
         let list = script.serve("tools/list", json!({ "tools": [] })).await;
         assert!(!offers_tasks(&list), "{list}");
         script
@@ -72,7 +72,7 @@ async fn a_task_is_asked_for_as_often_as_it_says_and_its_questions_are_answered_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_fails_is_an_error_and_one_that_is_given_up_is_cancelled() {
+async fn a_failed_task_is_an_error_and_an_abandoned_one_is_cancelled() {
     let (client, mut script) = Script::modern(plain(), json!({})).await;
     for (end, code, says) in [
         (task("failed", &json!({ "error": { "code": 7, "message": "broken" } })), 7, "broken"),
@@ -113,7 +113,7 @@ async fn a_task_that_fails_is_an_error_and_one_that_is_given_up_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_asked_too_much_was_told_the_wrong_bound() {
+async fn the_limit_of_a_tasks_questions_is_reported_correctly() {
     let builder = plain()
         .config(|config| config.max_rounds = 1)
         .on_elicitation(|question: ElicitParams| async move { Ok(question.accept()) });
@@ -132,15 +132,15 @@ async fn a_task_that_asked_too_much_was_told_the_wrong_bound() {
     let (outcome, ()) = tokio::join!(client.call("t").send(), serve);
     let error = outcome.unwrap_err();
     assert_eq!(error.code(), ErrorCode::RESOURCE_EXHAUSTED);
-    assert!(error.message().contains("more than 8 things"), "{error}");
+    assert!(error.message().contains("more than 8 questions"), "{error}");
 }
 
 #[tokio::test]
-async fn a_task_is_left_to_whoever_takes_the_reply_as_it_came() {
+async fn a_raw_reply_leaves_the_task_to_its_caller() {
     let (client, mut script) = Script::modern(plain(), json!({})).await;
     let (reply, call) = tokio::join!(client.call("t").raw(), script.serve("tools/call", created()));
     assert!(matches!(reply.unwrap(), Reply::Task(_)) && offers_tasks(&call));
-    // Whoever listens to a call hears nothing of a task, so none is offered unless it is wanted.
+    // The progress of a task is not reported, so none is offered for an observed call unless it is wanted.
     let listening = client.call("t").progress(|_| {});
     let (_, call) = tokio::join!(listening.send(), script.serve("tools/call", text("a")));
     assert!(!offers_tasks(&call), "{call}");
@@ -149,7 +149,7 @@ async fn a_task_is_left_to_whoever_takes_the_reply_as_it_came() {
     assert!(offers_tasks(&call), "{call}");
 }
 
-/// A server whose tool takes a while and asks in the middle of it.
+/// A server whose tool takes a while and asks a question in the middle.
 fn slow(dropped: Arc<AtomicBool>) -> Server {
     struct Guard(Arc<AtomicBool>);
     impl Drop for Guard {
@@ -179,13 +179,13 @@ async fn both_eras_end_with_the_same_result() {
             .era(era)
             .on_elicitation(|question| async move { Ok(question.accept()) });
         let client = TestClient::through(slow(Arc::default()), builder).await;
-        let said = client.call("slow").as_task().await.unwrap().to_text();
-        assert!(said.contains(r#""content":{"n":3}"#), "{era:?}: {said}");
+        let received = client.call("slow").as_task().await.unwrap().to_text();
+        assert!(received.contains(r#""content":{"n":3}"#), "{era:?}: {received}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_stops_its_task_at_the_server() {
+async fn dropping_a_call_stops_its_task_at_the_server() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
         let stopped = Arc::new(AtomicBool::new(false));
         let builder = Client::builder("c", "1").era(era);

@@ -1,4 +1,4 @@
-//! Our client programs with the workbench as a process of its own.
+//! Our client programs with the workbench example as a child process.
 
 #![cfg(unix)]
 
@@ -13,7 +13,7 @@ fn run(program: &str, words: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn browse_shows_what_a_server_has() {
+fn browse_lists_the_features_of_a_server() {
     let workbench = example("mgp-server-sdk", "workbench");
     let (code, shown) = run("browse", &[workbench.to_str().unwrap()]);
     assert_eq!(code, Some(0));
@@ -37,9 +37,9 @@ fn a_server_that_exits_is_an_error_with_its_status() {
         (&[], "exit", r#"{"code":7}"#, "7"),
     ] {
         let words = [&["--json", "--", workbench], flags, &[tool, arguments]].concat();
-        let (code, said) = run("call_tool", &words);
-        assert_eq!(code, Some(1), "{said}");
-        let last = said.lines().last().unwrap();
+        let (code, output) = run("call_tool", &words);
+        assert_eq!(code, Some(1), "{output}");
+        let last = output.lines().last().unwrap();
         assert!(last.contains("\"error\"") && last.contains(status), "{last}");
     }
     let words = ["--json", "--", workbench, "--exit-after", "1", "echo", r#"{"message":"hi"}"#];

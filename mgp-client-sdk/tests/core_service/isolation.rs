@@ -1,4 +1,4 @@
-//! Two callers on one shared stack never meet, whatever ids and tokens they choose.
+//! Two callers on one shared stack are isolated, whatever ids and tokens they choose.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use mgp_transport::{Connection, End, duplex};
 use mgp_types::service::{Principal, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use crate::world::{Dropped, both, chunk};
+use crate::world::{DropCounter, both, chunk};
 
-/// A raw client: writes lines and reads lines, with the ids it likes.
+/// A raw client: writes and reads lines, with any ids.
 struct Raw {
     writer: tokio::io::WriteHalf<tokio::io::DuplexStream>,
     lines: tokio::io::Lines<BufReader<tokio::io::ReadHalf<tokio::io::DuplexStream>>>,
@@ -49,7 +49,7 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
             let gate = Arc::clone(&gate);
             async move {
                 let name = cx.principal.subject().to_string();
-                // Both calls are in flight before either says a word.
+                // Both calls are in flight before either continues.
                 gate.wait().await;
                 for _ in 0..20 {
                     let step = Progress {
@@ -95,7 +95,7 @@ fn equal_ids_and_tokens_on_a_shared_stack_stay_apart() {
 #[test]
 fn a_cancellation_reaches_only_the_callers_own_call() {
     both(|| async {
-        let dropped = Dropped::default();
+        let dropped = DropCounter::default();
         let inside = dropped.clone();
         let hang = Tool::new("who", "Hangs", move || {
             let guard = inside.guard();
@@ -121,7 +121,7 @@ fn a_cancellation_reaches_only_the_callers_own_call() {
             r#"{"jsonrpc":"2.0","id":9,"method":"mgp/stream/cancel","params":{"request_id":7}}"#,
         )
         .await;
-        // Bob's own cancellation still finds Bob's call: Ann's took only Ann's.
+        // Bob's own cancellation still finds Bob's call: Ann's affected only Ann's.
         let answers = [bob.read().await, bob.read().await];
         assert!(
             answers.iter().any(|answer| answer["id"] == 9 && answer["result"]["cancelled"] == true),

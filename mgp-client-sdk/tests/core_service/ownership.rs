@@ -1,4 +1,4 @@
-//! Who owns a call decides when it ends.
+//! The owner of a call decides when it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,17 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_client_sdk::{Client, Switchboard};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::prelude::*;
-use mgp_transport::own;
 use mgp_types::Payload;
-use mgp_types::service::{BoxFuture, Call, Gone, Reply, Scope, ScopeKind, Sink, Stack};
+use mgp_types::service::{BoxFuture, Call, Gone, Reply, Sink, Stack};
 use tower_layer::layer_fn;
 
-use crate::world::{Dropped, Seen, both, chunk, config, hop, kernel, serve};
+use crate::world::{DropCounter, ItemLog, both, chunk, config, hop, kernel, serve};
 
 #[test]
-fn a_connection_that_ends_takes_its_calls_with_it() {
+fn the_end_of_a_connection_ends_its_calls() {
     both(|| async {
-        let dropped = Dropped::default();
+        let dropped = DropCounter::default();
         let (inside, (started, running)) = (dropped.clone(), tokio::sync::oneshot::channel());
         let started = Arc::new(std::sync::Mutex::new(Some(started)));
         let hang = Tool::new("hang", "Hangs", move || {
@@ -38,38 +37,6 @@ fn a_connection_that_ends_takes_its_calls_with_it() {
         let _ = call.await;
         drop(client);
         dropped.reach(1).await;
-    });
-}
-
-#[test]
-fn a_session_keeps_a_call_whose_reader_left_until_it_ends() {
-    both(|| async {
-        let dropped = Dropped::default();
-        let session = Scope::new(ScopeKind::Session);
-        let (release, released) = tokio::sync::oneshot::channel::<()>();
-        let ran = Arc::new(AtomicUsize::new(0));
-        let (guard, counted) = (dropped.guard(), Arc::clone(&ran));
-        let detached = own(&session, async move {
-            let _guard = guard;
-            let _ = released.await;
-            counted.fetch_add(1, Ordering::SeqCst);
-        });
-        // The reader leaves; the call goes on.
-        drop(detached);
-        release.send(()).unwrap();
-        dropped.reach(1).await;
-        assert_eq!(ran.load(Ordering::SeqCst), 1);
-
-        // Another call hangs: the end of the session ends it.
-        let guard = dropped.guard();
-        let hanging = own(&session, async move {
-            let _guard = guard;
-            std::future::pending::<()>().await;
-        });
-        session.end();
-        assert!(hanging.await.is_none());
-        dropped.reach(2).await;
-        assert!(own(&session, async {}).await.is_none(), "an ended session owns nothing");
     });
 }
 
@@ -117,7 +84,7 @@ fn a_gate_that_wraps_the_outlet_sees_each_chunk() {
         let end = kernel(Switchboard::new().route("think", hop));
         let client =
             Client::connect(end.reader, end.writer, config(EraChoice::Legacy)).await.unwrap();
-        let (seen, outlet) = Seen::outlet();
+        let (seen, outlet) = ItemLog::outlet();
         let reply = client.call_tool_with("think", &Payload::empty_object(), outlet).await.unwrap();
         assert!(matches!(reply, Reply::Complete(_)));
         assert_eq!(seen.text().len(), 50);

@@ -1,4 +1,4 @@
-//! The servers, clients and hops the stories are told with.
+//! The servers, clients and hops of these tests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use mgp_types::service::{BoxFuture, Gone, Item, MgpService, Outlet, Router, Sink
 use mgp_types::{Payload, Sealer};
 use tower_layer::Layer;
 
-/// Runs a story on both runtimes; a story that hangs fails.
+/// Runs a test on both runtimes; a test that hangs fails.
 pub(crate) fn both<F: Future<Output = ()> + Send + 'static>(story: impl Fn() -> F) {
     let mut current = tokio::runtime::Builder::new_current_thread();
     let mut multi = tokio::runtime::Builder::new_multi_thread();
@@ -34,14 +34,14 @@ pub(crate) fn both<F: Future<Output = ()> + Send + 'static>(story: impl Fn() -> 
     }
 }
 
-/// Serves a server over memory and gives the other end of the connection.
+/// Serves a server over memory and returns the client's end.
 pub(crate) fn serve(server: Server) -> mgp_transport::End {
     let (here, there) = duplex();
     tokio::spawn(async move { server.serve(there.reader, there.writer).await });
     here
 }
 
-/// A client of this name that offers MGP streaming and elicitation, in one era.
+/// A client that offers MGP streaming and elicitation, in one era.
 pub(crate) fn config(era: EraChoice) -> ClientConfig {
     let mut config = ClientConfig::new("test", "1");
     config.connect.era = era;
@@ -56,7 +56,7 @@ pub(crate) async fn connect(server: Server, config: ClientConfig) -> Client {
     Client::connect(end.reader, end.writer, config).await.unwrap()
 }
 
-/// A kernel in small: the layers a server needs above a switchboard. Gives the end a client connects to.
+/// A minimal kernel: the layers a server needs above a switchboard. Returns the client's end.
 pub(crate) fn kernel(board: Switchboard) -> mgp_transport::End {
     let mut offer = ServerOffer::new(Implementation::new("kernel", "1"));
     offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
@@ -83,7 +83,7 @@ where
     Hop::new("below", Client::connect_through(end.reader, end.writer, config, gates).await.unwrap())
 }
 
-/// Answers elicitations with this, and counts them.
+/// Answers elicitations with a value, and counts them.
 pub(crate) fn person(answer: &'static str, asked: &Arc<AtomicUsize>) -> Router {
     let asked = Arc::clone(asked);
     Router::new().route(
@@ -99,19 +99,19 @@ pub(crate) fn person(answer: &'static str, asked: &Arc<AtomicUsize>) -> Router {
     )
 }
 
-/// Takes the items of a call.
+/// Stores the items of a call.
 #[derive(Default)]
-pub(crate) struct Seen(pub(crate) Mutex<Vec<Item>>);
+pub(crate) struct ItemLog(pub(crate) Mutex<Vec<Item>>);
 
-impl Seen {
-    /// An outlet into a new one.
+impl ItemLog {
+    /// Creates an outlet into a new one.
     pub(crate) fn outlet() -> (Arc<Self>, Outlet) {
         let seen = Arc::new(Self::default());
         let outlet = Outlet::new(Arc::clone(&seen) as Arc<dyn Sink>);
         (seen, outlet)
     }
 
-    /// The texts of the chunks, joined.
+    /// Returns the joined texts of the chunks.
     pub(crate) fn text(&self) -> String {
         let items = self.0.lock().unwrap();
         items
@@ -126,24 +126,24 @@ impl Seen {
     }
 }
 
-impl Sink for Seen {
+impl Sink for ItemLog {
     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
         self.0.lock().unwrap().push(item);
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
-/// A chunk of text.
+/// Creates a chunk of text.
 pub(crate) fn chunk(text: &str) -> Item {
     Item::Chunk(Payload::of(&mgp_types::mcp::ContentBlock::text(text)).unwrap())
 }
 
-/// A flag that is set when it is dropped.
+/// Sets a flag when it is dropped.
 #[derive(Clone, Default)]
-pub(crate) struct Dropped(pub(crate) Arc<AtomicUsize>);
+pub(crate) struct DropCounter(pub(crate) Arc<AtomicUsize>);
 
-impl Dropped {
-    /// A guard that counts its own end.
+impl DropCounter {
+    /// Creates a guard that counts its own end.
     pub(crate) fn guard(&self) -> impl Drop + Send + use<> {
         struct Guard(Arc<AtomicUsize>);
         impl Drop for Guard {
@@ -154,7 +154,7 @@ impl Dropped {
         Guard(Arc::clone(&self.0))
     }
 
-    /// Waits until so many guards have ended.
+    /// Waits until this many guards have been dropped.
     pub(crate) async fn reach(&self, count: usize) {
         while self.0.load(Ordering::SeqCst) < count {
             tokio::task::yield_now().await;

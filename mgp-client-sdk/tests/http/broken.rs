@@ -1,4 +1,4 @@
-//! Connections that break before an answer begins: what is sent again, and what is not.
+//! Connections that break before an answer begins: which requests are sent again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,21 +7,21 @@ use std::time::Duration;
 use mgp_client_sdk::ToolResult as _;
 use mgp_types::ErrorCode;
 
-use crate::script::{Said, Seen, Server, client, usual};
+use crate::script::{Received, Response, Server, client, usual};
 
-/// Hangs up on the first requests of a method, after it read them.
-fn hangs_up(method: &'static str, times: usize) -> impl Fn(&Seen) -> Option<Said> {
+/// Closes the connection on the first requests of a method, after reading them.
+fn hangs_up(method: &'static str, times: usize) -> impl Fn(&Received) -> Option<Response> {
     let left = Arc::new(AtomicUsize::new(times));
     move |seen| {
         let less = |left: usize| left.checked_sub(1);
         (seen.method() == method
             && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok())
-        .then_some(Said::Nothing)
+        .then_some(Response::Nothing)
     }
 }
 
 #[tokio::test]
-async fn what_changes_nothing_is_sent_once_more() {
+async fn requests_without_effect_are_sent_once_more() {
     let server = Server::modern(hangs_up("tools/list", 1)).await;
     let client = client().connect_url(&server.url).await.unwrap();
     assert!(client.list_tools().await.unwrap().is_empty());
@@ -33,7 +33,7 @@ async fn what_changes_nothing_is_sent_once_more() {
 }
 
 #[tokio::test]
-async fn it_is_sent_once_more_and_no_more() {
+async fn a_request_is_repeated_only_once() {
     let server = Server::modern(hangs_up("tools/list", 2)).await;
     let client = client().connect_url(&server.url).await.unwrap();
     let error = client.list_tools().await.unwrap_err();
@@ -63,12 +63,12 @@ async fn a_tool_call_that_may_have_run_is_not_sent_again() {
 
 #[tokio::test]
 async fn a_server_that_closes_idle_connections_loses_no_call() {
-    // Every answer is the last of its connection, and does not say so.
-    let server = Server::start(|seen| Said::Last(Box::new(usual(seen)))).await;
+    // Every answer is the last of its connection, without announcing it.
+    let server = Server::start(|seen| Response::Last(Box::new(usual(seen)))).await;
     let client = client().connect_url(&server.url).await.unwrap();
     for _ in 0..10 {
         assert_eq!(client.call("t").await.unwrap().to_text(), "done");
-        // The end of the connection is there before the next call is written.
+        // The connection is closed before the next call is written.
         tokio::time::sleep(Duration::from_millis(15)).await;
     }
     for _ in 0..50 {

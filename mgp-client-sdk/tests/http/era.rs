@@ -1,4 +1,4 @@
-//! Which era a server at a URL speaks, and that it is not asked twice.
+//! The era of a server at a URL, which is probed only once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use mgp_client_sdk::EraCache;
 use mgp_types::mcp::Era;
 
-use crate::script::{Said, Seen, Server, Step, client, refused, status};
+use crate::script::{Received, Response, Server, Step, client, refused, status};
 
 #[tokio::test]
-async fn a_server_that_was_met_before_is_not_probed() {
+async fn a_known_server_is_not_probed() {
     let server = Server::legacy(|_| None).await;
     let eras = EraCache::new();
     for connections in 1..=3 {
@@ -46,9 +46,9 @@ async fn a_server_that_became_modern_is_recognised() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_busy_for_a_moment_was_taken_for_a_legacy_one_for_an_hour() {
-    // It serves both eras, and has a bad moment at the first probe.
-    let server = |failure: fn(&Seen) -> Said| async move {
+async fn a_failed_probe_does_not_mark_a_server_as_legacy() {
+    // It serves both eras, and fails at the first probe.
+    let server = |failure: fn(&Received) -> Response| async move {
         let probes = AtomicUsize::new(0);
         Server::modern(move |seen| match seen.method() {
             "server/discover" if probes.fetch_add(1, Ordering::SeqCst) == 0 => Some(failure(seen)),
@@ -60,7 +60,7 @@ async fn a_server_that_was_busy_for_a_moment_was_taken_for_a_legacy_one_for_an_h
         .await
     };
     for busy in [
-        (|_| status(503)) as fn(&Seen) -> Said,
+        (|_| status(503)) as fn(&Received) -> Response,
         |_| status(429),
         |_| status(408),
         |seen| refused(503, seen, -32000),
@@ -76,7 +76,7 @@ async fn a_server_that_was_busy_for_a_moment_was_taken_for_a_legacy_one_for_an_h
         assert_eq!(server.count("initialize"), 0);
     }
     for broken in [
-        (|_| status(500)) as fn(&Seen) -> Said,
+        (|_| status(500)) as fn(&Received) -> Response,
         |_| status(502),
         |_| crate::script::events([Step::Break]),
         |_| crate::script::events([Step::Hold]),
@@ -116,7 +116,7 @@ async fn other_refusals_of_the_probe_lead_to_initialize() {
         let client = client().connect_url(&server.url).await.unwrap();
         assert_eq!(client.server().era, Era::Legacy, "{code}");
     }
-    // An unknown method with status 200 is what a legacy server without sessions answers.
+    // A legacy server without sessions answers an unknown method with status 200.
     let server = Server::legacy(|seen| {
         (seen.method() == "server/discover").then(|| refused(200, seen, -32601))
     })

@@ -9,7 +9,7 @@ use mgp_server_sdk::prelude::*;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use crate::script::{Seen, Step, client, discovered, events, refused, say, status};
+use crate::script::{Received, Step, client, discovered, events, refused, say, status};
 
 type Heard = Arc<Mutex<Vec<Changed>>>;
 
@@ -23,7 +23,7 @@ async fn until(heard: &Heard, expected: &[Changed]) {
     assert_eq!(std::mem::take(&mut *heard.lock().unwrap()), expected);
 }
 
-fn agreed(seen: &Seen) -> Step {
+fn agreed(seen: &Received) -> Step {
     say(&json!({
         "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
             "notifications": seen.body["params"]["notifications"],
@@ -32,13 +32,13 @@ fn agreed(seen: &Seen) -> Step {
     }))
 }
 
-fn announces(seen: &Seen) -> Option<crate::script::Said> {
+fn announces(seen: &Received) -> Option<crate::script::Response> {
     (seen.method() == "server/discover")
         .then(|| discovered(seen, &json!({ "tools": { "listChanged": true } })))
 }
 
 #[tokio::test]
-async fn our_server_tells_our_client() {
+async fn our_server_reports_changes_to_our_client() {
     let server = Server::new("changing", "1")
         .tool(Tool::new("a", "A tool", || async { "a" }))
         .resource(Resource::text("test://watched", "watched", "now"));
@@ -52,7 +52,7 @@ async fn our_server_tells_our_client() {
         .era(EraChoice::Modern)
         .http(|http| {
             http.eras = EraCache::new();
-            // The stream takes nobody's place.
+            // The stream does not count as a running call.
             http.requests = 1;
         })
         .on_change(move |what| hook.lock().unwrap().push(what.clone()))
@@ -75,7 +75,7 @@ async fn our_server_tells_our_client() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_is_opened_again_and_left_with_the_client() {
+async fn a_cut_stream_is_opened_again_and_closed_with_the_client() {
     let server = crate::script::Server::modern(|seen| {
         announces(seen).or_else(|| {
             (seen.method() == "subscriptions/listen").then(|| match seen.body["id"].as_i64() {
@@ -101,7 +101,7 @@ async fn a_stream_that_is_cut_is_opened_again_and_left_with_the_client() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_no_streams_is_asked_once() {
+async fn a_server_without_streams_is_asked_once() {
     for code in [200, 404] {
         let server = crate::script::Server::modern(move |seen| {
             announces(seen).or_else(|| {
@@ -123,7 +123,7 @@ async fn a_server_that_has_no_streams_is_asked_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_asked_so_often() {
+async fn a_failing_server_is_asked_a_limited_number_of_times() {
     let server = crate::script::Server::modern(|seen| {
         announces(seen).or_else(|| (seen.method() == "subscriptions/listen").then(|| status(502)))
     })

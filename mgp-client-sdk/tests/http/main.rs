@@ -1,15 +1,15 @@
-//! Servers at a URL: what a client says over HTTP and makes of what it hears, one module a story.
+//! Servers at a URL: requests of a client and its handling of responses, one module a topic.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod broken;
+mod cancel;
+mod end_to_end;
 mod era;
-mod leaving;
 mod listening;
-mod lost;
+mod lost_session;
 mod modern;
-mod ours;
-mod proving;
+mod proofs;
 mod refusals;
 mod script;
 mod session;

@@ -1,4 +1,4 @@
-//! The modern era: requests that stand alone, and the headers that repeat them.
+//! The modern era: stateless requests, and the headers that repeat their parameters.
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_types::ErrorCode;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::script::{Server, Step, client, events, refused, say};
 
 #[tokio::test]
-async fn every_request_says_in_headers_what_it_is() {
+async fn every_request_describes_itself_in_headers() {
     let server = Server::modern(|_| None).await;
     let client = client().connect_url(&server.url).await.unwrap();
     assert_eq!(client.server().era, Era::Modern);
@@ -49,7 +49,7 @@ async fn a_server_may_not_ask_on_a_modern_stream() {
 }
 
 #[tokio::test]
-async fn a_modern_stream_that_is_cut_is_not_taken_up() {
+async fn a_cut_modern_stream_is_not_resumed() {
     let server = Server::modern(|seen| {
         let priming = Step::Say("id: 1\nretry: 1\ndata:\n\n".to_owned());
         (seen.method() == "tools/call").then(|| events([priming, Step::Break]))

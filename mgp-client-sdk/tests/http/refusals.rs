@@ -1,4 +1,4 @@
-//! Servers that refuse, are elsewhere, or are not there: what a person is told, and who is asked for credentials.
+//! Servers that refuse, redirect, or are unreachable: error texts and renewal of credentials.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,13 +7,13 @@ use mgp_client_sdk::{Client, Credentials, EraChoice, Error, Refused, ToolResult 
 use mgp_types::service::BoxFuture;
 use mgp_types::{ErrorCode, RpcError};
 
-use crate::script::{Said, Seen, Server, client, status};
+use crate::script::{Received, Response, Server, client, status};
 
-fn challenge(code: u16, challenge: &str) -> Said {
-    Said::Whole(code, vec![("WWW-Authenticate", challenge.to_owned())], "", String::new())
+fn challenge(code: u16, challenge: &str) -> Response {
+    Response::Whole(code, vec![("WWW-Authenticate", challenge.to_owned())], "", String::new())
 }
 
-/// Shows `Bearer n`, and a greater number after each refusal.
+/// Sends `Bearer n`, with a greater number after each refusal.
 #[derive(Clone, Default)]
 struct Counting {
     shown: Arc<AtomicUsize>,
@@ -62,7 +62,7 @@ async fn refused_credentials_are_renewed_and_the_request_sent_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_never_content_is_asked_three_more_times() {
+async fn a_server_that_always_refuses_is_asked_three_more_times() {
     let server = Server::start(|_| challenge(401, "Bearer")).await;
     let credentials = Counting::default();
     let connecting = client().credentials(credentials.clone()).connect_url(&server.url);
@@ -72,29 +72,29 @@ async fn a_server_that_is_never_content_is_asked_three_more_times() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_credentials_says_what_to_give() {
-    let server = Server::start(|seen: &Seen| match seen.header("authorization") {
+async fn a_server_that_requires_credentials_names_them() {
+    let server = Server::start(|seen: &Received| match seen.header("authorization") {
         Some(_) => challenge(401, r#"Bearer error="invalid_token""#),
         None => challenge(401, r#"Bearer realm="x""#),
     })
     .await;
     let error = client().connect_url(&server.url).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
-    let said = error.to_string();
-    assert!(said.contains(".bearer(token)") && said.contains(r#"realm="x""#), "{said}");
+    let response = error.to_string();
+    assert!(response.contains(".bearer(token)") && response.contains(r#"realm="x""#), "{response}");
     assert_eq!(server.seen().len(), 1, "the other era would be refused as well");
 
     let error = client().bearer("old-secret").connect_url(&server.url).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::AUTH_EXPIRED);
-    let said = format!("{error} {error:?}");
-    assert!(said.contains("invalid_token") && !said.contains("old-secret"), "{said}");
+    let response = format!("{error} {error:?}");
+    assert!(response.contains("invalid_token") && !response.contains("old-secret"), "{response}");
     let sent = server.seen().pop().unwrap();
     assert_eq!(sent.header("authorization"), Some("Bearer old-secret"));
 }
 
-/// Each was "the server speaks no revision" to a client of the modern era only.
+/// For a client of the modern era only, each was reported as an unsupported version.
 #[tokio::test]
-async fn a_modern_client_hears_what_is_wrong_as_any_other() {
+async fn a_modern_client_reports_the_real_error() {
     let body = |code: i32, why: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":{code},"message":"{why}"}}}}"#)
     };
@@ -103,7 +103,7 @@ async fn a_modern_client_hears_what_is_wrong_as_any_other() {
     {
         let text = if code == 0 { String::new() } else { body(code, why) };
         let server = Server::start(move |_| {
-            Said::Whole(status, Vec::new(), "application/json", text.clone())
+            Response::Whole(status, Vec::new(), "application/json", text.clone())
         })
         .await;
         let connecting = client().era(EraChoice::Modern).connect_url(&server.url);
@@ -128,7 +128,7 @@ async fn urls_that_cannot_be_used_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_key_in_a_header_went_in_clear() {
+async fn a_key_in_a_header_is_not_sent_in_clear_text() {
     let far = "http://mcp.example/mcp";
     let with = |name: &'static str| {
         client().http(move |http| drop(http.headers.insert(name, "k3y".parse().unwrap())))
@@ -142,19 +142,19 @@ async fn a_key_in_a_header_went_in_clear() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named() {
+async fn an_unreachable_server_is_named() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = client().connect_url(format!("http://{free}/mcp")).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
     assert!(error.is_retryable());
-    let said = error.to_string().to_lowercase();
-    assert!(said.contains(&free.to_string()) && said.contains("refused"), "{said}");
+    let response = error.to_string().to_lowercase();
+    assert!(response.contains(&free.to_string()) && response.contains("refused"), "{response}");
 }
 
 #[tokio::test]
-async fn what_is_no_endpoint_is_said_to_be_none() {
+async fn an_address_without_an_endpoint_is_reported() {
     let page =
-        Server::start(|_| Said::Whole(200, Vec::new(), "text/html", "<p>hi".to_owned())).await;
+        Server::start(|_| Response::Whole(200, Vec::new(), "text/html", "<p>hi".to_owned())).await;
     let error = client().connect_url(&page.url).await.unwrap_err();
     assert!(error.to_string().contains("text/html"), "{error}");
     for (code, word) in [(404, "no MCP endpoint"), (405, "HTTP+SSE"), (502, "502")] {
@@ -166,7 +166,7 @@ async fn what_is_no_endpoint_is_said_to_be_none() {
 
 #[tokio::test]
 async fn a_redirect_is_followed_once_and_only_on_the_same_origin() {
-    let moved = |to: String| Said::Whole(307, vec![("Location", to)], "", String::new());
+    let moved = |to: String| Response::Whole(307, vec![("Location", to)], "", String::new());
     let server =
         Server::modern(move |seen| (seen.path == "/mcp").then(|| moved("/mcp/".to_owned()))).await;
     let client_there = client().connect_url(&server.url).await.unwrap();
@@ -183,15 +183,16 @@ async fn a_redirect_is_followed_once_and_only_on_the_same_origin() {
     let round = Server::start(move |_| moved("/mcp".to_owned())).await;
     client().connect_url(&round.url).await.unwrap_err();
     assert_eq!(round.seen().len(), 2);
-    let gone =
-        Server::start(|_| Said::Whole(302, vec![("Location", "/x".to_owned())], "", String::new()))
-            .await;
+    let gone = Server::start(|_| {
+        Response::Whole(302, vec![("Location", "/x".to_owned())], "", String::new())
+    })
+    .await;
     client().connect_url(&gone.url).await.unwrap_err();
     assert_eq!(gone.seen().len(), 1);
 }
 
 #[tokio::test]
-async fn settings_are_shown_without_secrets() {
+async fn settings_are_printed_without_secrets() {
     let builder = Client::builder("c", "1")
         .bearer("s3cret")
         .http(|http| drop(http.headers.insert("x-api-key", "k3y".parse().unwrap())));

@@ -1,4 +1,4 @@
-//! A server at a URL that says what the test wants, byte for byte.
+//! A scripted server at a URL, byte for byte.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,12 +16,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Received {
     pub(crate) verb: String,
     pub(crate) path: String,
-    /// By lower-case name.
+    /// Headers by lower-case name.
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: Value,
     /// The number of its connection.
@@ -29,7 +29,7 @@ pub(crate) struct Seen {
     pub(crate) at: Instant,
 }
 
-impl Seen {
+impl Received {
     pub(crate) fn method(&self) -> &str {
         self.body["method"].as_str().unwrap_or_default()
     }
@@ -38,75 +38,75 @@ impl Seen {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The answer to this request.
+    /// Creates the result of this request.
     pub(crate) fn result(&self, result: &Value) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
     }
 
-    /// The answer to this tool call.
+    /// Creates the result of this tool call.
     pub(crate) fn text(&self, text: &str) -> Value {
         self.result(&json!({ "content": [{ "type": "text", "text": text }] }))
     }
 }
 
-/// What the server says.
-pub(crate) enum Said {
+/// The server's response.
+pub(crate) enum Response {
     /// A status, headers, and a body with its type.
     Whole(u16, Vec<(&'static str, String)>, &'static str, String),
     /// A stream of events.
     Events(Vec<(&'static str, String)>, Vec<Step>),
-    /// Hangs up.
+    /// Closes the connection.
     Nothing,
-    /// Says something and hangs up at once, without having said that it would.
+    /// Responds and closes the connection at once, without announcing it.
     Last(Box<Self>),
 }
 
-/// What happens on a stream of events.
+/// A step of a stream of events.
 #[derive(Clone)]
 pub(crate) enum Step {
     Say(String),
-    /// Waits for a word of the test.
+    /// Waits for a signal of the test.
     Until(Arc<Notify>),
-    /// Waits until the client leaves.
+    /// Waits until the client closes the stream.
     Hold,
-    /// Hangs up without an end.
+    /// Closes the connection without an end of the stream.
     Break,
 }
 
-/// A connection, bare or under TLS.
+/// A connection, plain or with TLS.
 pub(crate) trait Pipe: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<P: AsyncRead + AsyncWrite + Send + Unpin + 'static> Pipe for P {}
 
-/// What makes a connection of a socket; none where the handshake fails.
+/// Turns a socket into a connection, or `None` if the handshake fails.
 type Open = dyn Fn(TcpStream) -> BoxFuture<'static, Option<Box<dyn Pipe>>> + Send + Sync;
 
-pub(crate) fn json_of(value: &Value) -> Said {
-    Said::Whole(200, Vec::new(), "application/json", value.to_string())
+pub(crate) fn json_of(value: &Value) -> Response {
+    Response::Whole(200, Vec::new(), "application/json", value.to_string())
 }
 
-pub(crate) fn status(code: u16) -> Said {
-    Said::Whole(code, Vec::new(), "", String::new())
+pub(crate) fn status(code: u16) -> Response {
+    Response::Whole(code, Vec::new(), "", String::new())
 }
 
-pub(crate) fn refused(code: u16, seen: &Seen, error: i32) -> Said {
+pub(crate) fn refused(code: u16, seen: &Received, error: i32) -> Response {
     let body = json!({
         "jsonrpc": "2.0", "id": seen.body["id"],
         "error": { "code": error, "message": "scripted refusal" },
     });
-    Said::Whole(code, Vec::new(), "application/json", body.to_string())
+    Response::Whole(code, Vec::new(), "application/json", body.to_string())
 }
 
-pub(crate) fn events(steps: impl IntoIterator<Item = Step>) -> Said {
-    Said::Events(Vec::new(), steps.into_iter().collect())
+pub(crate) fn events(steps: impl IntoIterator<Item = Step>) -> Response {
+    Response::Events(Vec::new(), steps.into_iter().collect())
 }
 
-/// An event with a message.
+/// Creates an event with a message.
 pub(crate) fn say(message: &Value) -> Step {
     Step::Say(format!("event: message\ndata: {message}\n\n"))
 }
 
-type Answer = dyn Fn(&Seen) -> Said + Send + Sync;
+type Answer = dyn Fn(&Received) -> Response + Send + Sync;
 
 /// A server that runs until it is dropped.
 pub(crate) struct Server {
@@ -117,8 +117,8 @@ pub(crate) struct Server {
 
 #[derive(Default)]
 struct Log {
-    seen: Mutex<Vec<Seen>>,
-    /// Methods whose streams the client left.
+    seen: Mutex<Vec<Received>>,
+    /// Methods whose streams the client closed.
     left: Mutex<Vec<String>>,
     news: Notify,
 }
@@ -130,17 +130,19 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub(crate) async fn start(answer: impl Fn(&Seen) -> Said + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        answer: impl Fn(&Received) -> Response + Send + Sync + 'static,
+    ) -> Self {
         let bare: Arc<Open> =
             Arc::new(|stream| Box::pin(async move { Some(Box::new(stream) as Box<dyn Pipe>) }));
         Self::start_over("http", bare, answer).await
     }
 
-    /// The same, over what `open` makes of a socket.
+    /// Starts a server whose sockets are opened by `open`.
     pub(crate) async fn start_over(
         scheme: &str,
         open: Arc<Open>,
-        answer: impl Fn(&Seen) -> Said + Send + Sync + 'static,
+        answer: impl Fn(&Received) -> Response + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("{scheme}://{}/mcp", listener.local_addr().unwrap());
@@ -161,14 +163,14 @@ impl Server {
         Self { url, log, running }
     }
 
-    /// A legacy server with a session: `more` answers what the handshake does not.
+    /// A legacy server with a session: `more` answers everything after the handshake.
     pub(crate) async fn legacy(
-        more: impl Fn(&Seen) -> Option<Said> + Send + Sync + 'static,
+        more: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
         let sessions = AtomicUsize::new(0);
         Self::start(move |seen| {
-            if let Some(said) = more(seen) {
-                return said;
+            if let Some(response) = more(seen) {
+                return response;
             }
             match (&*seen.verb, seen.method()) {
                 ("GET", _) => status(405),
@@ -187,20 +189,20 @@ impl Server {
         .await
     }
 
-    /// A modern server: `more` answers what the probe does not.
+    /// A modern server: `more` answers everything after the probe.
     pub(crate) async fn modern(
-        more: impl Fn(&Seen) -> Option<Said> + Send + Sync + 'static,
+        more: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
         Self::start(move |seen| more(seen).unwrap_or_else(|| usual(seen))).await
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Received> {
         self.log.seen.lock().unwrap().clone()
     }
 
-    /// The methods of what came by POST, and the verbs of the rest.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let word = |seen: Seen| match seen.method() {
+    /// Returns the methods of POST requests, and the verbs of others.
+    pub(crate) fn methods(&self) -> Vec<String> {
+        let word = |seen: Received| match seen.method() {
             "" if seen.verb == "POST" => "answer".to_owned(),
             "" => seen.verb,
             method => method.to_owned(),
@@ -209,15 +211,15 @@ impl Server {
     }
 
     pub(crate) fn count(&self, word: &str) -> usize {
-        self.words().iter().filter(|known| *known == word).count()
+        self.methods().iter().filter(|known| *known == word).count()
     }
 
     /// Waits for a request.
-    pub(crate) async fn wait_for(&self, what: impl Fn(&Seen) -> bool) -> Seen {
+    pub(crate) async fn wait_for(&self, what: impl Fn(&Received) -> bool) -> Received {
         self.wait(|| self.seen().into_iter().find(&what)).await
     }
 
-    /// Waits until the client has left the stream of a method.
+    /// Waits until the client has closed the stream of a method.
     pub(crate) async fn wait_left(&self, method: &str) {
         self.wait(|| self.log.left.lock().unwrap().iter().any(|left| left == method).then_some(()))
             .await;
@@ -234,15 +236,15 @@ impl Server {
             }
         };
         let found = timeout(Duration::from_secs(10), waiting).await;
-        found.unwrap_or_else(|_| panic!("it did not come; what came: {:?}", self.words()))
+        found.unwrap_or_else(|_| panic!("request missing; received: {:?}", self.methods()))
     }
 }
 
-/// What a modern server answers, whatever it is asked.
-pub(crate) fn usual(seen: &Seen) -> Said {
+/// Returns the answers that every modern server gives.
+pub(crate) fn usual(seen: &Received) -> Response {
     match seen.method() {
         "server/discover" => discovered(seen, &json!({ "tools": {} })),
-        // Asked for before the first call: tools may want arguments in headers.
+        // Requested before the first call, since tools may need arguments in headers.
         "tools/list" => json_of(&seen.result(&json!({
             "resultType": "complete", "tools": [], "ttlMs": 60_000, "cacheScope": "private",
         }))),
@@ -250,25 +252,25 @@ pub(crate) fn usual(seen: &Seen) -> Said {
     }
 }
 
-/// The answer to `server/discover` with these capabilities.
-pub(crate) fn discovered(seen: &Seen, capabilities: &Value) -> Said {
+/// Creates the result of `server/discover` with these capabilities.
+pub(crate) fn discovered(seen: &Received, capabilities: &Value) -> Response {
     json_of(&seen.result(&json!({
         "resultType": "complete", "supportedVersions": ["2026-07-28"],
         "capabilities": capabilities, "ttlMs": 0, "cacheScope": "private",
     })))
 }
 
-/// The answer to `initialize` with a session id.
-pub(crate) fn initialized(seen: &Seen, session: &str) -> Said {
+/// Creates the response to `initialize` with a session id.
+pub(crate) fn initialized(seen: &Received, session: &str) -> Response {
     let result = json!({
         "protocolVersion": "2025-11-25", "capabilities": { "tools": {} },
         "serverInfo": { "name": "script", "version": "1" },
     });
     let headers = vec![("Mcp-Session-Id", session.to_owned())];
-    Said::Whole(200, headers, "application/json", seen.result(&result).to_string())
+    Response::Whole(200, headers, "application/json", seen.result(&result).to_string())
 }
 
-/// A client that has met no server before.
+/// A client without a known server.
 pub(crate) fn client() -> ClientBuilder {
     Client::builder("tester", "1").plain().http(|http| {
         http.eras = EraCache::new();
@@ -281,12 +283,12 @@ async fn serve(stream: Box<dyn Pipe>, connection: usize, log: Arc<Log>, answer: 
     while let Some(seen) = read(&mut stream, connection).await {
         log.seen.lock().unwrap().push(seen.clone());
         log.news.notify_waiters();
-        let (said, is_last) = match answer(&seen) {
-            Said::Last(said) => (*said, true),
-            said => (said, false),
+        let (response, is_last) = match answer(&seen) {
+            Response::Last(response) => (*response, true),
+            response => (response, false),
         };
-        let stays = match said {
-            Said::Whole(code, headers, kind, body) => {
+        let stays = match response {
+            Response::Whole(code, headers, kind, body) => {
                 let mut head = head(code, headers);
                 if !kind.is_empty() {
                     write!(head, "Content-Type: {kind}\r\n").unwrap();
@@ -294,7 +296,7 @@ async fn serve(stream: Box<dyn Pipe>, connection: usize, log: Arc<Log>, answer: 
                 let text = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
                 stream.get_mut().write_all(text.as_bytes()).await.is_ok()
             }
-            Said::Events(headers, steps) => {
+            Response::Events(headers, steps) => {
                 let stays = tell(&mut stream, head(200, headers), steps).await;
                 if !stays {
                     log.left.lock().unwrap().push(seen.method().to_owned());
@@ -302,7 +304,7 @@ async fn serve(stream: Box<dyn Pipe>, connection: usize, log: Arc<Log>, answer: 
                 }
                 stays
             }
-            Said::Nothing | Said::Last(_) => false,
+            Response::Nothing | Response::Last(_) => false,
         };
         if !stays || is_last {
             return;
@@ -318,7 +320,7 @@ fn head(code: u16, headers: Vec<(&'static str, String)>) -> String {
     head
 }
 
-/// Tells events; `false` when the connection is over.
+/// Writes events; returns `false` when the connection is closed.
 async fn tell(stream: &mut BufReader<Box<dyn Pipe>>, head: String, steps: Vec<Step>) -> bool {
     let head =
         format!("{head}Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -345,11 +347,11 @@ async fn tell(stream: &mut BufReader<Box<dyn Pipe>>, head: String, steps: Vec<St
     stream.get_mut().write_all(b"0\r\n\r\n").await.is_ok()
 }
 
-async fn read(stream: &mut BufReader<Box<dyn Pipe>>, connection: usize) -> Option<Seen> {
+async fn read(stream: &mut BufReader<Box<dyn Pipe>>, connection: usize) -> Option<Received> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok().filter(|count| *count > 0)?;
-    let mut words = line.split_whitespace();
-    let (verb, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut methods = line.split_whitespace();
+    let (verb, path) = (methods.next()?.to_owned(), methods.next()?.to_owned());
     let mut headers = HashMap::new();
     loop {
         let mut line = String::new();
@@ -361,5 +363,5 @@ async fn read(stream: &mut BufReader<Box<dyn Pipe>>, connection: usize) -> Optio
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Some(Seen { verb, path, headers, body, connection, at: Instant::now() })
+    Some(Received { verb, path, headers, body, connection, at: Instant::now() })
 }

@@ -1,4 +1,4 @@
-//! The legacy session: its headers, its end, and what happens when the server has lost it.
+//! The legacy session: its headers, its end, and its replacement when the server has lost it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,9 +7,11 @@ use mgp_client_sdk::ToolResult as _;
 use mgp_types::ErrorCode;
 use tokio::sync::Notify;
 
-use crate::script::{Said, Seen, Server, Step, client, events, initialized, json_of, status};
+use crate::script::{
+    Received, Response, Server, Step, client, events, initialized, json_of, status,
+};
 
-fn session(seen: &Seen) -> Option<&str> {
+fn session(seen: &Received) -> Option<&str> {
     seen.header("mcp-session-id")
 }
 
@@ -22,7 +24,7 @@ async fn a_session_is_opened_named_and_ended() {
     client.close().await;
 
     let seen = server.seen();
-    let one = |what: &dyn Fn(&Seen) -> bool| seen.iter().find(|seen| what(seen)).unwrap();
+    let one = |what: &dyn Fn(&Received) -> bool| seen.iter().find(|seen| what(seen)).unwrap();
     let opening = one(&|seen| seen.method() == "initialize");
     assert_eq!((session(opening), opening.header("mcp-protocol-version")), (None, None));
     assert_eq!(opening.header("accept"), Some("application/json, text/event-stream"));
@@ -55,7 +57,7 @@ async fn one_connection_serves_call_after_call() {
     let calls: Vec<_> =
         server.seen().into_iter().filter(|seen| seen.method() == "tools/call").collect();
     assert_eq!(calls.len(), 5);
-    // The stream of the session may take one of two; no call needs one of its own.
+    // The stream of the session may use one of two; no call needs its own.
     let mut connections: Vec<_> = calls.iter().map(|call| call.connection).collect();
     connections.sort_unstable();
     connections.dedup();
@@ -63,11 +65,11 @@ async fn one_connection_serves_call_after_call() {
 }
 
 /// A server that answers 404 in every session but the newest, and has `lose` sessions to lose.
-fn forgetful(lose: usize) -> (Arc<AtomicUsize>, impl Fn(&Seen) -> Option<Said>) {
+fn forgetful(lose: usize) -> (Arc<AtomicUsize>, impl Fn(&Received) -> Option<Response>) {
     let (opened, left) = (AtomicUsize::new(0), AtomicUsize::new(lose));
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
-    let answer = move |seen: &Seen| {
+    let answer = move |seen: &Received| {
         let current = opened.load(Ordering::SeqCst);
         match seen.method() {
             "initialize" => {
@@ -91,7 +93,7 @@ fn forgetful(lose: usize) -> (Arc<AtomicUsize>, impl Fn(&Seen) -> Option<Said>) 
 }
 
 #[tokio::test]
-async fn a_lost_session_is_opened_anew_once_for_all_who_miss_it() {
+async fn a_lost_session_is_replaced_once_for_all_calls() {
     let (runs, answer) = forgetful(5);
     let server = Server::legacy(answer).await;
     let client = client().connect_url(&server.url).await.unwrap();
@@ -100,12 +102,16 @@ async fn a_lost_session_is_opened_anew_once_for_all_who_miss_it() {
         assert_eq!(result.unwrap().to_text(), "ran");
     }
     assert_eq!(runs.load(Ordering::SeqCst), 5, "no call ran twice");
-    let words = server.words();
-    let count = |word: &str| words.iter().filter(|known| *known == word).count();
-    assert_eq!((count("initialize"), count("notifications/initialized")), (2, 2), "{words:?}");
-    // The handshake is whole before any call is sent again.
-    let ready = words.iter().rposition(|word| word == "notifications/initialized").unwrap();
-    assert_eq!(words[ready..].iter().filter(|word| *word == "tools/call").count(), 5, "{words:?}");
+    let methods = server.methods();
+    let count = |word: &str| methods.iter().filter(|known| *known == word).count();
+    assert_eq!((count("initialize"), count("notifications/initialized")), (2, 2), "{methods:?}");
+    // The handshake is complete before any call is sent again.
+    let ready = methods.iter().rposition(|word| word == "notifications/initialized").unwrap();
+    assert_eq!(
+        methods[ready..].iter().filter(|word| *word == "tools/call").count(),
+        5,
+        "{methods:?}"
+    );
 }
 
 #[tokio::test]
@@ -116,12 +122,12 @@ async fn a_session_that_is_lost_again_is_an_error() {
     let error = client.call("t").await.unwrap_err();
     assert!(error.to_string().contains("session"), "{error}");
     assert_eq!((runs.load(Ordering::SeqCst), server.count("initialize")), (0, 2));
-    // The next call may try its luck.
+    // The next call may succeed.
     assert_eq!(client.call("t").await.unwrap().to_text(), "ran");
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_another_session_is_an_error_that_says_so() {
+async fn a_refused_new_session_is_reported() {
     let is_gone = Arc::new(AtomicBool::new(false));
     let own = Arc::clone(&is_gone);
     let server = Server::legacy(move |seen| {
@@ -132,7 +138,7 @@ async fn a_server_that_refuses_another_session_is_an_error_that_says_so() {
     is_gone.store(true, Ordering::SeqCst);
     let error = client.call("t").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_RESTARTING);
-    assert!(error.to_string().contains("refuses another"), "{error}");
+    assert!(error.to_string().contains("refused a new one"), "{error}");
 }
 
 #[tokio::test]
@@ -145,7 +151,7 @@ async fn a_client_that_is_dropped_ends_its_session() {
     drop(client);
     clone.call("t").await.unwrap();
     assert_eq!(server.count("DELETE"), 0);
-    // Where it is dropped does not matter.
+    // The thread of the drop does not matter.
     std::thread::spawn(move || drop(clone)).join().unwrap();
     let ended = server.wait_for(|seen| seen.verb == "DELETE").await;
     assert_eq!(session(&ended), Some("s-2"));
@@ -155,7 +161,7 @@ async fn a_client_that_is_dropped_ends_its_session() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_opened_while_the_client_closed_was_left_at_the_server() {
+async fn a_session_opened_while_the_client_closes_is_ended() {
     let word = Arc::new(Notify::new());
     let own = Arc::clone(&word);
     let server = Server::legacy(move |seen| match seen.method() {
@@ -170,7 +176,7 @@ async fn a_session_that_was_opened_while_the_client_closed_was_left_at_the_serve
     let client = client().connect_url(&server.url).await.unwrap();
     let own = client.clone();
     let calling = tokio::spawn(async move { own.call("t").await });
-    let renews = |seen: &Seen| session(seen) == Some("s-2");
+    let renews = |seen: &Received| session(seen) == Some("s-2");
     server.wait_for(renews).await;
     client.close().await;
     word.notify_one();

@@ -1,4 +1,4 @@
-//! Answers that are streams of events: what comes before the answer, streams that are cut, and the one of no request.
+//! Responses that are event streams: partial results, streams that are cut, and the server's own stream.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,13 +10,13 @@ use mgp_types::mcp::{ElicitAction, ElicitResult};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::script::{Said, Seen, Server, Step, client, events, json_of, say, status};
+use crate::script::{Received, Response, Server, Step, client, events, json_of, say, status};
 
-fn is_call(seen: &Seen) -> bool {
+fn is_call(seen: &Received) -> bool {
     seen.method() == "tools/call"
 }
 
-fn progress(seen: &Seen, step: u32) -> Step {
+fn progress(seen: &Received, step: u32) -> Step {
     let token = &seen.body["params"]["_meta"]["progressToken"];
     say(&json!({
         "jsonrpc": "2.0", "method": "notifications/progress",
@@ -27,7 +27,7 @@ fn progress(seen: &Seen, step: u32) -> Step {
 #[tokio::test]
 async fn progress_comes_before_the_answer_and_in_order() {
     let server = Server::legacy(|seen| {
-        // More than an inbox holds, in one piece.
+        // More than the buffer holds, in one piece.
         let steps = (1..=1000).map(|step| progress(seen, step));
         is_call(seen).then(|| events(steps.chain([say(&seen.text("done"))])))
     })
@@ -74,8 +74,8 @@ async fn a_question_on_the_stream_is_answered_by_a_post() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_cut_is_taken_up_where_it_was() {
-    let call = Arc::new(Mutex::new(None::<Seen>));
+async fn a_cut_stream_is_resumed() {
+    let call = Arc::new(Mutex::new(None::<Received>));
     let tries = AtomicUsize::new(0);
     let server = Server::legacy(move |seen| {
         if is_call(seen) {
@@ -86,7 +86,7 @@ async fn a_stream_that_was_cut_is_taken_up_where_it_was() {
         let last = seen.header("last-event-id").filter(|_| seen.verb == "GET")?;
         let call = call.lock().unwrap().clone()?;
         Some(match (last, tries.fetch_add(1, Ordering::SeqCst)) {
-            // It may be away for a moment.
+            // The server may be down for a moment.
             ("e-1", 0) => status(503),
             ("e-1", 1) => {
                 events([Step::Say("id: e-2\nretry: 30\ndata:\n\n".to_owned()), progress(&call, 2)])
@@ -110,7 +110,7 @@ async fn a_stream_that_was_cut_is_taken_up_where_it_was() {
         .filter(|seen| seen.header("last-event-id").is_some())
         .map(|seen| seen.at)
         .collect();
-    // Each wait is the one the server asked for, not less.
+    // Each delay is at least what the server asked for.
     assert_eq!(resumed.len(), 3);
     assert!(resumed[0] - called >= Duration::from_millis(150));
     assert!(resumed[1] - resumed[0] >= Duration::from_millis(150));
@@ -118,9 +118,9 @@ async fn a_stream_that_was_cut_is_taken_up_where_it_was() {
     assert!(resumed[2] - resumed[1] < Duration::from_millis(150));
 }
 
-/// Gives the error of a call whose stream goes like this.
+/// Returns the error of a call whose stream has these steps.
 async fn failing(
-    answer: impl Fn(&Seen) -> Option<Said> + Send + Sync + 'static,
+    answer: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
 ) -> (Server, String) {
     let server = Server::legacy(answer).await;
     let client = client().connect_url(&server.url).await.unwrap();
@@ -132,13 +132,13 @@ async fn failing(
 }
 
 #[tokio::test]
-async fn a_stream_that_cannot_be_taken_up_fails_the_call_and_says_why() {
+async fn a_stream_that_cannot_be_resumed_fails_its_call() {
     let (_, error) = failing(|seen| is_call(seen).then(|| events([progress(seen, 1)]))).await;
     assert!(error.contains("no event id"), "{error}");
 
     let with_id = || events([Step::Say("id: 1\nretry: 1\ndata:\n\n".to_owned()), Step::Break]);
     let (_, error) = failing(move |seen| is_call(seen).then(with_id)).await;
-    assert!(error.contains("does not take it up"), "{error}");
+    assert!(error.contains("does not resume it"), "{error}");
 
     let (server, error) = failing(move |seen| {
         let resumes = seen.header("last-event-id").is_some();
@@ -146,19 +146,19 @@ async fn a_stream_that_cannot_be_taken_up_fails_the_call_and_says_why() {
     })
     .await;
     assert!(error.contains("10 attempts"), "{error}");
-    let resumes = |seen: &Seen| seen.header("last-event-id").is_some();
+    let resumes = |seen: &Received| seen.header("last-event-id").is_some();
     assert_eq!(server.seen().iter().filter(|seen| resumes(seen)).count(), 10);
 }
 
 #[tokio::test]
-async fn what_is_too_long_fails_its_call_and_no_other() {
+async fn an_oversized_message_fails_its_own_call_only() {
     let server = Server::legacy(|seen| {
         let long = "x".repeat(20_000);
         match seen.body["params"]["name"].as_str()? {
             "event" => Some(events([say(&seen.text(&long)), Step::Hold])),
             "endless" => Some(events([Step::Say(format!("data: {long}")), Step::Hold])),
             "json" => Some(json_of(&seen.text(&long))),
-            "head" => Some(Said::Whole(
+            "head" => Some(Response::Whole(
                 200,
                 vec![("X-Long", "y".repeat(200_000))],
                 "application/json",
@@ -178,14 +178,14 @@ async fn what_is_too_long_fails_its_call_and_no_other() {
     }
     let error = client.call("head").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR, "{error}");
-    // A line without an end is not held: only the time of the call ends it.
+    // A line without an end is not buffered: only the time-out of the call ends it.
     let endless = client.call("endless").timeout(Duration::from_millis(200));
     assert_eq!(endless.await.unwrap_err().code(), ErrorCode::TIMEOUT);
     assert_eq!(client.call("t").await.unwrap().to_text(), "done");
 }
 
 #[tokio::test]
-async fn the_servers_own_stream_is_heard_and_taken_up_again() {
+async fn the_servers_own_stream_is_read_and_resumed() {
     let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
     let is_first = AtomicBool::new(true);
     let server = Server::legacy(move |seen| {

@@ -1,4 +1,4 @@
-//! Tasks of servers at a URL: they outlive the connections over which they are asked for.
+//! Tasks of servers at a URL, which outlive the connections of their requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use mgp_client_sdk::ToolResult as _;
 use mgp_types::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::script::{Said, Seen, Server, client, json_of, status};
+use crate::script::{Received, Response, Server, client, json_of, status};
 
 fn task(status: &str) -> Value {
     const TIME: &str = "2026-07-28T10:00:00Z";
@@ -22,8 +22,8 @@ fn with(mut object: Value, more: &Value) -> Value {
     object
 }
 
-/// A modern server whose tool becomes a task; `asked` answers the number of each question about it.
-async fn modern(asked: impl Fn(usize, &Seen) -> Said + Send + Sync + 'static) -> Server {
+/// A modern server whose tool becomes a task; `asked` answers each request about it, by its number.
+async fn modern(asked: impl Fn(usize, &Received) -> Response + Send + Sync + 'static) -> Server {
     let number = AtomicUsize::new(0);
     Server::modern(move |seen| match seen.method() {
         "tools/call" => {
@@ -38,11 +38,11 @@ async fn modern(asked: impl Fn(usize, &Seen) -> Said + Send + Sync + 'static) ->
 }
 
 #[tokio::test]
-async fn one_look_at_a_task_failed_and_the_task_was_cancelled() {
+async fn one_failed_poll_does_not_cancel_a_task() {
     let server = modern(|number, seen| match number {
         0 => status(502),
-        // Such a look is sent again at once, before anybody hears of it.
-        1 | 2 => Said::Nothing,
+        // Such a request is repeated at once by the transport.
+        1 | 2 => Response::Nothing,
         3 => status(429),
         _ => {
             let content = json!([{ "type": "text", "text": "done" }]);
@@ -60,13 +60,13 @@ async fn one_look_at_a_task_failed_and_the_task_was_cancelled() {
 }
 
 #[tokio::test]
-async fn a_task_of_which_nothing_is_heard_any_more_is_given_up_and_not_cancelled() {
+async fn a_task_that_cannot_be_polled_is_given_up_but_not_cancelled() {
     let server = modern(|_, _| status(502)).await;
     let client = client().connect_url(&server.url).await.unwrap();
     let error = client.call("t").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR);
     assert_eq!(server.count("tasks/get"), 8);
-    // What the server says to it is another matter than what a proxy does.
+    // The server's own answer differs from a proxy's.
     let server = modern(|_, seen| crate::script::refused(400, seen, -32602)).await;
     let client = crate::script::client().connect_url(&server.url).await.unwrap();
     assert_eq!(client.call("t").await.unwrap_err().code().0, -32602);
@@ -76,12 +76,12 @@ async fn a_task_of_which_nothing_is_heard_any_more_is_given_up_and_not_cancelled
 }
 
 #[tokio::test]
-async fn the_outcome_of_a_legacy_task_was_lost_with_one_connection() {
+async fn the_result_of_a_legacy_task_survives_a_lost_connection() {
     let number = AtomicUsize::new(0);
     let server = Server::legacy(move |seen| match seen.method() {
         "tools/call" => Some(json_of(&seen.result(&json!({ "task": task("working") })))),
         "tasks/result" => Some(match number.fetch_add(1, Ordering::SeqCst) {
-            0 => Said::Nothing,
+            0 => Response::Nothing,
             1 => status(502),
             _ => json_of(&seen.text("late")),
         }),

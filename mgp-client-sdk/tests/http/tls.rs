@@ -1,4 +1,4 @@
-//! Servers under TLS with certificates of an authority of their own, and what is said of those that fail.
+//! Servers with TLS and certificates of a private authority, and errors of invalid certificates.
 //!
 //! The files in `certificates/` were made once with openssl: an authority (P-256, until 2124) whose key is gone, and
 //! three certificates of one key, for `localhost` and `127.0.0.1` (until 2124), for another host, and one that expired.
@@ -23,7 +23,7 @@ const GOOD: &[u8] = include_bytes!("certificates/server.pem");
 const ELSEWHERE: &[u8] = include_bytes!("certificates/elsewhere.pem");
 const EXPIRED: &[u8] = include_bytes!("certificates/expired.pem");
 
-/// A modern server that shows a certificate.
+/// A modern server with a certificate.
 async fn server(certificate: &[u8]) -> Server {
     let certificate = CertificateDer::from_pem_slice(certificate).unwrap();
     let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
@@ -42,7 +42,7 @@ async fn server(certificate: &[u8]) -> Server {
 }
 
 #[tokio::test]
-async fn a_root_of_ones_own_is_trusted() {
+async fn a_configured_root_is_trusted() {
     let server = server(GOOD).await;
     let named = server.url.replace("127.0.0.1", "localhost");
     for url in [&server.url, &named] {
@@ -57,25 +57,25 @@ async fn a_root_of_ones_own_is_trusted() {
 }
 
 #[track_caller]
-fn check(error: &Error, words: &[&str]) {
+fn check(error: &Error, methods: &[&str]) {
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY, "{error}");
     assert!(!error.is_retryable(), "{error}");
-    for word in words {
+    for word in methods {
         assert!(error.to_string().contains(word), "{word}: {error}");
     }
 }
 
 #[tokio::test]
-async fn an_unknown_root_says_what_to_give() {
+async fn an_unknown_root_is_reported_with_the_remedy() {
     let server = server(GOOD).await;
     let error = client().connect_url(&server.url).await.unwrap_err();
     check(&error, &["cannot trust https://127.0.0.1", "root_certificates"]);
-    assert!(server.seen().is_empty(), "nothing is said to a stranger");
+    assert!(server.seen().is_empty(), "nothing is sent to an untrusted server");
 }
 
 #[tokio::test]
-async fn a_certificate_that_fails_says_why() {
-    for (certificate, words) in [
+async fn an_invalid_certificate_is_reported_with_the_reason() {
+    for (certificate, methods) in [
         (ELSEWHERE, ["cannot trust https://127.0.0.1", "another host", "elsewhere.example"]),
         (EXPIRED, ["cannot trust https://127.0.0.1", "has expired", "clock"]),
     ] {
@@ -83,8 +83,8 @@ async fn a_certificate_that_fails_says_why() {
         let connecting = client().http(|http| {
             http.root_certificates(ROOT);
         });
-        check(&connecting.connect_url(&server.url).await.unwrap_err(), &words);
-        assert!(server.seen().is_empty(), "nothing is said to a stranger");
+        check(&connecting.connect_url(&server.url).await.unwrap_err(), &methods);
+        assert!(server.seen().is_empty(), "nothing is sent to an untrusted server");
     }
 }
 
@@ -104,11 +104,11 @@ async fn roots_that_cannot_be_read_are_an_error() {
 }
 
 #[tokio::test]
-async fn a_fetcher_trusts_a_root_of_ones_own_too() {
+async fn a_fetcher_trusts_a_configured_root_too() {
     let server = server(GOOD).await;
     let fetch = GuardedFetch::beside(&server.url).unwrap();
     fetch.fetch(FetchRequest::get(&server.url)).await.unwrap_err();
-    assert!(server.seen().is_empty(), "nothing is said to a stranger");
+    assert!(server.seen().is_empty(), "nothing is sent to an untrusted server");
     let fetch = fetch.root_certificates(ROOT).unwrap();
     assert_eq!(fetch.fetch(FetchRequest::get(&server.url)).await.unwrap().status, 200);
 }

@@ -1,4 +1,4 @@
-//! What `examples/call_tool.rs --retry` prints; other programs rely on it.
+//! The output of `examples/call_tool.rs --retry`, which other programs rely on.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use mgp_server_sdk::Server;
 use mgp_types::mgp::RiskLevel;
 use serde_json::{Value, json};
 
-use crate::world::{Shop, said};
+use crate::world::{Shop, tool_error};
 
 /// Runs the example with these flags against a server at a URL.
 fn run(flags: &[&str], url: &str) -> (Vec<Value>, Option<i32>) {
@@ -27,8 +27,11 @@ fn run(flags: &[&str], url: &str) -> (Vec<Value>, Option<i32>) {
 async fn a_line_for_each_attempt_and_then_the_result() {
     let shop = Shop::default();
     let tool = shop.tool("buy", RiskLevel::Safe, |number| match number % 3 {
-        1 => Err(said(3000, r#"{"retryable":true,"retry_after_ms":30}"#)),
-        2 => Err(said(2000, r#"{"retryable":true,"retry_after_ms":20,"fallback_tool":"look"}"#)),
+        1 => Err(tool_error(3000, r#"{"retryable":true,"retry_after_ms":30}"#)),
+        2 => Err(tool_error(
+            2000,
+            r#"{"retryable":true,"retry_after_ms":20,"fallback_tool":"look"}"#,
+        )),
         _ => Ok("bought"),
     });
     let server = Server::new("s", "1").tool(tool);
@@ -67,13 +70,13 @@ async fn a_line_for_each_attempt_and_then_the_result() {
 async fn the_last_line_is_the_error_once_all_attempts_have_failed() {
     let shop = Shop::default();
     let buy = shop.tool("buy", RiskLevel::Safe, |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_after_ms":5,"max_retries":1,"fallback_tool":"look"}"#,
         ))
     });
     let look = shop.tool("look", RiskLevel::Safe, |number| match number {
-        1 => Err(said(3001, r#"{"retryable":true}"#)),
+        1 => Err(tool_error(3001, r#"{"retryable":true}"#)),
         _ => Ok("seen"),
     });
     let server = Server::new("s", "1").tool(buy).tool(look);

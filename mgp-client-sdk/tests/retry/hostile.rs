@@ -1,4 +1,4 @@
-//! Servers that ask for more than they get.
+//! Servers that ask for more retries than they get.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use mgp_server_sdk::Server;
 use mgp_types::mgp::RiskLevel;
 use tokio::time::Instant;
 
-use crate::world::{Answer, Governed, Shop, detail, said};
+use crate::world::{Answer, Governed, Shop, detail, tool_error};
 
-/// A shop with a tool that fails, one nobody may use, and a dangerous one.
+/// A shop with a tool that fails, one without access, and a dangerous one.
 async fn shop(buy: Answer) -> (Governed, Shop) {
     let shop = Shop::default();
     let server = Server::new("s", "1")
@@ -19,7 +19,7 @@ async fn shop(buy: Answer) -> (Governed, Shop) {
     (Governed::new(server, &["buy", "look", "burn"], |builder| builder).await, shop)
 }
 
-/// Calls `buy`, and checks how often it ran, how long that took, and that its own error is the answer.
+/// Calls `buy`, and checks how often it ran, how long that took, and that its own error is returned.
 #[track_caller]
 fn check(buy: Answer, ran: usize, took: Duration) -> impl Future<Output = (Governed, Shop)> {
     let at = std::panic::Location::caller();
@@ -35,15 +35,15 @@ fn check(buy: Answer, ran: usize, took: Duration) -> impl Future<Output = (Gover
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forbidden_fallback_is_refused_by_the_gate_and_the_first_error_answered() {
+async fn a_forbidden_fallback_is_refused_and_the_first_error_returned() {
     let buy: Answer = |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_after_ms":50,"max_retries":1,"fallback_tool":"rob"}"#,
         ))
     };
     let (world, _) = check(buy, 2, Duration::from_millis(50)).await;
-    // The gate refused it, and that is on the record.
+    // The gate refused it and recorded that.
     let events = world.events("rob");
     let [blocked] = &*events else { panic!("{events:?}") };
     assert_eq!(
@@ -56,15 +56,15 @@ async fn a_forbidden_fallback_is_refused_by_the_gate_and_the_first_error_answere
 #[tokio::test(start_paused = true)]
 async fn a_more_dangerous_fallback_is_not_even_tried() {
     let buy: Answer =
-        |_| Err(said(3000, r#"{"retryable":true,"max_retries":0,"fallback_tool":"burn"}"#));
+        |_| Err(tool_error(3000, r#"{"retryable":true,"max_retries":0,"fallback_tool":"burn"}"#));
     let (world, _) = check(buy, 1, Duration::ZERO).await;
     assert!(world.events("burn").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_of_thirty_years_is_not_begun() {
+async fn a_delay_of_thirty_years_is_not_waited_for() {
     let buy: Answer = |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_after_ms":1000000000000,"fallback_tool":"look"}"#,
         ))
@@ -75,7 +75,7 @@ async fn a_wait_of_thirty_years_is_not_begun() {
 #[tokio::test(start_paused = true)]
 async fn a_billion_attempts_are_three() {
     let buy: Answer = |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_after_ms":0,"retry_strategy":"immediate","max_retries":1000000000}"#,
         ))
@@ -84,9 +84,9 @@ async fn a_billion_attempts_are_three() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_no_is_heard() {
+async fn a_server_that_forbids_retries_is_obeyed() {
     let buy: Answer = |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":false,"retry_after_ms":1,"max_retries":9,"fallback_tool":"look"}"#,
         ))
@@ -97,7 +97,7 @@ async fn a_server_that_says_no_is_heard() {
 #[tokio::test(start_paused = true)]
 async fn an_allowed_fallback_answers_and_is_recorded() {
     let (world, shop) = shop(|_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_after_ms":50,"max_retries":2,"fallback_tool":"look"}"#,
         ))

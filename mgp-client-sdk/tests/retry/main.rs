@@ -1,4 +1,4 @@
-//! Calls that are made again, through real gates and real servers (MGP §14.6).
+//! Calls that are retried, through real gates and real servers (MGP §14.6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! A call that asks its caller and fails between the rounds is made again where it stood.
+//! A call that asks its caller and fails between the rounds is retried from the failed round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use mgp_types::mcp::{ElicitAction, ElicitResult};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{Ask, gate};
 
-use crate::world::{Governed, detail, said};
+use crate::world::{Governed, detail, tool_error};
 
 #[tokio::test(start_paused = true)]
-async fn questions_are_asked_once_though_rounds_are_made_again() {
+async fn questions_are_asked_once_even_if_rounds_are_retried() {
     for (era, calls) in [(EraChoice::Legacy, 2), (EraChoice::Modern, 4)] {
         let asked = Arc::new(AtomicUsize::new(0));
         let tool = Tool::new("ask", "Asks", |cx: Context| async move {
@@ -21,13 +21,13 @@ async fn questions_are_asked_once_though_rounds_are_made_again() {
             cx.ask("sure", Ask::new("elicitation/create", Payload::parse(form)?)).await?;
             Ok::<_, RpcError>("sure")
         });
-        // Every other call is turned away before it starts: the first round and, in the modern era, the second.
+        // Every second call is refused before it starts: the first round and, in the modern era, the second.
         let seen = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&seen);
         let busy = gate(move |call| {
             let number = count.fetch_add(usize::from(call.tool().is_some()), Ordering::Relaxed);
             if call.tool().is_some() && number.is_multiple_of(2) {
-                return Err(said(3000, r#"{"retryable":true,"retry_after_ms":40}"#));
+                return Err(tool_error(3000, r#"{"retryable":true,"retry_after_ms":40}"#));
             }
             Ok(())
         });
@@ -43,7 +43,7 @@ async fn questions_are_asked_once_though_rounds_are_made_again() {
         assert_eq!(world.client.text("ask", ()).await, "sure", "{era:?}");
         assert_eq!(asked.load(Ordering::Relaxed), 1, "{era:?}");
         assert_eq!(seen.load(Ordering::Relaxed), calls, "{era:?}");
-        // The last event is of the round that completed.
+        // The last event belongs to the round that completed.
         let events = world.events("ask");
         assert_eq!(events.last().unwrap().result.as_str(), "SUCCESS");
         assert!(detail(events.last().unwrap(), "retry_attempt").is_some(), "{era:?}");

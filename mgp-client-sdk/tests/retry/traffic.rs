@@ -1,4 +1,4 @@
-//! How much traffic calls that fail make, and what is recorded of it.
+//! The traffic of failing calls, and their audit records.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use mgp_server_sdk::Server;
 use mgp_types::mgp::{RiskLevel, TrustLevel};
 use tokio::time::Instant;
 
-use crate::world::{Governed, Shop, detail, said};
+use crate::world::{Governed, Shop, detail, tool_error};
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_failing_calls_make_a_tenth_more_traffic() {
     const CALLS: usize = 10_000;
     let shop = Shop::default();
     let tool = shop.tool("buy", RiskLevel::Safe, |_| {
-        Err(said(
+        Err(tool_error(
             3000,
             r#"{"retryable":true,"retry_strategy":"immediate","max_retries":1000000000}"#,
         ))
@@ -28,7 +28,7 @@ async fn ten_thousand_failing_calls_make_a_tenth_more_traffic() {
     }
     let ran = shop.ran("buy");
     assert!(ran > CALLS && ran * 10 <= CALLS * 11, "{ran}");
-    // Each attempt passed the gates and is a record.
+    // Each attempt passed the gates and is recorded.
     assert_eq!(world.events("buy").len(), ran);
 }
 
@@ -37,7 +37,7 @@ async fn every_attempt_is_recorded_with_its_number_and_the_trace_of_the_call() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
         let shop = Shop::default();
         let tool = shop.tool("buy", RiskLevel::Safe, |number| match number {
-            1 | 2 => Err(said(
+            1 | 2 => Err(tool_error(
                 3000,
                 r#"{"retryable":true,"retry_after_ms":300,"retry_strategy":"fixed_delay"}"#,
             )),
@@ -79,8 +79,8 @@ async fn a_refusal_in_a_result_is_followed_by_a_plain_client() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
         let shop = Shop::default();
         let tool = shop.tool("buy", RiskLevel::Safe, |number| match number {
-            1 => Err(said(3000, r#"{"retryable":true,"retry_after_ms":200}"#)),
-            2 => Err(said(4000, r#"{"retryable":false}"#)),
+            1 => Err(tool_error(3000, r#"{"retryable":true,"retry_after_ms":200}"#)),
+            2 => Err(tool_error(4000, r#"{"retryable":false}"#)),
             _ => Ok("bought"),
         });
         let server = Server::new("s", "1").tool(tool);
@@ -93,9 +93,9 @@ async fn a_refusal_in_a_result_is_followed_by_a_plain_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_run_is_repeated_where_its_definition_allows_it() {
+async fn a_call_that_may_have_run_is_repeated_if_its_definition_allows() {
     let failing = |number| match number {
-        1 => Err(said(5000, r#"{"retryable":true,"retry_after_ms":10}"#)),
+        1 => Err(tool_error(5000, r#"{"retryable":true,"retry_after_ms":10}"#)),
         _ => Ok("done"),
     };
     let shop = Shop::default();
@@ -113,13 +113,13 @@ async fn what_may_have_run_is_repeated_where_its_definition_allows_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_sandboxed_server_says_of_its_tools_repeats_nothing() {
+async fn claims_of_a_sandboxed_server_allow_no_retry() {
     for (trust, ran) in [(TrustLevel::Standard, 4), (TrustLevel::Sandboxed, 1)] {
         let shop = Shop::default();
         let look = shop.tool("look", RiskLevel::Safe, |_| {
-            Err(said(5000, r#"{"retryable":true,"retry_after_ms":10}"#))
+            Err(tool_error(5000, r#"{"retryable":true,"retry_after_ms":10}"#))
         });
-        // Else nobody would confirm the call.
+        // Otherwise the call would wait for a confirmation.
         let policy = ServerPolicy::default().trust(trust.clone()).risk("look", RiskLevel::Safe);
         let server = Server::new("s", "1").tool(look);
         let world = Governed::under(policy, server, &["look"], |builder| builder).await;
@@ -129,7 +129,7 @@ async fn what_a_sandboxed_server_says_of_its_tools_repeats_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_ended_holds_nobody_up() {
+async fn a_closed_connection_fails_calls_at_once() {
     let shop = Shop::default();
     let tool = shop.tool("look", RiskLevel::Safe, |_| Ok("seen"));
     let world = Governed::new(Server::new("s", "1").tool(tool), &["look"], |builder| builder).await;

@@ -1,4 +1,4 @@
-//! A governed client of a shop whose tools fail as they are told to.
+//! A governed client of a shop whose tools fail as configured.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,15 +10,15 @@ use mgp_types::mgp::{AccessGrantParams, AuditEvent, RiskLevel};
 use mgp_types::service::{MemoryAudit, Principal};
 use mgp_types::{ErrorCode, Recovery, RpcError};
 
-/// What the tools of a shop do, and how often each ran.
+/// The behaviour of a shop's tools, and how often each ran.
 #[derive(Clone, Default)]
 pub(crate) struct Shop(Arc<Mutex<HashMap<String, usize>>>);
 
-/// What a tool answers at its n-th call, from 1.
+/// The result of a tool's n-th call, from 1.
 pub(crate) type Answer = fn(usize) -> Result<&'static str, RpcError>;
 
 impl Shop {
-    /// A tool of this risk.
+    /// Creates a tool of this risk.
     pub(crate) fn tool(&self, name: &str, risk: RiskLevel, answer: Answer) -> Tool {
         let (ran, own) = (Arc::clone(&self.0), name.to_owned());
         let tool = Tool::new(name, "Does something in the shop", move || {
@@ -38,20 +38,20 @@ impl Shop {
     }
 }
 
-/// An error with these hints.
-pub(crate) fn said(code: i32, hints: &str) -> RpcError {
+/// Creates an error with these hints.
+pub(crate) fn tool_error(code: i32, hints: &str) -> RpcError {
     let hints: Recovery = serde_json::from_str(hints).unwrap();
     RpcError::new(ErrorCode(code), "not now").recovery(hints)
 }
 
-/// A governed client whose calls are made again.
+/// A governed client that retries calls.
 pub(crate) struct Governed {
     pub(crate) client: TestClient,
     pub(crate) log: MemoryAudit,
 }
 
 impl Governed {
-    /// It may use these tools of the server, and no others.
+    /// Grants access to these tools of the server, and no others.
     pub(crate) async fn new(
         server: Server,
         granted: &[&str],
@@ -60,7 +60,7 @@ impl Governed {
         Self::under(ServerPolicy::default(), server, granted, change).await
     }
 
-    /// The same, with the operator's word on the server.
+    /// Connects with a policy of the operator for the server.
     pub(crate) async fn under(
         policy: ServerPolicy,
         server: Server,
@@ -83,7 +83,7 @@ impl Governed {
         Self { client: TestClient::through(server, change(builder)).await, log }
     }
 
-    /// The events of calls of a tool: type and details.
+    /// Returns the events of calls of a tool: type and details.
     pub(crate) fn events(&self, tool: &str) -> Vec<AuditEvent> {
         let is_of = |event: &AuditEvent| {
             event.target.as_ref().and_then(|target| target.tool_name.as_deref()) == Some(tool)
@@ -93,7 +93,7 @@ impl Governed {
     }
 }
 
-/// A member of the details of an event.
+/// Returns a member of the details of an event.
 pub(crate) fn detail(event: &AuditEvent, name: &str) -> Option<String> {
     event.details.as_ref()?.get(name).map(|value| value.as_str().to_owned())
 }

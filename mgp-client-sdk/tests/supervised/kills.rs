@@ -1,6 +1,6 @@
-//! A real child, killed again and again at any moment of its life: it comes back, and nothing is left behind.
+//! A real child that is killed at any moment: it is restarted, and nothing is left behind.
 //!
-//! `KILLS` in the environment says how often; 40 times without it.
+//! `KILLS` in the environment sets the number of kills. Default: 40.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,22 +12,22 @@ use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{PATIENCE, example, quick, stat};
+use crate::world::{WAIT_TIMEOUT, example, quick, stat};
 
-/// How often the child is killed, unless the environment says otherwise.
+/// The default number of kills.
 const KILLS: u32 = 40;
 
-/// Says that this process is the one that kills: it shares its children and descriptors with no other test.
+/// Marks the process that kills: it shares its children and descriptors with no other test.
 const ROLE: &str = "MGP_SUPERVISED_KILLS";
 
-/// Marks the child and what it starts, so that they are found wherever they end up.
+/// Marks the child and everything it starts, so that they are found anywhere.
 const MARK: &str = "MGP_SUPERVISED_MARK";
 
-/// How much memory may grow over all kills, once it has settled.
+/// The memory that may be gained over all kills, after the first ones.
 const GROWTH: u64 = 8 << 20;
 
 #[test]
-fn killed_at_any_moment_it_comes_back_and_nothing_stays_behind() {
+fn a_child_killed_at_any_moment_is_restarted_and_leaves_nothing_behind() {
     let runner = std::env::current_exe().unwrap();
     let outcome = Command::new(runner)
         .args(["--exact", "kills::the_killing", "--nocapture", "--test-threads=1"])
@@ -37,7 +37,7 @@ fn killed_at_any_moment_it_comes_back_and_nothing_stays_behind() {
     assert!(outcome.success());
 }
 
-/// Does nothing unless it is told to: see the test above.
+/// Does nothing by itself: see the test above.
 #[test]
 fn the_killing() {
     if std::env::var_os(ROLE).is_none() {
@@ -49,16 +49,16 @@ fn the_killing() {
     runtime.block_on(kill_and_look(kills));
 }
 
-/// The moments a child is killed at.
+/// The moments at which a child is killed.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     /// As soon as there is a process.
     Start,
-    /// While hands are shaken, or a little later.
+    /// During the handshake, or a little later.
     Handshake,
     /// While calls run.
     Call,
-    /// While nothing happens.
+    /// While it is idle.
     Idle,
 }
 
@@ -70,7 +70,7 @@ impl Moment {
 
 async fn kill_and_look(kills: u32) {
     let mark = format!("{}", std::process::id());
-    // Every second life has something beside the server, which holds its pipes and its group.
+    // In every second run another process shares the server's pipes and group.
     let text = "if [ $(( $$ % 2 )) = 0 ]; then sleep 300 & fi; exec \"$0\"";
     let command = ChildCommand::new("sh")
         .args(["-c", text])
@@ -79,14 +79,14 @@ async fn kill_and_look(kills: u32) {
         .term_grace(Duration::from_millis(500));
     let mut config = quick(10_000);
     config.policy = RestartPolicy::OnFailure;
-    // All kills are in one window: the count must be exact.
+    // All kills are in one window, so that the count must be exact.
     config.window = Duration::from_hours(1);
     (config.backoff_base, config.backoff_max) = (Duration::ZERO, Duration::from_millis(1));
     let server = Client::builder("test", "1").supervise(command, config).unwrap();
     let mut reports = server.reports();
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id()));
 
-    // What stays for good, such as the thread that starts children, is there after one life.
+    // Permanent resources, such as the thread that starts children, exist after the first run.
     server.start().await;
     server.ready().await.unwrap();
     server.stop(ShutdownReason::OperatorRequest).await;
@@ -115,7 +115,7 @@ async fn kill_and_look(kills: u32) {
                     loop {
                         match client.call("echo").arg("message", "hi").await {
                             Ok(result) => assert_eq!(result.to_text(), "hi"),
-                            // The end of the one server, before the next one is there.
+                            // The end of the one server, before the next one starts.
                             Err(error) => {
                                 assert!([2000, 2002].contains(&error.code().0), "{error}");
                                 outcomes.1 += 1;
@@ -127,7 +127,7 @@ async fn kill_and_look(kills: u32) {
                 });
                 sleep(Duration::from_micros(random.below(3_000))).await;
                 murder(&mark).await;
-                let (answered, failed) = timeout(PATIENCE, calling).await.unwrap().unwrap();
+                let (answered, failed) = timeout(WAIT_TIMEOUT, calling).await.unwrap().unwrap();
                 calls += answered;
                 broken += failed;
             }
@@ -158,10 +158,10 @@ async fn kill_and_look(kills: u32) {
 }
 
 async fn ready(server: &SupervisedClient) -> Client {
-    timeout(PATIENCE, server.ready()).await.unwrap().unwrap()
+    timeout(WAIT_TIMEOUT, server.ready()).await.unwrap().unwrap()
 }
 
-/// Waits for the next start; gives how often the server was restarted until then.
+/// Waits for the next start; returns the number of restarts.
 async fn connecting(reports: &mut Receiver<Report>) -> u64 {
     let waiting = async {
         loop {
@@ -171,12 +171,12 @@ async fn connecting(reports: &mut Receiver<Report>) -> u64 {
             }
         }
     };
-    timeout(PATIENCE, waiting).await.unwrap()
+    timeout(WAIT_TIMEOUT, waiting).await.unwrap()
 }
 
-/// Kills the server as soon as there is one: the process of ours that leads its group.
+/// Kills the server as soon as it exists: the process of ours that leads its group.
 async fn murder(mark: &str) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_TIMEOUT;
     loop {
         let us = std::process::id();
         let found = marked(mark).into_iter().find(|pid| {
@@ -193,7 +193,7 @@ async fn murder(mark: &str) {
     }
 }
 
-/// The processes with our mark, wherever they hang.
+/// Returns the processes with our mark, wherever they are.
 fn marked(mark: &str) -> Vec<u32> {
     let mark = format!("{MARK}={mark}");
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -205,7 +205,7 @@ fn marked(mark: &str) -> Vec<u32> {
     numbers.filter(is_marked).collect()
 }
 
-/// Our children that nobody has reaped.
+/// Returns our children that were not reaped.
 fn zombies() -> usize {
     let us = std::process::id();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -213,7 +213,7 @@ fn zombies() -> usize {
     ours.filter(|(state, parent)| *parent == us && *state == 'Z').count()
 }
 
-/// Waits a while for what is on its way out.
+/// Waits a while for processes that are exiting.
 async fn settle(mark: &str) {
     for _ in 0..500 {
         if marked(mark).is_empty() && zombies() == 0 {
@@ -221,7 +221,7 @@ async fn settle(mark: &str) {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    // The ends of pipes go with the tasks that read them.
+    // The ends of pipes are closed with the tasks that read them.
     sleep(Duration::from_millis(100)).await;
 }
 
@@ -229,13 +229,13 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// The memory that is really there, in bytes.
+/// Returns the resident memory in bytes.
 fn memory() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Numbers that differ from run to run; none of them is a secret.
+/// Returns numbers that differ from run to run; none of them is secret.
 struct Random(u64);
 
 impl Random {

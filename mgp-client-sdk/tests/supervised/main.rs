@@ -1,14 +1,11 @@
-//! Servers that are started again: stories with real children, children with bad manners, and a thousand kills
-//! (MGP §11.5).
-//!
-//! Applies to: outbound.
+//! Servers that are restarted: real children, misbehaving children, and many kills (MGP §11.5).
 
 #![cfg(unix)]
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that says what it measured")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "the test prints its measurements")]
 
 mod kills;
+mod misbehaving;
 mod program;
-mod story;
+mod restarts;
 mod url;
 mod world;
-mod zoo;

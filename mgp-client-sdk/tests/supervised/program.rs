@@ -1,4 +1,4 @@
-//! The program `supervise`: its lines, its exit codes, and what signals do to it.
+//! The example `supervise`: its output, its exit codes, and its reaction to signals.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -10,31 +10,27 @@ use mgp_transport::ChildCommand;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::world::{example, lives};
+use crate::world::{example, is_alive};
 
-/// A file with a policy, gone with the test.
-struct Policy(PathBuf);
-
-impl Policy {
-    fn new(name: &str, text: &str) -> Self {
-        let file = format!("mgp-policy-{name}-{}.json", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        std::fs::write(&path, text).unwrap();
-        Self(path)
-    }
+/// A file with a policy.
+struct Policy {
+    path: PathBuf,
+    _folder: mgp_testkit::TempDir,
 }
 
-impl Drop for Policy {
-    fn drop(&mut self) {
-        // Nothing depends on it.
-        let _ = std::fs::remove_file(&self.0);
+impl Policy {
+    fn new(text: &str) -> Self {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("policy.json");
+        std::fs::write(&path, text).unwrap();
+        Self { path, _folder: folder }
     }
 }
 
 fn supervise(policy: &Policy, command: &[&str]) -> Child {
     Command::new(example("mgp-client-sdk", "supervise"))
         .arg("--policy")
-        .arg(&policy.0)
+        .arg(&policy.path)
         .arg("--")
         .args(command)
         .stdout(Stdio::piped())
@@ -48,10 +44,9 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_crash_loop_is_told_line_by_line_and_ends_with_1() {
-    // What the file should not have is passed over, what it lacks has its default.
+fn a_crash_loop_is_printed_line_by_line_and_exits_with_1() {
+    // Unknown members are ignored, missing ones have their defaults.
     let policy = Policy::new(
-        "loop",
         r#"{"restart_policy":"on_failure","max_restarts":2,"backoff_base_ms":5,"backoff_max_ms":9,"x":1}"#,
     );
     let ended = supervise(&policy, &["sh", "-c", "exit 3"]).wait_with_output().unwrap();
@@ -73,8 +68,8 @@ fn a_crash_loop_is_told_line_by_line_and_ends_with_1() {
 }
 
 #[test]
-fn a_signal_stops_the_tree_and_ends_with_0() {
-    let policy = Policy::new("signal", "{}");
+fn a_signal_stops_the_tree_and_exits_with_0() {
+    let policy = Policy::new("{}");
     let echo = example("mgp-server-sdk", "echo");
     for signal in ["-TERM", "-INT"] {
         let file = std::env::temp_dir().join(format!("mgp-tree{signal}-{}", std::process::id()));
@@ -96,15 +91,14 @@ fn a_signal_stops_the_tree_and_ends_with_0() {
             lines(&rest).iter().map(|line| line["to"].as_str().unwrap().to_owned()).collect();
         assert_eq!(words, ["draining", "disconnected"]);
         let pids = std::fs::read_to_string(&file).unwrap();
-        std::fs::remove_file(&file).unwrap();
         assert_eq!(pids.split_whitespace().count(), 2);
-        assert!(pids.split_whitespace().all(|pid| !lives(pid.parse().unwrap())), "{pids}");
+        assert!(pids.split_whitespace().all(|pid| !is_alive(pid.parse().unwrap())), "{pids}");
     }
 }
 
 #[test]
 fn a_signal_ends_a_long_wait_for_the_next_start() {
-    let policy = Policy::new("wait", r#"{"backoff_base_ms":60000,"backoff_max_ms":60000}"#);
+    let policy = Policy::new(r#"{"backoff_base_ms":60000,"backoff_max_ms":60000}"#);
     let mut running = supervise(&policy, &["sh", "-c", "exit 3"]);
     let mut output = BufReader::new(running.stdout.take().unwrap());
     let mut line = String::new();
@@ -121,7 +115,7 @@ fn a_signal_ends_a_long_wait_for_the_next_start() {
 
 #[test]
 fn a_second_signal_ends_a_long_stop() {
-    let policy = Policy::new("hurry", "{}");
+    let policy = Policy::new("{}");
     let file = std::env::temp_dir().join(format!("mgp-hurry-{}", std::process::id()));
     let stubborn = format!("trap '' TERM; echo $$ > {}; while :; do sleep 1; done", file.display());
     let mut running = supervise(&policy, &["sh", "-c", &stubborn]);
@@ -129,35 +123,32 @@ fn a_second_signal_ends_a_long_stop() {
     let pid = running.id().to_string();
     let tell = || assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     tell();
-    // The system makes one of two signals that come at once.
+    // The system merges two signals that arrive at once.
     std::thread::sleep(Duration::from_millis(300));
     let begun = Instant::now();
     tell();
     assert_eq!(running.wait().unwrap().code(), Some(1));
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-    within_30s(|| (!lives(server)).then_some(()));
-    std::fs::remove_file(&file).unwrap();
+    within_30s(|| (!is_alive(server)).then_some(()));
 }
 
 #[test]
 fn a_reader_that_stalls_stops_neither_restarts_nor_signals() {
     let policy = Policy::new(
-        "stall",
         r#"{"restart_policy":"always","max_restarts":10000,"backoff_base_ms":0,"backoff_max_ms":0}"#,
     );
     let file = std::env::temp_dir().join(format!("mgp-stall-{}", std::process::id()));
     let server = format!("echo >> {}; exit 1", file.display());
     let mut running = supervise(&policy, &["sh", "-c", &server]);
-    // Each start is told in some 300 bytes, and a pipe holds 64 KiB.
+    // Each start prints some 300 bytes, and a pipe holds 64 KiB.
     within_30s(|| (std::fs::metadata(&file).ok()?.len() > 400).then_some(()));
     let pid = running.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let ended = within_30s(|| running.try_wait().unwrap());
     assert_eq!(ended.code(), Some(0));
-    std::fs::remove_file(&file).unwrap();
 }
 
-/// Waits until something is there.
+/// Waits until a condition holds.
 fn within_30s<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(30);
     loop {
@@ -170,31 +161,25 @@ fn within_30s<T>(mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn what_cannot_be_used_is_said_and_ends_with_2() {
+fn invalid_usage_is_reported_and_exits_with_2() {
     let check = |policy: &Policy, expected: &str| {
         let ended = supervise(policy, &["true"]).wait_with_output().unwrap();
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let output = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{output}");
+        assert!(output.contains(expected), "{output}");
     };
-    check(&Policy::new("text", "never"), "expected");
+    check(&Policy::new("never"), "expected");
     let many = r#"{"restart_policy":"never","max_restarts":"many"}"#;
-    check(
-        &Policy::new("value", many),
-        r#"`max_restarts`: invalid type: string "many", expected u32"#,
-    );
-    check(
-        &Policy::new("negative", r#"{"backoff_base_ms":-1}"#),
-        "`backoff_base_ms`: invalid value",
-    );
+    check(&Policy::new(many), r#"`max_restarts`: invalid type: string "many", expected u32"#);
+    check(&Policy::new(r#"{"backoff_base_ms":-1}"#), "`backoff_base_ms`: invalid value");
     let alone = Command::new(example("mgp-client-sdk", "supervise")).output().unwrap();
     assert_eq!(alone.status.code(), Some(2));
     assert!(String::from_utf8(alone.stderr).unwrap().contains("usage: supervise"));
 }
 
 #[test]
-fn a_policy_nobody_knows_never_restarts() {
-    let policy = Policy::new("word", r#"{"restart_policy":"sometimes"}"#);
+fn an_unknown_policy_never_restarts() {
+    let policy = Policy::new(r#"{"restart_policy":"sometimes"}"#);
     let ended = supervise(&policy, &["sh", "-c", "exit 3"]).wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1));
     assert!(String::from_utf8(ended.stderr).unwrap().contains("`sometimes` counts as `never`"));
@@ -203,18 +188,18 @@ fn a_policy_nobody_knows_never_restarts() {
 }
 
 #[test]
-fn the_gate_alone_on_a_client() {
-    let output = Command::new(example("mgp-client-sdk", "ready_alone")).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+fn the_ready_layer_alone_on_a_client() {
+    let output = Command::new(example("mgp-client-sdk", "ready_layer")).output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
     let expected = "connected: noon\n\
         draining: refused, 2001 server `clock` is draining and takes no new calls\n\
         restarting: noon\n\
         error: refused, 2000 server `clock` failed; restart it once the cause is gone\n";
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
 }
 
 #[tokio::test]
-async fn the_gate_alone_on_a_server() {
+async fn the_ready_layer_alone_on_a_server() {
     let server = ChildCommand::new(example("mgp-server-sdk", "warmup_alone")).arg("2000");
     let client = Client::builder("test", "1").spawn(server).await.unwrap();
     let ask = || async { client.call("think").arg("about", "life").await };

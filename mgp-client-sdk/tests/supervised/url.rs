@@ -1,4 +1,4 @@
-//! A server at a URL: nothing is started but the connection.
+//! A server at a URL: only the connection is restarted.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use mgp_server_sdk::{Server, Tool};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::time::timeout;
 
-use crate::world::{PATIENCE, again, quick};
+use crate::world::{WAIT_TIMEOUT, again, quick};
 
 #[tokio::test]
 async fn a_server_at_a_url_is_connected_to_again() {
@@ -20,7 +20,7 @@ async fn a_server_at_a_url_is_connected_to_again() {
     server.start().await;
     let client = server.ready().await.unwrap();
     assert_eq!(client.call("hello").await.unwrap().to_text(), "hello");
-    server.unhealthy(1, "no answer to pings").await;
+    server.mark_unhealthy(1, "no answer to pings").await;
     let client = again(&server, 1).await;
     assert_eq!(client.call("hello").await.unwrap().to_text(), "hello");
     server.stop(ShutdownReason::OperatorRequest).await;
@@ -32,13 +32,13 @@ async fn a_server_at_a_url_is_connected_to_again() {
 }
 
 #[tokio::test]
-async fn a_url_where_nobody_answers_is_tried_as_often_as_it_may_be() {
+async fn an_unreachable_url_is_tried_up_to_the_limit() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", nobody.local_addr().unwrap());
     drop(nobody);
     let builder = Client::builder("test", "1").init_timeout(Duration::from_secs(5));
     let server = builder.supervise_url(url, quick(2)).unwrap();
     server.start().await;
-    let rest = timeout(PATIENCE, server.ended()).await.unwrap();
+    let rest = timeout(WAIT_TIMEOUT, server.ended()).await.unwrap();
     assert_eq!((rest.state, rest.restarts), (ServerState::Error, 2));
 }

@@ -1,4 +1,4 @@
-//! Children of the shell and of this workspace, and a look at the processes there are.
+//! Children written in shell and examples of this workspace, and a view of the running processes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ use mgp_types::mgp::{AuditEvent, RestartPolicy};
 use mgp_types::service::MemoryAudit;
 use tokio::time::timeout;
 
-/// How long is waited for what must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// The time-out of waits in these tests.
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An example of this workspace, built if it is not there.
+/// Returns the path of an example of this workspace; builds it if necessary.
 pub(crate) fn example(package: &str, name: &str) -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
@@ -32,15 +32,15 @@ pub(crate) fn example(package: &str, name: &str) -> PathBuf {
     path
 }
 
-/// The server with one tool that repeats what it is told.
+/// The server with one tool that repeats its input.
 pub(crate) fn echo() -> ChildCommand {
     ChildCommand::new(example("mgp-server-sdk", "echo"))
 }
 
-/// Shakes hands in the shell.
+/// Completes the handshake in shell.
 pub(crate) const HELLO: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'; read -r _; "#;
 
-/// A script, with little time to leave.
+/// A script with little time to exit.
 pub(crate) fn script(text: &str) -> ChildCommand {
     ChildCommand::new("sh")
         .args(["-c", text])
@@ -48,19 +48,19 @@ pub(crate) fn script(text: &str) -> ChildCommand {
         .term_grace(Duration::from_millis(100))
 }
 
-/// A server in the shell that has shaken hands.
+/// A server in shell that completes the handshake.
 pub(crate) fn hello(then: &str) -> ChildCommand {
     script(&format!("{HELLO}{then}"))
 }
 
-/// What the shell answers to its next call, by the number of the request.
+/// The shell's answer to its next call, by the number of the request.
 pub(crate) fn answer(id: u32) -> String {
     format!(
         r#"printf '%s\n' '{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"done"}}]}}}}'; "#
     )
 }
 
-/// Quick, and as often as is said here.
+/// Restarts quickly, and at most this often.
 pub(crate) fn quick(max_restarts: u32) -> SuperviseConfig {
     let mut config = SuperviseConfig::default();
     config.max_restarts = max_restarts;
@@ -75,28 +75,28 @@ pub(crate) fn always(max_restarts: u32) -> SuperviseConfig {
     config
 }
 
-/// A legacy client of a server named `files`, and the log of its comings and goings.
+/// A legacy client of a server named `files`, and its audit log.
 pub(crate) fn recorded() -> (ClientBuilder, Arc<MemoryAudit>) {
     let log = Arc::new(MemoryAudit::new());
     let builder = Client::builder("test", "1").era(EraChoice::Legacy).server_id("files");
     (builder.audit(Arc::<MemoryAudit>::clone(&log)), log)
 }
 
-/// Type and result of each event.
-pub(crate) fn told(log: &MemoryAudit) -> Vec<(String, String)> {
+/// Returns type and result of each event.
+pub(crate) fn recorded_events(log: &MemoryAudit) -> Vec<(String, String)> {
     let words = |event: &AuditEvent| {
         (event.event_type.as_str().to_owned(), event.result.as_str().to_owned())
     };
     log.events().iter().map(words).collect()
 }
 
-/// Kills the server of the present incarnation, and nothing else of its tree.
+/// Kills the server process of the current run, and no other process of its tree.
 pub(crate) fn kill(client: &Client) {
     let pid = client.pid().unwrap().to_string();
     assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
 }
 
-/// Waits until a server was started again so often and is connected.
+/// Waits until a server was restarted this often and is connected.
 pub(crate) async fn again(server: &SupervisedClient, restarts: u64) -> Client {
     let waiting = async {
         loop {
@@ -107,15 +107,15 @@ pub(crate) async fn again(server: &SupervisedClient, restarts: u64) -> Client {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.unwrap()
+    timeout(WAIT_TIMEOUT, waiting).await.unwrap()
 }
 
-/// Whether a process is there and no zombie.
-pub(crate) fn lives(pid: u32) -> bool {
+/// Returns whether a process exists and is not a zombie.
+pub(crate) fn is_alive(pid: u32) -> bool {
     stat(&PathBuf::from(format!("/proc/{pid}"))).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// The state and the parent of a process.
+/// Returns the state and the parent of a process.
 pub(crate) fn stat(process: &Path) -> Option<(char, u32)> {
     let text = std::fs::read_to_string(process.join("stat")).ok()?;
     let mut words = text.rsplit(')').next()?.split_whitespace();

@@ -1,6 +1,4 @@
-//! `mgp/lifecycle/shutdown`: for the owner only, and the same however often it is asked.
-//!
-//! Applies to: inbound.
+//! `mgp/lifecycle/shutdown`: for the owner only, and idempotent.
 
 use std::future::ready;
 use std::time::Duration;
@@ -14,20 +12,20 @@ use super::handle::Drain;
 use super::owner::Owner;
 use crate::error::Refusal;
 
-/// What a server is called that is not there, or that its caller may not see.
+/// The status of a server that does not exist, or that the caller may not see.
 const NOT_FOUND: &str = "not_found";
 
-/// The longest reason, in bytes; a longer one is cut.
-const REASON: usize = 512;
+/// The longest reason; a longer one is clipped.
+const MAX_REASON_BYTES: usize = 512;
 
-type Answer = BoxFuture<'static, Result<ShutdownResult, RpcError>>;
+type ShutdownFuture = BoxFuture<'static, Result<ShutdownResult, RpcError>>;
 
 impl Drain {
-    /// Answers `mgp/lifecycle/shutdown`, where the [layer](crate::DrainLayer) does not stand.
+    /// Returns a router for `mgp/lifecycle/shutdown`, for stacks without the [layer](crate::DrainLayer).
     ///
-    /// Only the [`Owner`] may ask. Without a reason it is `operator_request`, without a time-out
-    /// [`DrainConfig::timeout`](crate::DrainConfig::timeout); asked again it answers what is left, and shortens the time if told so.
-    /// A `server_id` names a server of the [fleet](Drain::fleet).
+    /// Only the [`Owner`] may call it. The default reason is `operator_request`, the default time-out
+    /// [`DrainConfig::timeout`](crate::DrainConfig::timeout); a further call returns what remains, and may shorten the
+    /// time. A `server_id` names a server of the [fleet](Drain::fleet).
     ///
     /// ```
     /// use mgp_lifecycle::{Drain, Owner};
@@ -52,64 +50,64 @@ impl Drain {
         Router::new().route(LifecycleShutdown::METHOD, answer)
     }
 
-    /// It begins here, in wire order: what comes behind it on the wire comes too late.
+    /// Begins the drain here, in wire order, so that calls sent after the request are refused.
     pub(super) fn answer(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let (_, params, cx) = call.into_parts();
-        let asked = match params.get() {
-            // Who may not ask is told so before what is asked is judged.
+        let shutdown = match params.get() {
+            // A caller that is not the owner receives that refusal before its params are validated.
             Err(_) if !Owner::is(&cx) => Err(Refusal::NotOwner.into()),
-            params => params.map(|params| self.asked(&cx, params)),
+            params => params.map(|params| self.dispatch(&cx, params)),
         };
-        Box::pin(async move { Reply::of(&asked?.await?) })
+        Box::pin(async move { Reply::of(&shutdown?.await?) })
     }
 
-    fn asked(&self, cx: &Context, params: ShutdownParams) -> Answer {
-        let named = params.server_id.as_deref().map(ServerId::from);
-        let Some(server) = named.filter(|id| self.config().server_id.as_ref() != Some(id)) else {
+    fn dispatch(&self, cx: &Context, params: ShutdownParams) -> ShutdownFuture {
+        let server_id = params.server_id.as_deref().map(ServerId::from);
+        let Some(server) = server_id.filter(|id| self.config().server_id.as_ref() != Some(id))
+        else {
             return match self.servers() {
                 Some(fleet) if !Owner::is_here(cx) => {
                     let (admitted, drain, cx) = (fleet.admit(cx), self.clone(), cx.clone());
                     Box::pin(async move {
                         admitted.await?;
-                        drain.own(&cx, params)
+                        drain.shut_down(&cx, params)
                     })
                 }
-                _ => Box::pin(ready(self.own(cx, params))),
+                _ => Box::pin(ready(self.shut_down(cx, params))),
             };
         };
-        let Some(asked) = self.servers().map(|fleet| fleet.shutdown(cx, &server, params)) else {
+        let Some(shutdown) = self.servers().map(|fleet| fleet.shutdown(cx, &server, params)) else {
             return Box::pin(ready(Ok(not_found(&server))));
         };
-        Box::pin(async move { asked.await.unwrap_or_else(|| Ok(not_found(&server))) })
+        Box::pin(async move { shutdown.await.unwrap_or_else(|| Ok(not_found(&server))) })
     }
 
-    fn own(&self, cx: &Context, params: ShutdownParams) -> Result<ShutdownResult, RpcError> {
+    fn shut_down(&self, cx: &Context, params: ShutdownParams) -> Result<ShutdownResult, RpcError> {
         if !Owner::is(cx) {
-            tracing::warn!(principal = ?cx.principal, "refused to shut down: it is not the owner who asks");
+            tracing::warn!(principal = ?cx.principal, "denied shutdown: the caller is not the owner");
             return Err(Refusal::NotOwner.into());
         }
-        let reason = params.reason.map_or(ShutdownReason::OperatorRequest, short);
+        let reason = params.reason.map_or(ShutdownReason::OperatorRequest, bounded);
         let timeout = params.timeout_ms.map_or(self.config().timeout, Duration::from_millis);
         let remaining = self.begin(reason, timeout);
         let mut accepted = ShutdownResult::new(true);
         accepted.pending_requests = Some(u64::try_from(remaining.calls).unwrap_or(u64::MAX));
-        let estimate = u64::try_from(remaining.estimate.as_millis()).unwrap_or(u64::MAX);
-        accepted.estimated_drain_ms = Some(estimate);
+        accepted.estimated_drain_ms = Some(mgp_types::millis(remaining.estimate));
         Ok(accepted)
     }
 }
 
-/// A reason that everybody can be told: it stands in each refusal from now on.
-fn short(reason: ShutdownReason) -> ShutdownReason {
+/// Bounds a reason, because it is part of each refusal from now on.
+fn bounded(reason: ShutdownReason) -> ShutdownReason {
     let words = reason.as_str();
     match words.trim() {
         "" => ShutdownReason::OperatorRequest,
-        _ if words.len() <= REASON => reason,
-        _ => ShutdownReason::from(&words[..words.floor_char_boundary(REASON)]),
+        _ if words.len() <= MAX_REASON_BYTES => reason,
+        _ => ShutdownReason::from(&words[..words.floor_char_boundary(MAX_REASON_BYTES)]),
     }
 }
 
-/// Nothing was shut down: there is no such server, or none the caller may know of.
+/// Returns the result for a server that does not exist, or that the caller may not see.
 fn not_found(server: &ServerId) -> ShutdownResult {
     let mut unknown = ShutdownResult::new(false);
     unknown.server_id = Some(server.to_string());

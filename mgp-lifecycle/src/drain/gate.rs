@@ -1,95 +1,92 @@
-//! How many calls are in flight and whether more may come, in one word: nothing slips in between.
-//!
-//! Applies to: inbound.
+//! The number of calls in flight and the gate for new ones, in one atomic: no call slips in between.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// No new call enters.
+/// Flag: no new call may enter.
 const CLOSED: usize = 1;
-/// Nothing enters.
-const OVER: usize = 2;
-/// One call.
+/// Flag: nothing may enter.
+const ENDED: usize = 2;
+/// The increment of one call.
 const ONE: usize = 4;
 
 /// The count and the two flags.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    word: AtomicUsize,
-    /// Tells whoever waits for the end that the last call left a closed gate.
+    state: AtomicUsize,
+    /// Notified when the last call leaves a closed gate.
     empty: Notify,
 }
 
 impl Gate {
-    /// Lets a new call in, and counts it; `false` once the gate is closed.
+    /// Counts a new call; returns `false` if the gate is closed.
     pub(super) fn enter(&self) -> bool {
-        // The look keeps a flood of refused calls from the count that the end waits for.
-        if self.word.load(Ordering::Relaxed) & CLOSED != 0 {
+        // This check keeps refused calls out of the count that the end waits for.
+        if self.state.load(Ordering::Relaxed) & CLOSED != 0 {
             return false;
         }
         self.count_unless(CLOSED)
     }
 
-    /// Lets in what belongs to a call that entered before; `false` once everything is over.
-    pub(super) fn enter_again(&self) -> bool {
-        self.count_unless(OVER)
+    /// Counts a message that belongs to an earlier call; returns `false` if the drain has ended.
+    pub(super) fn enter_related(&self) -> bool {
+        self.count_unless(ENDED)
     }
 
-    /// Counts first and looks then: of a call and the closing of the gate, one sees the other.
+    /// Counts first and checks afterwards: of an entering call and a closing gate, at least one sees the other.
     fn count_unless(&self, flag: usize) -> bool {
-        if self.word.fetch_add(ONE, Ordering::AcqRel) & flag == 0 {
+        if self.state.fetch_add(ONE, Ordering::AcqRel) & flag == 0 {
             return true;
         }
         self.leave();
         false
     }
 
-    /// Counts another part of a call that is counted.
+    /// Counts another part of a call that is already counted.
     pub(super) fn hold(&self) {
-        self.word.fetch_add(ONE, Ordering::AcqRel);
+        self.state.fetch_add(ONE, Ordering::AcqRel);
     }
 
-    /// A call ended.
     pub(super) fn leave(&self) {
-        let before = self.word.fetch_sub(ONE, Ordering::AcqRel);
+        let before = self.state.fetch_sub(ONE, Ordering::AcqRel);
         if before & CLOSED != 0 && before / ONE == 1 {
             self.empty.notify_one();
         }
     }
 
-    /// Closes the gate to new calls; `true` for the first who does.
+    /// Closes the gate to new calls; returns `true` the first time.
     pub(super) fn close(&self) -> bool {
-        self.word.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0
+        self.state.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.word.load(Ordering::Acquire) & CLOSED != 0
+        self.state.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// How many calls are in flight.
+    /// Returns the number of calls in flight.
     pub(super) fn count(&self) -> usize {
-        self.word.load(Ordering::Acquire) / ONE
+        self.state.load(Ordering::Acquire) / ONE
     }
 
     /// Waits until nothing is in flight behind a closed gate, and lets nothing in from that moment on.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the gate as it is.
-    pub(super) async fn emptied(&self) {
+    /// Cancel safe: dropping the future does not change the gate.
+    pub(super) async fn wait_empty(&self) {
         let end = || {
-            let (from, to) = (CLOSED, CLOSED | OVER);
-            let ended = self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
-            ended.map_or_else(|word| word & OVER != 0, |_| true)
+            let (from, to) = (CLOSED, CLOSED | ENDED);
+            let ended = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+            ended.map_or_else(|state| state & ENDED != 0, |_| true)
         };
         while !end() {
-            // A word of it that came meanwhile is kept for the first who waits.
+            // A notification sent before this is kept for the first waiter.
             self.empty.notified().await;
         }
     }
 
-    /// Lets nothing in from now on, whatever is in flight.
+    /// Lets nothing in from now on, even if calls are in flight.
     pub(super) fn end(&self) {
-        self.word.fetch_or(OVER, Ordering::AcqRel);
+        self.state.fetch_or(ENDED, Ordering::AcqRel);
     }
 }

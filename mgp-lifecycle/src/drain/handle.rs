@@ -1,38 +1,37 @@
-//! The drain of a server: begun once, over when nothing runs any more or the time is.
-//!
-//! Applies to: inbound.
+//! The drain of a server: begins once, ends when nothing runs any more or its time is over.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_types::mgp::{LifecycleParams, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, ServerId};
+use mgp_types::sync::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::durations::CallDurations;
 use super::gate::Gate;
-use super::pace::Pace;
 use crate::fleet::Fleet;
 use crate::state::{State, Transition};
 
-/// How long calls that were cut may take to be gone; only one that nobody polls takes any time.
-const CUT: Duration = Duration::from_secs(1);
+/// The time calls may take to end after they were cut; only a call that is not polled needs any.
+const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a server drains.
+/// Time limits of a drain.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DrainConfig {
-    /// How long running calls may take where nobody says otherwise. 30 s.
+    /// The default time for running calls to end. Default: 30 s.
     pub timeout: Duration,
-    /// The longest time somebody can ask for. 10 minutes.
+    /// The longest time a caller can ask for. Default: 10 minutes.
     pub longest: Duration,
-    /// How long telling peers that the server is gone may take. 500 ms.
-    pub farewell: Duration,
-    /// The id the server has for itself.
+    /// The time to notify peers that the server is gone. Default: 500 ms.
+    pub notify_timeout: Duration,
+    /// The server's own id.
     pub server_id: Option<ServerId>,
 }
 
@@ -41,23 +40,23 @@ impl Default for DrainConfig {
         Self {
             timeout: Duration::from_secs(30),
             longest: Duration::from_mins(10),
-            farewell: Duration::from_millis(500),
+            notify_timeout: Duration::from_millis(500),
             server_id: None,
         }
     }
 }
 
-/// What a drain waits for.
+/// The calls that a drain waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Remaining {
     /// Calls and tasks in flight.
     pub calls: usize,
-    /// How long they will take, judged by what such calls took lately; never longer than the drain has.
+    /// The estimated time until they end, by recent calls of the same tools; never longer than the drain has left.
     pub estimate: Duration,
 }
 
-/// Ends a server gracefully; clones share it.
+/// Shuts a server down gracefully; clones share it.
 ///
 /// [`DrainLayer`](crate::DrainLayer) counts the calls, [`TasksLayer::drain`](crate::TasksLayer::drain) the tasks.
 ///
@@ -74,102 +73,103 @@ pub struct Remaining {
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Drain(Arc<Inner>);
+pub struct Drain(Arc<DrainState>);
 
-struct Inner {
+struct DrainState {
     gate: Gate,
-    pace: Pace,
+    durations: CallDurations,
     config: Mutex<DrainConfig>,
     state: State,
     fleet: OnceLock<Arc<dyn Fleet>>,
-    /// Why it began; the first reason stays.
-    why: OnceLock<ShutdownReason>,
-    /// When what still runs is cut.
-    until: watch::Sender<Option<Instant>>,
+    /// The first reason.
+    reason: OnceLock<ShutdownReason>,
+    /// The time at which running calls are cut.
+    deadline: watch::Sender<Option<Instant>>,
     is_cut: AtomicBool,
     cut: Notify,
     is_over: watch::Sender<bool>,
-    heralds: Mutex<Vec<Herald>>,
+    observers: Mutex<Vec<Observer>>,
 }
 
-/// Tells others of a transition.
-type Herald = Arc<dyn Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync>;
+/// Notifies peers of a transition.
+type Observer = Arc<dyn Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Default for Drain {
-    /// A server that is connected.
+    /// Creates the drain of a connected server.
     fn default() -> Self {
         Self::new(State::new(ServerState::Connected))
     }
 }
 
 impl Drain {
-    /// The drain of the server with this state.
+    /// Creates the drain of the server with this state.
     #[must_use]
     pub fn new(state: State) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(DrainState {
             gate: Gate::default(),
-            pace: Pace::default(),
+            durations: CallDurations::default(),
             config: Mutex::default(),
             state,
             fleet: OnceLock::new(),
-            why: OnceLock::new(),
-            until: watch::Sender::new(None),
+            reason: OnceLock::new(),
+            deadline: watch::Sender::new(None),
             is_cut: AtomicBool::new(false),
             cut: Notify::new(),
             is_over: watch::Sender::new(false),
-            heralds: Mutex::default(),
+            observers: Mutex::default(),
         }))
     }
 
-    /// Changes how it drains; a drain that began keeps the time it has.
+    /// Changes the configuration; a drain that has begun keeps its deadline.
     pub fn configure(&self, change: impl FnOnce(&mut DrainConfig)) {
-        change(&mut self.0.config.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.config.lock());
     }
 
-    /// Names the servers behind this one: they are shut down by their `server_id`. The first fleet stays.
+    /// Sets the servers behind this one, which are shut down by `server_id`; only the first fleet is used.
     pub fn fleet(&self, fleet: Arc<dyn Fleet>) {
         let _ = self.0.fleet.set(fleet);
     }
 
-    /// How it drains.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> DrainConfig {
-        self.0.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.config.lock().clone()
     }
 
-    /// The state of the server.
+    /// Returns the state of the server.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.0.state
     }
 
-    /// Has peers told of each transition, as `notifications/mgp.lifecycle` words it; the server ends after they were told,
-    /// or took too long ([`DrainConfig::farewell`]).
+    /// Adds an observer that notifies peers of each transition with the params of `notifications/mgp.lifecycle`.
+    ///
+    /// The server ends after all observers completed, or took too long ([`DrainConfig::notify_timeout`]).
     pub fn tell(
         &self,
-        herald: impl Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+        observer: impl Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) {
-        self.heralds().push(Arc::new(herald));
+        self.0.observers.lock().push(Arc::new(observer));
     }
 
-    /// Begins: no call that comes after this returned is accepted, and what runs has so long to end.
+    /// Begins the drain: later calls are refused, and running calls have this long to end.
     ///
-    /// A drain that began before goes on; its time can be shortened by this, never lengthened.
+    /// If a drain has begun before, it continues; its time may be shortened by this, but not lengthened.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics outside of a tokio runtime.
     pub fn begin(&self, reason: ShutdownReason, timeout: Duration) -> Remaining {
-        let inner = &*self.0;
-        // First of all: a gate that is closed where nothing can wait for the end would stay closed for ever.
+        let state = &*self.0;
+        // First, because a gate that is closed without a task waiting for the end would stay closed for ever.
         let runtime = Handle::current();
-        // Ahead of the gate: whoever is refused is told why.
-        let _ = inner.why.set(reason);
-        let is_first = inner.gate.close();
+        // Before the gate is closed, because refusals contain the reason.
+        let _ = state.reason.set(reason);
+        let is_first = state.gate.close();
         self.shorten(timeout.min(self.config().longest));
         if is_first {
-            let entered = inner.state.enter(ServerState::Draining, self.reason().as_str());
+            let entered = state.state.enter(ServerState::Draining, self.reason().as_str());
             let entered = entered.inspect_err(|error| tracing::debug!(%error, "draining anyway"));
-            tracing::info!(reason = %self.reason(), calls = inner.gate.count(), "the server drains");
+            tracing::info!(reason = %self.reason(), calls = state.gate.count(), "draining server");
             runtime.spawn(self.clone().run(entered.ok()));
         }
         self.remaining()
@@ -177,169 +177,168 @@ impl Drain {
 
     fn shorten(&self, timeout: Duration) {
         let now = Instant::now();
-        // A time nobody will live to see needs no exact date.
-        let until = now.checked_add(timeout).unwrap_or(now + Duration::from_hours(24 * 365));
-        self.0.until.send_if_modified(|known| {
-            let is_earlier = known.is_none_or(|known| until < known);
+        // A deadline that overflows is replaced by one in a year.
+        let deadline = now.checked_add(timeout).unwrap_or(now + Duration::from_hours(24 * 365));
+        self.0.deadline.send_if_modified(|known| {
+            let is_earlier = known.is_none_or(|known| deadline < known);
             if is_earlier {
-                *known = Some(until);
+                *known = Some(deadline);
             }
             is_earlier
         });
     }
 
-    /// Whether it began.
+    /// Returns whether the drain has begun.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.0.gate.is_closed()
     }
 
-    /// What is in flight, and how long it may take.
+    /// Returns the calls in flight, and how long they may take.
     #[must_use]
     pub fn remaining(&self) -> Remaining {
         let calls = self.0.gate.count();
         if calls == 0 {
             return Remaining { calls, estimate: Duration::ZERO };
         }
-        let has = match *self.0.until.borrow() {
-            Some(until) => until.saturating_duration_since(Instant::now()),
+        let left = match *self.0.deadline.borrow() {
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
             None => self.config().timeout,
         };
-        // Of what never ended before only the bound is known.
-        let usual = self.0.pace.longest().unwrap_or(Duration::MAX);
-        let estimate = usual.max(Duration::from_millis(1)).min(has);
+        // For a tool that has never completed only the deadline is known.
+        let typical = self.0.durations.estimate().unwrap_or(Duration::MAX);
+        let estimate = typical.max(Duration::from_millis(1)).min(left);
         Remaining { calls, estimate }
     }
 
-    /// Waits until it begins.
+    /// Waits until the drain begins.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time.
+    /// Cancel safe.
     pub async fn begun(&self) {
-        // It is never closed: this handle holds it.
-        let _ = self.0.until.subscribe().wait_for(Option::is_some).await;
+        // The channel is never closed: this handle holds the sender.
+        let _ = self.0.deadline.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Waits for the end: nothing runs any more, the peers were told, connections may close.
+    /// Waits until the drain has ended: nothing runs, peers were notified, connections may be closed.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time.
+    /// Cancel safe.
     pub async fn ended(&self) {
-        // It is never closed: this handle holds it.
+        // The channel is never closed: this handle holds the sender.
         let _ = self.0.is_over.subscribe().wait_for(|is_over| *is_over).await;
     }
 
-    /// Whether it has ended.
+    /// Returns whether the drain has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         *self.0.is_over.borrow()
     }
 
-    // === What calls and tasks need ===
+    // === For calls and tasks ===
 
-    /// Why it began, or would have.
+    /// Returns the reason of the drain, or the default if it has not begun.
     pub(super) fn reason(&self) -> ShutdownReason {
-        self.0.why.get().cloned().unwrap_or(ShutdownReason::OperatorRequest)
+        self.0.reason.get().cloned().unwrap_or(ShutdownReason::OperatorRequest)
     }
 
     pub(super) fn servers(&self) -> Option<&Arc<dyn Fleet>> {
         self.0.fleet.get()
     }
 
-    /// Counts a new call, unless it comes too late.
-    pub(super) fn enter(&self) -> Option<Held> {
-        self.0.gate.enter().then(|| Held(self.clone()))
+    /// Counts a new call; returns `None` if the drain has begun.
+    pub(super) fn enter(&self) -> Option<DrainHold> {
+        self.0.gate.enter().then(|| DrainHold(self.clone()))
     }
 
-    /// Counts what belongs to a call that was accepted, unless everything is over.
-    pub(super) fn enter_again(&self) -> Option<Held> {
-        self.0.gate.enter_again().then(|| Held(self.clone()))
+    /// Counts a message of a call that was accepted; returns `None` if the drain has ended.
+    pub(super) fn enter_related(&self) -> Option<DrainHold> {
+        self.0.gate.enter_related().then(|| DrainHold(self.clone()))
     }
 
     /// Counts another part of a call that is in flight.
-    pub(crate) fn hold(&self) -> Held {
+    pub(crate) fn hold(&self) -> DrainHold {
         self.0.gate.hold();
-        Held(self.clone())
+        DrainHold(self.clone())
     }
 
-    /// Completes when what still runs is to end.
+    /// Waits until running calls are cut.
     pub(super) async fn cut(&self) {
-        // Heard of from here on, so that nothing is missed by the look behind it.
-        let told = self.0.cut.notified();
+        // Subscribed before the check, so that no notification is missed.
+        let cut = self.0.cut.notified();
         if !self.0.is_cut.load(Ordering::Acquire) {
-            told.await;
+            cut.await;
         }
     }
 
-    /// Measures a call until it is dropped.
-    pub(super) fn slow(&self, lane: u8) -> Slow {
-        Slow { drain: self.clone(), lane, begun: self.0.pace.begin(lane) }
+    /// Measures a call until the timer is dropped.
+    pub(super) fn measure(&self, bucket: u8) -> CallTimer {
+        CallTimer { drain: self.clone(), bucket, begun: self.0.durations.begin(bucket) }
     }
 
     // === The end ===
 
     async fn run(self, first: Option<Transition>) {
-        let inner = &*self.0;
-        // Beside the wait: a peer that does not read holds nobody up, and a herald that panics ends nothing but itself.
-        let mut telling = JoinSet::new();
-        telling.spawn(self.clone().herald(first));
-        if !self.emptied_in_time().await {
-            tracing::warn!(calls = inner.gate.count(), "the time is over; what still runs is cut");
-            inner.is_cut.store(true, Ordering::Release);
-            inner.cut.notify_waiters();
-            if timeout(CUT, inner.gate.emptied()).await.is_err() {
-                tracing::warn!(calls = inner.gate.count(), "calls did not end when they were cut");
-                inner.gate.end();
+        let state = &*self.0;
+        // Beside the wait, so that a slow peer delays nothing, and an observer that panics ends only itself.
+        let mut notifying = JoinSet::new();
+        notifying.spawn(self.clone().notify(first));
+        if !self.wait_empty().await {
+            tracing::warn!(calls = state.gate.count(), "drain timeout: cutting running calls");
+            state.is_cut.store(true, Ordering::Release);
+            state.cut.notify_waiters();
+            if timeout(CUT_TIMEOUT, state.gate.wait_empty()).await.is_err() {
+                tracing::warn!(
+                    calls = state.gate.count(),
+                    "drain ends with calls that did not end"
+                );
+                state.gate.end();
             }
         }
-        let last = inner.state.enter(ServerState::Disconnected, self.reason().as_str());
-        let last = last.inspect_err(|error| tracing::debug!(%error, "the server ends anyway"));
-        let farewell = async {
-            // One after the other, so that nobody hears the second first.
-            while telling.join_next().await.is_some() {}
-            telling.spawn(self.clone().herald(last.ok()));
-            while telling.join_next().await.is_some() {}
+        let last = state.state.enter(ServerState::Disconnected, self.reason().as_str());
+        let last = last.inspect_err(|error| tracing::debug!(%error, "drain ends anyway"));
+        let notifications = async {
+            // One after the other, so that no peer receives the second transition first.
+            while notifying.join_next().await.is_some() {}
+            notifying.spawn(self.clone().notify(last.ok()));
+            while notifying.join_next().await.is_some() {}
         };
-        if timeout(self.config().farewell, farewell).await.is_err() {
-            tracing::debug!("a peer was not told that the server ends: it does not read");
+        if timeout(self.config().notify_timeout, notifications).await.is_err() {
+            tracing::debug!("timeout of the notification that the server ends");
         }
-        // What they held of the server goes with it, also where they still tell.
-        telling.abort_all();
-        let heralds = std::mem::take(&mut *self.heralds());
-        drop(heralds);
-        inner.is_over.send_replace(true);
+        // Observers may hold parts of the server, so they are dropped even if they are still notifying.
+        notifying.abort_all();
+        let observers = std::mem::take(&mut *state.observers.lock());
+        drop(observers);
+        state.is_over.send_replace(true);
     }
 
-    /// Waits until nothing runs; `false` when the time is over first.
-    async fn emptied_in_time(&self) -> bool {
-        let mut until = self.0.until.subscribe();
+    /// Waits until nothing runs; returns `false` if the deadline is earlier.
+    async fn wait_empty(&self) -> bool {
+        let mut deadline = self.0.deadline.subscribe();
         loop {
-            let known = *until.borrow_and_update();
+            let known = *deadline.borrow_and_update();
             let over = async {
                 match known {
-                    Some(until) => sleep_until(until).await,
+                    Some(deadline) => sleep_until(deadline).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 biased;
-                () = self.0.gate.emptied() => return true,
-                _ = until.changed() => {}
+                () = self.0.gate.wait_empty() => return true,
+                _ = deadline.changed() => {}
                 () = over => return false,
             }
         }
     }
 
-    async fn herald(self, transition: Option<Transition>) {
+    async fn notify(self, transition: Option<Transition>) {
         let Some(transition) = transition else { return };
-        let heralds = self.heralds().clone();
-        for herald in heralds {
-            herald(transition.to_params(self.config().server_id.as_ref())).await;
+        let observers = self.0.observers.lock().clone();
+        for observer in observers {
+            observer(transition.to_params(self.config().server_id.as_ref())).await;
         }
-    }
-
-    fn heralds(&self) -> std::sync::MutexGuard<'_, Vec<Herald>> {
-        self.0.heralds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -352,37 +351,37 @@ impl fmt::Debug for Drain {
     }
 }
 
-/// Counts something as in flight until it is dropped.
+/// Counts a call or task as in flight until dropped.
 #[derive(Debug)]
-pub(crate) struct Held(Drain);
+pub(crate) struct DrainHold(Drain);
 
-impl Held {
+impl DrainHold {
     pub(super) fn drain(&self) -> &Drain {
         &self.0
     }
 
-    /// Completes when what still runs is to end.
+    /// Waits until running calls are cut.
     pub(crate) fn cut(&self) -> impl Future<Output = ()> + Send + 'static {
         let drain = self.0.clone();
         async move { drain.cut().await }
     }
 }
 
-impl Drop for Held {
+impl Drop for DrainHold {
     fn drop(&mut self) {
         self.0.0.gate.leave();
     }
 }
 
-/// Measures a call until it is dropped.
-pub(super) struct Slow {
+/// Measures a call until dropped.
+pub(super) struct CallTimer {
     drain: Drain,
-    lane: u8,
+    bucket: u8,
     begun: Instant,
 }
 
-impl Drop for Slow {
+impl Drop for CallTimer {
     fn drop(&mut self) {
-        self.drain.0.pace.end(self.lane, self.begun);
+        self.drain.0.durations.end(self.bucket, self.begun);
     }
 }

@@ -1,8 +1,7 @@
-//! The layer: counts calls, refuses those that come too late, and cuts those that take too long.
+//! The layer: counts calls, refuses late ones, and cuts those that outlast the drain.
 //!
 //! Applies to: inbound.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
@@ -10,19 +9,18 @@ use mgp_types::RpcError;
 use mgp_types::method::LifecycleShutdown;
 use mgp_types::service::{BoxFuture, Call, MgpService, Reply};
 use pin_project_lite::pin_project;
-use tower_layer::Layer;
 use tower_service::Service;
 
-use super::handle::{Drain, Held};
-use super::pace::lane_of;
-use super::way::{Way, goes_on};
+use super::admission::{Admission, continues_round};
+use super::durations::bucket_of;
+use super::handle::{Drain, DrainHold};
 use crate::error::Refusal;
 
-/// Lets a server end gracefully: it counts the calls in flight, and once its [`Drain`] began it answers new ones 2001.
+/// Shuts a server down gracefully: counts the calls in flight, and answers new ones with 2001 once the [`Drain`] began.
 ///
-/// What tells how things are (pings, health, tasks) and what helps running calls to their end (answers, cancellations)
-/// passes at any time. What still runs when the time is over is answered 3003.
-/// It answers `mgp/lifecycle/shutdown` too, as [`Drain::router`] does.
+/// Status requests (pings, health, tasks) and messages that help running calls to complete (answers, cancellations)
+/// always pass. Calls that are still running at the deadline are answered with 3003.
+/// The layer also answers `mgp/lifecycle/shutdown`, like [`Drain::router`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -55,58 +53,42 @@ use crate::error::Refusal;
 pub struct DrainLayer(Drain);
 
 impl DrainLayer {
-    /// A layer whose calls belong to this drain.
+    /// Creates a layer whose calls belong to this drain.
     pub const fn new(drain: Drain) -> Self {
         Self(drain)
     }
 }
 
-impl<S> Layer<S> for DrainLayer {
-    type Service = Draining<S>;
-
-    fn layer(&self, inner: S) -> Draining<S> {
-        Draining { inner, drain: self.0.clone() }
-    }
-}
-
-/// Service of [`DrainLayer`].
-#[derive(Clone)]
-pub struct Draining<S> {
-    inner: S,
-    drain: Drain,
-}
-
-impl<S> fmt::Debug for Draining<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.drain.fmt(f)
-    }
+mgp_types::layer_service! {
+    /// Service of [`DrainLayer`].
+    pub Draining for DrainLayer
 }
 
 impl<S> Draining<S> {
-    /// Lets a call in, counted where it has to be waited for.
+    /// Admits a call; returns its count if the drain must wait for it.
     fn admit(&self, call: &Call) -> Result<Option<Counted>, Refusal> {
-        // The rule, looked at once.
+        // Tool calls first: they are the common case.
         if let Some(tool) = call.tool()
-            && let Some(held) = self.drain.enter()
+            && let Some(hold) = self.layer.0.enter()
         {
-            return Ok(Some(Counted { held, lane: lane_of(tool.name) }));
+            return Ok(Some(Counted { hold, bucket: bucket_of(tool.name) }));
         }
         self.admit_other(call)
     }
 
     #[cold]
     fn admit_other(&self, call: &Call) -> Result<Option<Counted>, Refusal> {
-        let held = match Way::of(call) {
-            Way::Lasting if self.drain.is_draining() => None,
-            Way::Passing | Way::Lasting => return Ok(None),
-            Way::Counted => self.drain.enter().or_else(|| {
-                let again = goes_on(call).then(|| self.drain.enter_again());
-                again.flatten()
-            }),
+        let drain = &self.layer.0;
+        let hold = match Admission::of(call) {
+            Admission::LongLived if drain.is_draining() => None,
+            Admission::Always | Admission::LongLived => return Ok(None),
+            Admission::Counted => drain
+                .enter()
+                .or_else(|| continues_round(call).then(|| drain.enter_related()).flatten()),
         };
-        let held = held.ok_or_else(|| Refusal::Draining(self.drain.reason()))?;
+        let hold = hold.ok_or_else(|| Refusal::Draining(drain.reason()))?;
         let name = call.tool().map_or_else(|| call.method().as_str(), |tool| tool.name);
-        Ok(Some(Counted { held, lane: lane_of(name) }))
+        Ok(Some(Counted { hold, bucket: bucket_of(name) }))
     }
 }
 
@@ -115,51 +97,49 @@ impl<S: MgpService> Service<Call> for Draining<S> {
     type Error = RpcError;
     type Future = ResponseFuture<S::Future>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // In wire order, as all that changes the state of a server.
+        // In wire order, like everything that changes the state of a server.
         if call.is::<LifecycleShutdown>() {
-            let inner = Inner::Answered { answer: self.drain.answer(call) };
-            return ResponseFuture { inner, slow: None, counted: None };
+            let inner = ResponseState::Answered { answer: self.layer.0.answer(call) };
+            return ResponseFuture { inner, cut: None, counted: None };
         }
         match self.admit(&call) {
             Ok(counted) => {
                 let inner = self.inner.call(call);
-                ResponseFuture { inner: Inner::Running { inner }, slow: None, counted }
+                ResponseFuture { inner: ResponseState::Running { inner }, cut: None, counted }
             }
             Err(refusal) => {
-                let inner = Inner::Refused { refusal: Some(refusal) };
-                ResponseFuture { inner, slow: None, counted: None }
+                let inner = ResponseState::Refused { refusal: Some(refusal) };
+                ResponseFuture { inner, cut: None, counted: None }
             }
         }
     }
 }
 
-/// A call that is waited for.
+/// A call that the drain waits for.
 #[derive(Debug)]
 struct Counted {
-    held: Held,
-    lane: u8,
+    hold: DrainHold,
+    bucket: u8,
 }
 
 impl Counted {
-    /// Completes when the time is over; measures how long the call takes by being dropped with it.
+    /// Returns a future that completes when the call is cut; it also measures the call until dropped.
     fn cut(&self) -> BoxFuture<'static, ()> {
-        let drain = self.held.drain().clone();
-        let slow = drain.slow(self.lane);
+        let drain = self.hold.drain().clone();
+        let timer = drain.measure(self.bucket);
         Box::pin(async move {
-            let _slow = slow;
+            let _timer = timer;
             drain.cut().await;
         })
     }
 }
 
 pin_project! {
-    #[project = InnerProj]
-    enum Inner<F> {
+    #[project = ResponseStateProj]
+    enum ResponseState<F> {
         Running { #[pin] inner: F },
         Answered { answer: BoxFuture<'static, Result<Reply, RpcError>> },
         Refused { refusal: Option<Refusal> },
@@ -167,22 +147,18 @@ pin_project! {
 }
 
 pin_project! {
-    /// Response future of [`Draining`]: the call counts as long as it lives.
+    /// Response future of [`Draining`]; the call is counted until it is dropped.
     pub struct ResponseFuture<F> {
         #[pin]
-        inner: Inner<F>,
-        // Made when the call does not complete at once, which most do.
-        slow: Option<BoxFuture<'static, ()>>,
-        // The last to go: what the call held is given back before it counts as ended.
+        inner: ResponseState<F>,
+        // Created only if the call does not complete at once, which most do.
+        cut: Option<BoxFuture<'static, ()>>,
+        // The last field, so that the call's guards are dropped before it counts as ended.
         counted: Option<Counted>,
     }
 }
 
-impl<F> fmt::Debug for ResponseFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").field("counted", &self.counted).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(ResponseFuture<F> { counted });
 
 impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     type Output = F::Output;
@@ -190,9 +166,9 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
         let inner = match this.inner.project() {
-            InnerProj::Running { inner } => inner,
-            InnerProj::Answered { answer } => return answer.as_mut().poll(task),
-            InnerProj::Refused { refusal } => {
+            ResponseStateProj::Running { inner } => inner,
+            ResponseStateProj::Answered { answer } => return answer.as_mut().poll(task),
+            ResponseStateProj::Refused { refusal } => {
                 return match refusal.take() {
                     Some(refusal) => Poll::Ready(Err(refusal.into())),
                     None => Poll::Pending,
@@ -203,7 +179,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
             return Poll::Ready(outcome);
         }
         let Some(counted) = this.counted else { return Poll::Pending };
-        let slow = this.slow.get_or_insert_with(|| counted.cut());
-        slow.as_mut().poll(task).map(|()| Err(Refusal::CutShort.into()))
+        let cut = this.cut.get_or_insert_with(|| counted.cut());
+        cut.as_mut().poll(task).map(|()| Err(Refusal::DrainTimedOut.into()))
     }
 }

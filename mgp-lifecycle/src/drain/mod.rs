@@ -1,16 +1,14 @@
-//! Graceful shutdown: what runs is finished, nothing new begins, then the server ends (MGP §11.4).
-//!
-//! Applies to: inbound.
+//! Graceful shutdown: running calls complete, new ones are refused, then the server ends (MGP §11.4).
 
+mod admission;
+mod durations;
 mod endpoint;
 mod gate;
 mod handle;
 mod layer;
 mod owner;
-mod pace;
-mod way;
 
-pub(crate) use handle::Held;
+pub(crate) use handle::DrainHold;
 pub use handle::{Drain, DrainConfig, Remaining};
 pub use layer::{DrainLayer, Draining};
 pub use owner::Owner;

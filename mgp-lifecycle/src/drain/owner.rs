@@ -1,14 +1,12 @@
-//! Who may stop a server: whoever started it, and operators (checklist C18).
-//!
-//! Applies to: inbound.
+//! The owner of a server: the process that started it, and operators.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_types::service::{Authority, Context, Scope};
 
-/// Marks the connection of whoever started this server.
+/// Marks the connection of the process that started this server.
 ///
-/// It says nothing of other rights: the parent of a governed server administers no access by it.
+/// The mark grants no other rights: e.g., the parent of a governed server cannot administer access by it.
 ///
 /// ```
 /// use mgp_lifecycle::Owner;
@@ -24,18 +22,18 @@ use mgp_types::service::{Authority, Context, Scope};
 pub struct Owner(AtomicBool);
 
 impl Owner {
-    /// Says that the peer of this connection owns the server; only who serves a process's parent does.
+    /// Marks the peer of this connection as the owner; to be used only for the process's parent.
     pub fn mark(scope: &Scope) {
         scope.state::<Self>().0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a call comes from the owner: over its connection, or from an operator.
+    /// Returns whether a call was sent by the owner: over its connection, or by an operator.
     #[must_use]
     pub fn is(cx: &Context) -> bool {
         cx.principal.authority() == Authority::Operator || Self::is_here(cx)
     }
 
-    /// Whether a call comes over the connection of whoever started this server.
+    /// Returns whether a call was sent over the connection of the process that started this server.
     pub(super) fn is_here(cx: &Context) -> bool {
         cx.scope.state::<Self>().0.load(Ordering::Relaxed)
     }

@@ -1,10 +1,8 @@
-//! Every rule of a drain, with a clock of its own (MGP §11.4).
-//!
-//! Applies to: inbound.
+//! Tests of every rule of a drain, with a paused clock (MGP §11.4).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_types::mcp::{Revision, TaskSupport};
@@ -13,6 +11,7 @@ use mgp_types::mgp::{
     PingResult, ServerState, ShutdownParams, ShutdownReason, ShutdownResult, StatusResult,
 };
 use mgp_types::service::{BoxFuture, Context, Facts, Principal, Reply, ServerId, Stack, mock};
+use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use tokio::time::{Instant, sleep, timeout};
 use tower_layer::Layer;
@@ -25,7 +24,7 @@ use crate::tasks::{TasksConfig, TasksLayer};
 const TOOL: (&str, &str) = ("tools/call", r#"{"name":"a"}"#);
 const LONG: Duration = Duration::from_secs(30);
 
-/// A stack whose tool takes so long.
+/// Returns a stack whose tool takes `time`.
 fn takes(drain: &Drain, time: Duration) -> mock::Client {
     let slow = Stack::from_fn(move |_| async move {
         sleep(time).await;
@@ -57,7 +56,7 @@ fn nothing_enters_once_closing_the_gate_has_returned() {
                     for _ in 0..1_000 {
                         let was_closed = closed.load(Ordering::SeqCst);
                         if gate.enter() {
-                            assert!(!was_closed, "a call entered behind the end");
+                            assert!(!was_closed, "a call entered a closed gate");
                             entered.fetch_add(1, Ordering::SeqCst);
                         }
                     }
@@ -66,13 +65,17 @@ fn nothing_enters_once_closing_the_gate_has_returned() {
             assert!(gate.close());
             closed.store(true, Ordering::SeqCst);
         });
-        assert_eq!(gate.count(), entered.load(Ordering::SeqCst), "each that entered counts");
+        assert_eq!(
+            gate.count(),
+            entered.load(Ordering::SeqCst),
+            "each call that entered is counted"
+        );
         assert!(!gate.close());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_is_finished_what_is_new_is_refused_and_the_end_does_not_wait_for_the_time() {
+async fn running_calls_complete_new_ones_are_refused_and_the_end_does_not_wait_for_the_deadline() {
     let drain = Drain::default();
     let mut client = takes(&drain, Duration::from_secs(5));
     let mut changes = drain.state().changes();
@@ -100,27 +103,27 @@ async fn what_runs_is_finished_what_is_new_is_refused_and_the_end_does_not_wait_
             (ServerState::Draining, ServerState::Disconnected, reason())
         ]
     );
-    assert_eq!(client.request(TOOL.0, TOOL.1).await.unwrap_err().code().0, 2001, "and stays so");
+    assert_eq!(client.request(TOOL.0, TOOL.1).await.unwrap_err().code().0, 2001, "still refused");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_came_too_late_is_worth_repeating_only_if_the_server_comes_back() {
+async fn a_late_call_is_retryable_only_if_the_server_restarts() {
     for reason in ShutdownReason::KNOWN {
         let drain = Drain::default();
         let mut client = takes(&drain, LONG);
         drain.begin(reason.clone(), LONG);
         let hints = hints(&client.request(TOOL.0, TOOL.1).await.unwrap_err());
-        let comes_back = ["configuration_change", "resource_limit"].contains(&reason.as_str());
-        assert_eq!(hints["retryable"], comes_back, "{reason}");
+        let restarts = ["configuration_change", "resource_limit"].contains(&reason.as_str());
+        assert_eq!(hints["retryable"], restarts, "{reason}");
         assert_eq!(hints["details"]["started"], false);
         assert_eq!(hints["details"]["reason"], reason.as_str());
         let waits = (hints["retry_after_ms"].as_u64(), hints["max_retries"].as_u64());
-        assert_eq!(waits, if comes_back { (Some(1000), Some(5)) } else { (None, None) });
+        assert_eq!(waits, if restarts { (Some(1000), Some(5)) } else { (None, None) });
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_still_runs_at_the_time_out_is_answered_3003_and_dropped() {
+async fn calls_still_running_at_the_deadline_are_answered_3003_and_dropped() {
     let drain = Drain::default();
     let mut client = takes(&drain, Duration::from_hours(1));
     let running = started(&mut client).await;
@@ -137,14 +140,14 @@ async fn what_still_runs_at_the_time_out_is_answered_3003_and_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_time_at_all_ends_at_once_and_too_much_is_capped() {
-    for (asked, seconds) in [(Duration::ZERO, 0), (Duration::MAX, 60)] {
+async fn a_zero_timeout_ends_at_once_and_a_long_one_is_capped() {
+    for (requested, seconds) in [(Duration::ZERO, 0), (Duration::MAX, 60)] {
         let drain = Drain::default();
         drain.configure(|config| config.longest = Duration::from_mins(1));
         let mut client = takes(&drain, Duration::from_hours(1));
         let running = started(&mut client).await;
         let begun = Instant::now();
-        drain.begin(ShutdownReason::OperatorRequest, asked);
+        drain.begin(ShutdownReason::OperatorRequest, requested);
         drain.ended().await;
         assert_eq!(begun.elapsed().as_secs(), seconds);
         assert_eq!(running.await.unwrap().unwrap_err().code().0, 3003);
@@ -152,7 +155,7 @@ async fn no_time_at_all_ends_at_once_and_too_much_is_capped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_one_shortens_the_time_and_never_lengthens_it() {
+async fn a_second_request_shortens_the_time_and_never_lengthens_it() {
     let drain = Drain::default();
     let mut client = takes(&drain, Duration::from_hours(1));
     let _running = started(&mut client).await;
@@ -163,18 +166,18 @@ async fn a_second_one_shortens_the_time_and_never_lengthens_it() {
     let again = drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(9));
     assert_eq!((again.calls, again.estimate.as_secs()), (1, 9));
     let late = client.request(TOOL.0, TOOL.1).await.unwrap_err();
-    assert!(late.message().contains("resource_limit"), "the first reason stays: {late}");
+    assert!(late.message().contains("resource_limit"), "the first reason is kept: {late}");
     drain.ended().await;
     assert_eq!(begun.elapsed().as_secs(), 10);
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_are_dropped_hold_up_nobody() {
+async fn dropped_calls_delay_no_drain() {
     let drain = Drain::default();
     let mut client = takes(&drain, Duration::from_hours(1));
     let (unpolled, running) = (client.call(TOOL.0, TOOL.1), started(&mut client).await);
     let remaining = drain.begin(ShutdownReason::OperatorRequest, LONG);
-    assert_eq!(remaining.calls, 2, "accepted is what was dispatched, polled or not");
+    assert_eq!(remaining.calls, 2, "a dispatched call counts, polled or not");
     drop(unpolled);
     running.abort();
     let begun = Instant::now();
@@ -183,7 +186,7 @@ async fn calls_that_are_dropped_hold_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_helps_running_calls_to_their_end_passes_and_work_does_not() {
+async fn messages_that_help_running_calls_pass_and_new_work_does_not() {
     let drain = Drain::default();
     let ok = Stack::from_fn(|_| async { Ok(Reply::empty()) });
     let mut client = mock::client(Stack::new(DrainLayer::new(drain.clone()).layer(ok)));
@@ -243,7 +246,7 @@ async fn streams_of_notifications_are_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_estimate_is_what_such_calls_took() {
+async fn the_estimate_is_the_typical_duration_of_such_calls() {
     let drain = Drain::default();
     let mut client = takes(&drain, Duration::from_secs(4));
     assert_eq!(drain.remaining().estimate, Duration::ZERO);
@@ -253,16 +256,16 @@ async fn the_estimate_is_what_such_calls_took() {
     let _running = started(&mut client).await;
     assert_eq!(drain.remaining().estimate.as_secs(), 4);
     let remaining = drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(2));
-    assert_eq!(remaining.estimate.as_secs(), 2, "never longer than there is time");
+    assert_eq!(remaining.estimate.as_secs(), 2, "never longer than the time left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_is_told_in_order_and_who_does_not_listen_is_not_waited_for() {
+async fn peers_are_notified_in_order_and_a_slow_one_is_not_waited_for() {
     let drain = Drain::default();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let own = Arc::clone(&told);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&received);
     drain.tell(move |change| {
-        own.lock().unwrap().push(change.new_state.to_string());
+        own.lock().push(change.new_state.to_string());
         Box::pin(async move { sleep(Duration::from_millis(10)).await })
     });
     drain.tell(|_| Box::pin(std::future::pending()));
@@ -270,30 +273,30 @@ async fn everybody_is_told_in_order_and_who_does_not_listen_is_not_waited_for() 
     drain.begin(ShutdownReason::OperatorRequest, LONG);
     drain.ended().await;
     assert_eq!(begun.elapsed(), Duration::from_millis(500));
-    assert_eq!(*told.lock().unwrap(), ["draining"], "the second never overtakes the first");
+    assert_eq!(*received.lock(), ["draining"], "the second never overtakes the first");
 
     let drain = Drain::default();
-    let own = Arc::clone(&told);
+    let own = Arc::clone(&received);
     drain.tell(move |change| {
-        own.lock().unwrap().push(change.new_state.to_string());
+        own.lock().push(change.new_state.to_string());
         Box::pin(async move { sleep(Duration::from_millis(10)).await })
     });
     drain.begin(ShutdownReason::OperatorRequest, LONG);
     drain.ended().await;
-    assert_eq!(*told.lock().unwrap(), ["draining", "draining", "disconnected"]);
+    assert_eq!(*received.lock(), ["draining", "draining", "disconnected"]);
 }
 
 // === The method ===
 
 #[tokio::test]
-async fn only_the_owner_is_heard() {
+async fn only_the_owner_may_shut_the_server_down() {
     let drain = Drain::default();
     let mut client = mock::client(Stack::new(drain.router()));
     let refused = client.request("mgp/lifecycle/shutdown", "{}").await.unwrap_err();
     assert_eq!(refused.code().0, 1000);
     assert!(refused.message().contains("operator authority"), "{refused}");
     let refused = client.request("mgp/lifecycle/shutdown", r#"{"reason":3}"#).await.unwrap_err();
-    assert_eq!(refused.code().0, 1000, "what was asked is judged later");
+    assert_eq!(refused.code().0, 1000, "authority is checked before the params");
     assert!(!drain.is_draining());
 
     client.cx.principal = Principal::new("acme", "ada").operator();
@@ -307,9 +310,9 @@ async fn only_the_owner_is_heard() {
     assert!(client.request("mgp/lifecycle/shutdown", "{}").await.is_ok());
 }
 
-struct Two;
+struct FleetOfFiles;
 
-impl Fleet for Two {
+impl Fleet for FleetOfFiles {
     fn ping(
         &self,
         _: &Context,
@@ -342,12 +345,12 @@ impl Fleet for Two {
 }
 
 #[tokio::test]
-async fn servers_behind_this_one_are_found_by_their_id_or_not_at_all() {
+async fn servers_of_the_fleet_are_found_by_their_id_or_not_at_all() {
     let (alone, fleet) = (Drain::default(), Drain::default());
     for drain in [&alone, &fleet] {
         drain.configure(|config| config.server_id = Some("kernel".into()));
     }
-    fleet.fleet(Arc::new(Two));
+    fleet.fleet(Arc::new(FleetOfFiles));
     let unknown = r#"{"accepted":false,"server_id":"mail","status":"not_found"}"#;
     for (drain, id, expected) in [
         (&alone, "mail", unknown),
@@ -387,15 +390,15 @@ async fn task(client: &mut mock::Client) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tasks_are_waited_for_and_their_callers_get_the_time_to_ask() {
+async fn a_drain_waits_for_tasks_and_gives_their_callers_time_to_poll() {
     let drain = Drain::default();
     let mut client = with_tasks(&drain, Duration::from_secs(5));
-    let (_forgotten, asked_for) = (task(&mut client).await, task(&mut client).await);
+    let (_unpolled, polled) = (task(&mut client).await, task(&mut client).await);
     let begun = Instant::now();
     assert_eq!(drain.begin(ShutdownReason::OperatorRequest, LONG).calls, 2);
     sleep(Duration::from_secs(6)).await;
-    assert_eq!(drain.remaining().calls, 2, "both ended, and nobody knows yet");
-    assert!(client.request("tasks/get", &asked_for).await.unwrap().as_str().contains("completed"));
+    assert_eq!(drain.remaining().calls, 2, "both ended, and no outcome was delivered");
+    assert!(client.request("tasks/get", &polled).await.unwrap().as_str().contains("completed"));
     tokio::task::yield_now().await;
     assert_eq!(drain.remaining().calls, 1);
     drain.ended().await;
@@ -412,16 +415,16 @@ async fn tasks_that_take_too_long_fail_with_3003() {
     drain.ended().await;
     assert_eq!(begun.elapsed().as_secs(), 3);
     let failed = client.request("tasks/get", &params).await.unwrap();
-    // To a plain caller a refusal is a result.
+    // A plain caller receives a refusal as a result.
     assert!(failed.as_str().contains(r#""code":3003"#), "{failed:?}");
     assert!(failed.as_str().contains(r#""started":true"#), "{failed:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_herald_that_panics_does_not_keep_the_server_from_ending() {
+async fn an_observer_that_panics_does_not_keep_the_server_from_ending() {
     let drain = Drain::default();
     drain.tell(|change| {
-        assert_eq!(change.new_state, ServerState::Draining, "it cannot tell this");
+        assert_eq!(change.new_state, ServerState::Draining, "this observer panics at the end");
         Box::pin(std::future::ready(()))
     });
     drain.begin(ShutdownReason::OperatorRequest, LONG);
@@ -430,7 +433,7 @@ async fn a_herald_that_panics_does_not_keep_the_server_from_ending() {
 }
 
 #[test]
-fn a_drain_that_could_not_begin_leaves_the_server_as_it_was() {
+fn a_drain_that_cannot_begin_changes_nothing() {
     let drain = Drain::default();
     let begin = || drain.begin(ShutdownReason::IdleTimeout, LONG);
     let begun = std::panic::catch_unwind(std::panic::AssertUnwindSafe(begin));
@@ -440,7 +443,7 @@ fn a_drain_that_could_not_begin_leaves_the_server_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reason_is_told_as_far_as_everybody_can_be_expected_to_read_it() {
+async fn a_long_reason_is_clipped_and_an_empty_one_replaced() {
     for (reason, bytes) in
         [("\u{e4}".repeat(9_999), 512), (" ".to_owned(), "operator_request".len())]
     {

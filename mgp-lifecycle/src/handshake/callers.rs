@@ -1,27 +1,26 @@
-//! The modern callers heard last, so that one who says the same in each request is read once.
-//!
-//! Applies to: inbound.
+//! A cache of recent modern callers: the same `_meta` is not parsed twice.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mgp_types::mcp::Revision;
 use mgp_types::service::Facts;
+use mgp_types::sync::Mutex;
 
-/// How many are remembered.
-const REMEMBERED: usize = 16;
-/// How long what one says of itself may be.
-const SAID: usize = 4 * 1024;
+/// The most callers in the cache.
+const MAX_CALLERS: usize = 16;
+/// The most bytes of `_meta` members of one caller; larger ones are not cached.
+const MAX_META_BYTES: usize = 4 * 1024;
 
-/// What a request says of its caller, as it stands there.
+/// The members of a request's `_meta` that describe its caller, as raw JSON.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said<'a> {
+pub(crate) struct CallerMeta<'a> {
     pub(crate) capabilities: &'a str,
     pub(crate) info: Option<&'a str>,
 }
 
-/// The facts that followed from what was said.
+/// Facts of recent callers, by the `_meta` they were read from.
 #[derive(Debug, Default)]
-pub(crate) struct Callers(Mutex<Vec<Caller>>);
+pub(crate) struct RecentCallers(Mutex<Vec<Caller>>);
 
 #[derive(Debug)]
 struct Caller {
@@ -30,36 +29,31 @@ struct Caller {
     facts: Arc<Facts>,
 }
 
-impl Callers {
-    /// What is known of a caller who says this.
-    pub(crate) fn known(&self, revision: &Revision, said: Said<'_>) -> Option<Arc<Facts>> {
-        let callers = self.callers();
+impl RecentCallers {
+    pub(crate) fn get(&self, revision: &Revision, meta: CallerMeta<'_>) -> Option<Arc<Facts>> {
+        let callers = self.0.lock();
         let same = |caller: &&Caller| {
-            caller.capabilities == said.capabilities
-                && caller.info.as_deref() == said.info
+            caller.capabilities == meta.capabilities
+                && caller.info.as_deref() == meta.info
                 && caller.facts.revision == *revision
         };
         callers.iter().find(same).map(|caller| Arc::clone(&caller.facts))
     }
 
-    /// Remembers what followed; the oldest is forgotten.
-    pub(crate) fn remember(&self, said: Said<'_>, facts: &Arc<Facts>) {
-        if said.capabilities.len() + said.info.map_or(0, str::len) > SAID {
+    /// Adds a caller; a full cache drops the oldest.
+    pub(crate) fn insert(&self, meta: CallerMeta<'_>, facts: &Arc<Facts>) {
+        if meta.capabilities.len() + meta.info.map_or(0, str::len) > MAX_META_BYTES {
             return;
         }
         let caller = Caller {
-            capabilities: said.capabilities.to_owned(),
-            info: said.info.map(str::to_owned),
+            capabilities: meta.capabilities.to_owned(),
+            info: meta.info.map(str::to_owned),
             facts: Arc::clone(facts),
         };
-        let mut callers = self.callers();
-        if callers.len() == REMEMBERED {
+        let mut callers = self.0.lock();
+        if callers.len() == MAX_CALLERS {
             callers.remove(0);
         }
         callers.push(caller);
-    }
-
-    fn callers(&self) -> MutexGuard<'_, Vec<Caller>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

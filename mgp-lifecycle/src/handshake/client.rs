@@ -1,6 +1,4 @@
-//! The client's side: probes for the modern era, falls back to `initialize`, runs the permission gate (MGP §2, §3.4).
-//!
-//! Applies to: outbound.
+//! The client side: probes for the modern era, falls back to `initialize`, runs the permission gate (MGP §2, §3.4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,35 +16,36 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::era::{self, Next, Probe};
+use super::era::{self, NextStep, ProbeOutcome};
 use super::negotiate;
 use super::offer::ClientOffer;
 use super::permission::PermissionFlow;
 use super::session::{Phase, Session};
 
-/// How to connect.
+/// Settings of [`connect`].
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectConfig {
-    /// Which era to speak.
+    /// The era to use.
     pub era: EraChoice,
-    /// How long a server may take to answer the probe before it is taken for a legacy one. 10 s.
+    /// The time a server may take to answer the probe before it counts as a legacy server. Default: 10 s.
     ///
-    /// Legacy servers refuse the probe at once; this is for those that say nothing, and includes the server's start.
+    /// Legacy servers refuse the probe at once; this is for servers that do not answer it, and includes the
+    /// server's start.
     pub probe_timeout: Duration,
-    /// How long the whole handshake may take, the gate apart. 30 s.
+    /// The time limit of the whole handshake, without the gate. Default: 30 s.
     pub handshake_timeout: Duration,
-    /// Decides about the permissions a server needs, between the answer and `initialized`.
+    /// Decides about the permissions a server needs, between its answer and `initialized`.
     pub gate: Option<Arc<dyn PermissionGate>>,
-    /// Decides about the permissions a server needs, and tells what stands while it is connected (MGP §3.4).
+    /// Decides about the permissions a server needs, and reports changes while it is connected (MGP §3.4).
     ///
-    /// Decisions are kept under the id in [`Context::server`], so the context of the connection must have one.
+    /// Decisions are stored by the id in [`Context::server`], so the context of the connection must have one.
     pub grantor: Option<Arc<dyn Grantor>>,
-    /// What becomes of the connection when a permission the server needs is denied. It proceeds.
+    /// The action if a permission the server needs is denied. Default: proceed.
     pub denied: Ungranted,
-    /// What becomes of it when nobody decided in time. It proceeds.
+    /// The action if the decision timed out. Default: proceed.
     pub deferred: Ungranted,
-    /// How long the gate, and the grantor, may take; then the decision is deferred. 60 s.
+    /// The time limit of the gate, and of the grantor; then the decision is deferred. Default: 60 s.
     pub permission_timeout: Duration,
 }
 
@@ -65,16 +64,12 @@ impl Default for ConnectConfig {
     }
 }
 
-impl std::fmt::Debug for ConnectConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ConnectConfig").field("era", &self.era).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(ConnectConfig { era });
 
-/// Which era a client speaks.
+/// The era that a client uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EraChoice {
-    /// Modern where the server answers the probe, else legacy.
+    /// Modern if the server answers the probe, else legacy.
     #[default]
     Auto,
     /// Legacy only: no probe is sent.
@@ -83,7 +78,7 @@ pub enum EraChoice {
     Modern,
 }
 
-/// That era only, or whichever the server speaks.
+/// Uses only this era, or for `None` the one the server supports.
 impl From<Option<Era>> for EraChoice {
     fn from(era: Option<Era>) -> Self {
         match era {
@@ -94,66 +89,66 @@ impl From<Option<Era>> for EraChoice {
     }
 }
 
-/// What becomes of a connection to a server that lacks a permission it needs (MGP §3.4).
+/// The action for a connection to a server that lacks a permission it needs (MGP §3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ungranted {
-    /// It goes on; calls of tools that need the permission are refused.
+    /// Proceed; calls of tools that need the permission are refused.
     #[default]
     Proceed,
-    /// It is closed, after the server was told why.
+    /// Close the connection, after the server was notified of the reason.
     Close,
 }
 
-/// Decides whether a connection goes on, given what the server needs (MGP §3.4).
+/// Decides whether a connection proceeds, given the permissions the server needs (MGP §3.4).
 pub trait PermissionGate: Send + Sync {
-    /// Decides; `facts.permissions_required` says what the server needs.
+    /// Decides by `facts.permissions_required`, the permissions that the server needs.
     fn decide(&self, facts: Arc<Facts>, cx: Context) -> BoxFuture<'static, Verdict>;
 }
 
-/// What the gate decided.
+/// The decision of a [`PermissionGate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The connection goes on; what was not granted is refused call by call.
+    /// The connection proceeds; calls that need a permission that was not granted are refused.
     Proceed,
     /// The connection is closed.
     Reject,
 }
 
-/// Why a handshake failed.
+/// The reason why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The server did not finish the handshake in time.
+    /// The server did not complete the handshake in time.
     #[error("the server did not finish the handshake within {0:?}")]
     TimedOut(Duration),
-    /// The server refused, or its connection is gone.
+    /// The server refused, or its connection was closed.
     #[error("the handshake failed: {0}")]
     Refused(#[source] RpcError),
-    /// The server settled on a revision nobody asked for.
+    /// The server chose a revision that the client did not request and does not support.
     #[error("the server speaks revision `{0}`, which is not supported here")]
     Unsupported(Revision),
     /// The permissions the server needs were rejected.
     #[error("the permissions the server needs were rejected: {}", .0.join(", "))]
     Rejected(Vec<String>),
-    /// Nobody decided about the permissions the server needs.
-    #[error("nobody decided in time about the permissions the server needs: {}", .0.join(", "))]
+    /// The decision about the permissions the server needs timed out.
+    #[error("the decision about the permissions the server needs timed out: {}", .0.join(", "))]
     Deferred(Vec<String>),
-    /// What is decided and recorded of a server is kept under its id, and it has none.
+    /// The server has no id, under which decisions and records are stored.
     #[error(
-        "what is decided and recorded of a server is kept under its id; give it one with `.server_id(…)`"
+        "decisions and records of a server are stored by its id; give it one with `.server_id(…)`"
     )]
     Nameless,
 }
 
-/// Shakes hands over an outbound stack; what was settled is kept in the scope of the connection.
+/// Performs the handshake over an outbound stack; the result is stored in the scope of the connection.
 ///
-/// The stack must carry a [`StampLayer`](super::StampLayer) for the same scope's [`Session`].
+/// The stack must contain a [`StampLayer`](super::StampLayer) for the same scope's [`Session`].
 ///
 /// # Errors
-/// Why it failed; the connection is then of no use.
+/// The reason why it failed; the connection cannot be used then.
 ///
 /// # Cancel safety
-/// Dropping the future leaves the connection half-way; close it.
+/// Not cancel safe: close the connection if the future is dropped.
 pub async fn connect<S: MgpService>(
     stack: &S,
     cx: &Context,
@@ -162,7 +157,7 @@ pub async fn connect<S: MgpService>(
 ) -> Result<Arc<Facts>, ConnectError> {
     let flow = permission_flow(cx, config)?;
     let limit = config.handshake_timeout;
-    let facts = timeout(limit, settle(stack, cx, offer, config))
+    let facts = timeout(limit, negotiate(stack, cx, offer, config))
         .await
         .map_err(|_| ConnectError::TimedOut(limit))??;
     run_gate(&facts, cx, config).await?;
@@ -170,14 +165,15 @@ pub async fn connect<S: MgpService>(
         flow.run(stack, &facts, cx, config).await?;
     }
     if facts.era == Era::Legacy {
-        let ready = Call::tell::<Initialized>(&mgp_types::mcp::EmptyParams::new(), cx.clone());
-        ready_call(stack, ready).await?;
-        cx.scope.state::<Session>().ready();
+        let initialized =
+            Call::tell::<Initialized>(&mgp_types::mcp::EmptyParams::new(), cx.clone());
+        send(stack, initialized).await?;
+        cx.scope.state::<Session>().set_ready();
     }
     Ok(facts)
 }
 
-/// The flow of this connection, where anybody can find it who has the scope.
+/// Creates the flow of this connection and stores it in the connection's scope.
 fn permission_flow(
     cx: &Context,
     config: &ConnectConfig,
@@ -185,25 +181,25 @@ fn permission_flow(
     let Some(grantor) = &config.grantor else { return Ok(None) };
     let server = cx.server.clone().ok_or(ConnectError::Nameless)?;
     let flow = PermissionFlow::new(server, Arc::clone(grantor), config.permission_timeout);
-    cx.scope.state::<Session>().keep_permissions(flow.clone());
+    cx.scope.state::<Session>().set_permissions(flow.clone());
     Ok(Some(flow))
 }
 
-async fn settle<S: MgpService>(
+async fn negotiate<S: MgpService>(
     stack: &S,
     cx: &Context,
     offer: &ClientOffer,
     config: &ConnectConfig,
 ) -> Result<Arc<Facts>, ConnectError> {
     if config.era != EraChoice::Legacy {
-        let found = match probe(stack, cx, offer, config, &Revision::MODERN).await? {
-            Probed::Retry(revision) => probe(stack, cx, offer, config, &revision).await?,
-            found => found,
+        let result = match probe(stack, cx, offer, config, &Revision::MODERN).await? {
+            ProbeResult::Retry(revision) => probe(stack, cx, offer, config, &revision).await?,
+            result => result,
         };
-        match found {
-            Probed::Modern(facts) => return Ok(facts),
-            // There is nothing to fall back to: what the server said is what is wrong.
-            Probed::Legacy(refusal) if config.era == EraChoice::Modern => {
+        match result {
+            ProbeResult::Modern(facts) => return Ok(facts),
+            // There is no fallback: the server's refusal is the error.
+            ProbeResult::Legacy(refusal) if config.era == EraChoice::Modern => {
                 let unknown = || RpcError::method_not_found(ServerDiscover::METHOD);
                 return Err(ConnectError::Refused(refusal.unwrap_or_else(unknown)));
             }
@@ -213,13 +209,13 @@ async fn settle<S: MgpService>(
     initialize(stack, cx, offer).await
 }
 
-/// What a probe found.
-enum Probed {
+/// The result of a probe.
+enum ProbeResult {
     /// A modern server.
     Modern(Arc<Facts>),
-    /// A modern server that wants to be asked in this revision.
+    /// A modern server that asks for this revision.
     Retry(Revision),
-    /// A legacy one, with what it said to the probe.
+    /// A legacy server, with its answer to the probe.
     Legacy(Option<RpcError>),
 }
 
@@ -230,41 +226,41 @@ async fn probe<S: MgpService>(
     offer: &ClientOffer,
     config: &ConnectConfig,
     revision: &Revision,
-) -> Result<Probed, ConnectError> {
+) -> Result<ProbeResult, ConnectError> {
     let call = modern_probe(cx, offer, revision).map_err(ConnectError::Refused)?;
     let answer = timeout(config.probe_timeout, stack.clone().call(call)).await;
     let next = match &answer {
-        Err(_) => era::after_probe(&Probe::Silent),
-        Ok(Err(error)) => era::after_probe(&Probe::Refused(error)),
-        Ok(Ok(_)) => era::after_probe(&Probe::Answered),
+        Err(_) => era::after_probe(&ProbeOutcome::TimedOut),
+        Ok(Err(error)) => era::after_probe(&ProbeOutcome::Refused(error)),
+        Ok(Ok(_)) => era::after_probe(&ProbeOutcome::Answered),
     };
     match (next, answer) {
-        (Next::Modern, Ok(Ok(reply))) => {
+        (NextStep::Modern, Ok(Ok(reply))) => {
             let Ok(result) = reply.get::<DiscoverResult>() else {
-                return Ok(Probed::Legacy(None));
+                return Ok(ProbeResult::Legacy(None));
             };
             if !result.supported_versions.contains(revision) {
-                return Ok(Probed::Legacy(None));
+                return Ok(ProbeResult::Legacy(None));
             }
             let info = result.meta.as_ref().and_then(|meta| meta.server_info().ok().flatten());
             let mut facts =
                 server_facts(revision.clone(), &result.capabilities, info.as_ref(), offer);
             facts.instructions = result.instructions;
-            Ok(Probed::Modern(keep(cx, Phase::Ready, facts)))
+            Ok(ProbeResult::Modern(store_facts(cx, Phase::Ready, facts)))
         }
-        (Next::Retry(supported), _) => {
-            let spoken = supported.into_iter().find(|revision| *revision == Revision::MODERN);
-            Ok(spoken.map_or(Probed::Legacy(None), Probed::Retry))
+        (NextStep::Retry(supported), _) => {
+            let revision = supported.into_iter().find(|revision| *revision == Revision::MODERN);
+            Ok(revision.map_or(ProbeResult::Legacy(None), ProbeResult::Retry))
         }
-        (Next::Unsaid, _) => {
-            Ok(Probed::Modern(keep(cx, Phase::Ready, Facts::new(revision.clone()))))
+        (NextStep::ModernUndescribed, _) => {
+            Ok(ProbeResult::Modern(store_facts(cx, Phase::Ready, Facts::new(revision.clone()))))
         }
-        (Next::Refuse, Ok(Err(error))) => Err(ConnectError::Refused(error)),
+        (NextStep::Fail, Ok(Err(error))) => Err(ConnectError::Refused(error)),
         (next, answer) => {
-            if next == Next::Guess {
-                cx.scope.state::<Session>().guessed();
+            if next == NextStep::GuessLegacy {
+                cx.scope.state::<Session>().set_guessed();
             }
-            Ok(Probed::Legacy(answer.ok().and_then(Result::err)))
+            Ok(ProbeResult::Legacy(answer.ok().and_then(Result::err)))
         }
     }
 }
@@ -300,13 +296,16 @@ async fn initialize<S: MgpService>(
     }
     let mut params =
         InitializeParams::new(Revision::LATEST_LEGACY, capabilities, offer.info.clone());
-    let first: Result<InitializeResult, _> = ask::<Initialize, _, _, _>(stack, cx, &params).await;
+    let first: Result<InitializeResult, _> =
+        request::<Initialize, _, _, _>(stack, cx, &params).await;
     let result = match first {
         Err(ConnectError::Refused(refusal)) => {
-            // A server that refuses the newest revision may name one that is spoken here.
-            let Some(older) = spoken(&refusal) else { return Err(ConnectError::Refused(refusal)) };
+            // A server that refuses the newest revision may name one that the client supports.
+            let Some(older) = supported_revision(&refusal) else {
+                return Err(ConnectError::Refused(refusal));
+            };
             params.protocol_version = older;
-            ask::<Initialize, _, _, _>(stack, cx, &params).await?
+            request::<Initialize, _, _, _>(stack, cx, &params).await?
         }
         first => first?,
     };
@@ -317,11 +316,11 @@ async fn initialize<S: MgpService>(
     cx.scope.state::<WireRules>().settle(&revision);
     let mut facts = server_facts(revision, &result.capabilities, Some(&result.server_info), offer);
     facts.instructions = result.instructions;
-    Ok(keep(cx, Phase::Initialized, facts))
+    Ok(store_facts(cx, Phase::Initialized, facts))
 }
 
-/// The newest legacy revision of those a refusal of `initialize` names (−32602, MCP lifecycle).
-fn spoken(refusal: &RpcError) -> Option<Revision> {
+/// Returns the newest supported legacy revision that a refusal of `initialize` names (−32602, MCP lifecycle).
+fn supported_revision(refusal: &RpcError) -> Option<Revision> {
     let named = refusal.code() == ErrorCode::INVALID_PARAMS;
     let data: UnsupportedVersionData = refusal.as_data().filter(|_| named)?.get().ok()?;
     let ours =
@@ -329,8 +328,8 @@ fn spoken(refusal: &RpcError) -> Option<Revision> {
     Revision::LEGACY.iter().rev().find(ours).cloned()
 }
 
-/// The active MGP set is computed here too: some servers answer with all they have (checklist C41),
-/// and what we did not offer is not active whatever they say (C42).
+/// Returns the facts of a server, with the intersection of both MGP offers: some servers answer with all their
+/// extensions, and an extension that the client did not offer is not active whatever the server answers.
 fn server_facts(
     revision: Revision,
     capabilities: &ServerCapabilities,
@@ -354,7 +353,7 @@ fn server_facts(
     facts
 }
 
-fn keep(cx: &Context, phase: Phase, facts: Facts) -> Arc<Facts> {
+fn store_facts(cx: &Context, phase: Phase, facts: Facts) -> Arc<Facts> {
     let facts = Arc::new(facts);
     cx.scope.state::<Session>().settle(phase, Arc::clone(&facts));
     facts
@@ -374,24 +373,24 @@ async fn run_gate(
         Ok(Verdict::Reject) => Err(ConnectError::Rejected(facts.permissions_required.clone())),
         Ok(Verdict::Proceed) => Ok(()),
         Err(_) => {
-            tracing::warn!("nobody decided about the permissions in time: deferred");
+            tracing::warn!("permission request timed out; deferred");
             Ok(())
         }
     }
 }
 
-async fn ask<R, S, P, T>(stack: &S, cx: &Context, params: &P) -> Result<T, ConnectError>
+async fn request<R, S, P, T>(stack: &S, cx: &Context, params: &P) -> Result<T, ConnectError>
 where
     R: Request<Params = P, Result = T>,
     S: MgpService,
     P: Serialize,
     T: DeserializeOwned,
 {
-    let reply = ready_call(stack, Call::ask::<R>(params, cx.clone())).await?;
+    let reply = send(stack, Call::ask::<R>(params, cx.clone())).await?;
     reply.get().map_err(ConnectError::Refused)
 }
 
-async fn ready_call<S: MgpService>(
+async fn send<S: MgpService>(
     stack: &S,
     call: Result<Call, RpcError>,
 ) -> Result<Reply, ConnectError> {
@@ -406,11 +405,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_refusal_that_names_a_revision_is_answered_in_it_once() {
+    async fn a_refusal_that_names_a_revision_is_retried_once_with_it() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         for refusals in [1, 2] {
-            let asked = Arc::new(AtomicUsize::new(0));
-            let count = Arc::clone(&asked);
+            let requests = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&requests);
             let server = Stack::from_fn(move |call: Call| {
                 let number = count.fetch_add(1, Ordering::Relaxed);
                 async move {
@@ -432,15 +431,15 @@ mod tests {
             let cx =
                 Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
             let offer = ClientOffer::new(Implementation::new("c", "1"));
-            let found = connect(&server, &cx, &offer, &ConnectConfig::default()).await;
-            assert_eq!(found.is_ok(), refusals == 1);
-            // The second time it is taken for a legacy server, which refuses as well.
-            assert_eq!(asked.load(Ordering::Relaxed), if refusals == 1 { 2 } else { 3 });
+            let result = connect(&server, &cx, &offer, &ConnectConfig::default()).await;
+            assert_eq!(result.is_ok(), refusals == 1);
+            // After the second refusal it counts as a legacy server, which refuses as well.
+            assert_eq!(requests.load(Ordering::Relaxed), if refusals == 1 { 2 } else { 3 });
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_modern_server_that_starts_slowly_is_not_taken_for_a_legacy_one() {
+    async fn a_modern_server_that_starts_slowly_does_not_count_as_a_legacy_one() {
         let server = Stack::from_fn(|_| async {
             tokio::time::sleep(Duration::from_secs(5)).await;
             Reply::of(&DiscoverResult::new(vec![Revision::MODERN], ServerCapabilities::new()))

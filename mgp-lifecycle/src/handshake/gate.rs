@@ -1,25 +1,21 @@
-//! Silence towards peers that did not negotiate: an inactive method is answered as if it did not exist (MGP §2.4).
-//!
-//! Applies to: inbound.
+//! Methods of inactive extensions are answered as if they did not exist (MGP §2.4).
 
 use mgp_types::mcp::{Era, key};
 use mgp_types::method::lookup;
 use mgp_types::service::{Call, Facts, Kind};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
-/// What an inbound call meets at the gate.
+/// The decision about an inbound call.
 #[derive(Debug)]
-pub(crate) enum Entry {
-    /// It goes on.
+pub(crate) enum GateDecision {
     Pass,
-    /// It is refused.
     Refuse(RpcError),
-    /// A notification that nobody negotiated: it is dropped.
+    /// Drop a notification of an extension that was not negotiated.
     Drop,
 }
 
-/// Lets a call pass whose method is part of MCP, or of an active extension.
-pub(crate) fn entry(call: &Call, caller: &Facts) -> Entry {
+/// Checks that a call's method is part of MCP, or of an active extension.
+pub(crate) fn check(call: &Call, caller: &Facts) -> GateDecision {
     let method = call.method().as_str();
     let known = lookup(method);
     let inactive = match known.and_then(|info| info.extension) {
@@ -28,12 +24,12 @@ pub(crate) fn entry(call: &Call, caller: &Facts) -> Entry {
     };
     let foreign = known.is_some_and(|info| !info.is_in_era(caller.era));
     match (inactive || foreign, call.kind()) {
-        (false, _) => Entry::Pass,
-        (true, Kind::Notification) => Entry::Drop,
+        (false, _) => GateDecision::Pass,
+        (true, Kind::Notification) => GateDecision::Drop,
         (true, Kind::Request) if caller.era == Era::Modern && inactive => {
-            Entry::Refuse(needs_extension(method))
+            GateDecision::Refuse(needs_extension(method))
         }
-        (true, Kind::Request) => Entry::Refuse(RpcError::method_not_found(method)),
+        (true, Kind::Request) => GateDecision::Refuse(RpcError::method_not_found(method)),
     }
 }
 
@@ -41,7 +37,7 @@ fn is_mgp_named(method: &str) -> bool {
     method.starts_with("mgp/") || method.starts_with("notifications/mgp.")
 }
 
-/// −32021: a modern client learns what it would have to offer.
+/// Returns −32021 with the extension that a modern client would have to offer.
 fn needs_extension(method: &str) -> RpcError {
     let extension = lookup(method).and_then(|info| info.extension);
     let names = extension.map_or_else(String::new, |extension| format!("\"{extension}\""));

@@ -1,11 +1,10 @@
-//! How a connection learns what both sides speak (MGP §2; MCP `initialize` and `server/discover`).
+//! The handshake: both sides learn which revision and extensions they share (MGP §2; MCP `initialize` and
+//! `server/discover`).
 //!
-//! [`era`] is the pure part: which way a message belongs to.
+//! [`era`] is the pure part: it decides to which era a message belongs.
 //! [`HandshakeLayer`] answers for a server and gives every inbound call its facts;
-//! [`connect`] does the client's side, and [`StampLayer`] writes on outbound calls what the callee needs to know.
-//! [`PermissionFlow`] has the permissions decided that a server needs, and tells it what stands.
-//!
-//! Applies to: both.
+//! [`connect`] does the client side, and [`StampLayer`] adds to outbound calls what the callee must know.
+//! [`PermissionFlow`] requests decisions about the permissions a server needs, and notifies it of them.
 
 mod callers;
 mod client;
@@ -14,10 +13,10 @@ mod gate;
 mod negotiate;
 mod offer;
 mod permission;
+pub(crate) mod plain_errors;
 mod server;
 mod session;
 mod stamp;
-pub(crate) mod veil;
 
 pub use client::{
     ConnectConfig, ConnectError, EraChoice, PermissionGate, Ungranted, Verdict, connect,

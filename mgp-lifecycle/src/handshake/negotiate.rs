@@ -1,6 +1,4 @@
-//! The MGP half of the handshake: offers to an active set (MGP §2.4).
-//!
-//! Applies to: both.
+//! The MGP half of the handshake: two offers become an active set (MGP §2.4).
 
 use mgp_types::mcp::{ClientCapabilities, ServerCapabilities, key};
 use mgp_types::mgp::{ExtensionSet, MgpCapability};
@@ -8,28 +6,28 @@ use mgp_types::{Lenient, Object, Payload, RpcError};
 
 use super::offer::MgpOffer;
 
-/// What a peer offered, read with all tolerance: a malformed or foreign offer means plain MCP.
+/// Reads a peer's offer leniently: a malformed or incompatible offer means plain MCP.
 pub(crate) fn read_offer(
     offered: Option<&Lenient<MgpCapability>>,
     ours: &MgpOffer,
 ) -> Option<MgpCapability> {
     let Lenient::Valid(offered) = offered? else {
-        tracing::warn!("the peer's `mgp` object is malformed; speaking plain MCP");
+        tracing::warn!("malformed `mgp` object of the peer; using plain MCP");
         return None;
     };
     if !ours.version.is_compatible(&offered.version) {
-        tracing::warn!(ours = %ours.version, theirs = %offered.version, "MGP versions do not fit; speaking plain MCP");
+        tracing::warn!(ours = %ours.version, theirs = %offered.version, "incompatible MGP versions; using plain MCP");
         return None;
     }
     Some(offered.clone())
 }
 
-/// The active set: what both offered.
+/// Returns the extensions that both offered.
 pub(crate) fn active(ours: &MgpOffer, theirs: &MgpCapability) -> ExtensionSet {
     ours.extensions & theirs.extension_set()
 }
 
-/// What a server answers a client that offered MGP: the intersection, in the client's words (checklist C41, C48).
+/// Returns a server's answer to a client that offered MGP: the intersection, with the client's extension names.
 pub(crate) fn server_answer(ours: &MgpOffer, theirs: &MgpCapability) -> MgpCapability {
     let names = active(ours, theirs).names_for(&theirs.extensions);
     let mut answer = MgpCapability::new(
@@ -42,14 +40,13 @@ pub(crate) fn server_answer(ours: &MgpOffer, theirs: &MgpCapability) -> MgpCapab
     answer
 }
 
-/// What a client offers.
 pub(crate) fn client_offer(ours: &MgpOffer) -> MgpCapability {
     let names: Vec<_> =
         ours.extensions.iter().map(|extension| extension.as_str().to_owned()).collect();
     MgpCapability::new(ours.version.clone(), names)
 }
 
-/// Puts a server's answer where both MGP and MCP look for it (DESIGN §4).
+/// Writes a server's answer to both places where MGP and MCP peers look for it.
 pub(crate) fn put_server(
     capabilities: &mut ServerCapabilities,
     mgp: MgpCapability,
@@ -59,7 +56,7 @@ pub(crate) fn put_server(
     Ok(())
 }
 
-/// The same for a client's offer.
+/// Writes a client's offer to both places where MGP and MCP peers look for it.
 pub(crate) fn put_client(
     capabilities: &mut ClientCapabilities,
     mgp: MgpCapability,

@@ -1,6 +1,4 @@
-//! What each side offers.
-//!
-//! Applies to: both.
+//! The offers of client and server.
 
 use mgp_types::mcp::{
     ClientCapabilities, Implementation, Revision, ServerCapabilities, TasksCapability, key,
@@ -8,11 +6,11 @@ use mgp_types::mcp::{
 use mgp_types::mgp::{ExtensionSet, MgpVersion, Permission, TrustLevel};
 use mgp_types::{Object, Payload};
 
-/// What a side offers of MGP.
+/// The MGP offer of either side.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MgpOffer {
-    /// The version; any version of the same major number fits (§2.4).
+    /// The version; any version with the same major number is compatible (MGP §2.4).
     pub version: MgpVersion,
     /// The extensions.
     pub extensions: ExtensionSet,
@@ -25,7 +23,7 @@ pub struct MgpOffer {
 }
 
 impl MgpOffer {
-    /// Offers these extensions.
+    /// Creates an offer of these extensions.
     #[must_use]
     pub fn new(extensions: ExtensionSet) -> Self {
         Self {
@@ -38,28 +36,29 @@ impl MgpOffer {
     }
 }
 
-/// What a server offers.
+/// The offer of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerOffer {
-    /// Who the server is.
+    /// The name and version of the server.
     pub info: Implementation,
-    /// What it can do, without MGP.
+    /// The MCP capabilities, without MGP.
     pub capabilities: ServerCapabilities,
-    /// Advice for the model.
+    /// Instructions for the model.
     pub instructions: Option<String>,
-    /// The revisions it speaks, oldest first.
+    /// The supported revisions, oldest first.
     ///
-    /// A server that speaks all of them answers a foreign one with its newest; one that was told to speak fewer refuses.
+    /// A server that supports all of them answers an unknown one with its newest; a server restricted to
+    /// fewer refuses it.
     pub revisions: Vec<Revision>,
-    /// Whether tool calls may become tasks; each era says it in its own place.
+    /// If set, tool calls may become tasks; each era has its own form of this capability.
     pub tasks: bool,
-    /// What it offers of MGP; `None` for plain MCP.
+    /// The MGP offer; `None` for plain MCP.
     pub mgp: Option<MgpOffer>,
 }
 
 impl ServerOffer {
-    /// A server that speaks all revisions and nothing of MGP yet.
+    /// Creates the offer of a server that supports all revisions, without MGP.
     #[must_use]
     pub fn new(info: Implementation) -> Self {
         Self {
@@ -72,7 +71,7 @@ impl ServerOffer {
         }
     }
 
-    /// The capabilities as `initialize` tells them: tasks are part of the core of the last legacy revision.
+    /// Returns the capabilities for `initialize`: tasks are part of the core of the last legacy revision.
     pub(crate) fn legacy_capabilities(&self, revision: &Revision) -> ServerCapabilities {
         let mut capabilities = self.capabilities.clone();
         if self.tasks && *revision == Revision::V2025_11_25 {
@@ -86,7 +85,7 @@ impl ServerOffer {
         capabilities
     }
 
-    /// The capabilities as `server/discover` tells them: tasks are an extension.
+    /// Returns the capabilities for `server/discover`: tasks are an extension.
     pub(crate) fn modern_capabilities(&self) -> ServerCapabilities {
         let mut capabilities = self.capabilities.clone();
         if self.tasks {
@@ -96,34 +95,34 @@ impl ServerOffer {
         capabilities
     }
 
-    /// The revision `initialize` settles on: the asked one if it is spoken, else the newest legacy one.
+    /// Returns the revision for `initialize`: the requested one if it is supported, else the newest legacy one.
     ///
-    /// `None` where the choice was narrowed: whoever left a revision out wants it refused, not replaced.
-    pub(crate) fn legacy_revision(&self, asked: &Revision) -> Option<Revision> {
+    /// Returns `None` if the revisions were restricted: a revision left out on purpose is refused, not replaced.
+    pub(crate) fn legacy_revision(&self, requested: &Revision) -> Option<Revision> {
         let mut legacy =
             self.revisions.iter().filter(|revision| Revision::LEGACY.contains(revision));
-        if legacy.clone().any(|revision| revision == asked) {
-            return Some(asked.clone());
+        if legacy.clone().any(|revision| revision == requested) {
+            return Some(requested.clone());
         }
-        let is_narrowed = !Revision::SUPPORTED.iter().all(|known| self.revisions.contains(known));
-        legacy.next_back().filter(|_| !is_narrowed).cloned()
+        let is_restricted = !Revision::SUPPORTED.iter().all(|known| self.revisions.contains(known));
+        legacy.next_back().filter(|_| !is_restricted).cloned()
     }
 }
 
-/// What a client offers.
+/// The offer of a client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOffer {
-    /// Who the client is.
+    /// The name and version of the client.
     pub info: Implementation,
-    /// What it can do, without MGP.
+    /// The MCP capabilities, without MGP.
     pub capabilities: ClientCapabilities,
-    /// What it offers of MGP; `None` for plain MCP.
+    /// The MGP offer; `None` for plain MCP.
     pub mgp: Option<MgpOffer>,
 }
 
 impl ClientOffer {
-    /// A client that offers nothing of MGP yet.
+    /// Creates the offer of a client without MGP.
     #[must_use]
     pub fn new(info: Implementation) -> Self {
         Self { info, capabilities: ClientCapabilities::new(), mgp: None }

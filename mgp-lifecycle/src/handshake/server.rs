@@ -1,8 +1,7 @@
-//! The server's side: answers `initialize` and `server/discover`, and gives every call the facts of its caller.
+//! The server side: answers `initialize` and `server/discover`, and gives every call the facts of its caller.
 //!
 //! Applies to: inbound.
 
-use std::fmt;
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,21 +18,20 @@ use mgp_types::service::{
 };
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
-use tower_layer::Layer;
 use tower_service::Service;
 
-use super::callers::{Callers, Said};
-use super::era::{self, Way};
-use super::gate::{self, Entry};
+use super::callers::{CallerMeta, RecentCallers};
+use super::era::{self, Route};
+use super::gate::{self, GateDecision};
 use super::negotiate;
 use super::offer::ServerOffer;
+use super::plain_errors::{CallInfo, adapt_to_caller};
 use super::session::{Phase, Session};
-use super::veil::{self, Seen};
 
-/// Puts the handshake in front of a server's stack.
+/// Adds the handshake to a server's stack.
 ///
-/// Both eras are served on the same connection: a request with a revision in `_meta` stands alone,
-/// any other belongs to the session that `initialize` opened.
+/// Both eras are served on the same connection: a request with a revision in `_meta` is self-contained,
+/// any other belongs to the session that `initialize` started.
 ///
 /// ```
 /// use mgp_lifecycle::{HandshakeLayer, ServerOffer};
@@ -55,59 +53,32 @@ use super::veil::{self, Seen};
 #[must_use]
 pub struct HandshakeLayer {
     offer: Arc<ServerOffer>,
-    typed: Option<Typed>,
-    callers: Arc<Callers>,
+    has_output_schema: Option<HasOutputSchema>,
+    callers: Arc<RecentCallers>,
 }
 
-/// Says which tools have an output schema.
-type Typed = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+/// Returns whether a tool has an output schema.
+type HasOutputSchema = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl HandshakeLayer {
-    /// A layer that offers this.
+    /// Creates a layer with an offer.
     pub fn new(offer: ServerOffer) -> Self {
-        Self { offer: Arc::new(offer), typed: None, callers: Arc::default() }
+        Self { offer: Arc::new(offer), has_output_schema: None, callers: Arc::default() }
     }
 
-    /// Says which tools have an output schema: plain clients get refusals of these as text only,
-    /// because some hold even a failed result against the schema.
-    pub fn typed(mut self, typed: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.typed = Some(Arc::new(typed));
+    /// Sets which tools have an output schema: plain clients receive refusals of these tools as text only,
+    /// because some check even a failed result against the schema.
+    pub fn typed(mut self, has_schema: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.has_output_schema = Some(Arc::new(has_schema));
         self
     }
 }
 
-impl fmt::Debug for HandshakeLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.offer.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(HandshakeLayer { offer });
 
-impl<S> Layer<S> for HandshakeLayer {
-    type Service = Handshake<S>;
-
-    fn layer(&self, inner: S) -> Handshake<S> {
-        Handshake {
-            inner,
-            offer: Arc::clone(&self.offer),
-            typed: self.typed.clone(),
-            callers: Arc::clone(&self.callers),
-        }
-    }
-}
-
-/// Service of [`HandshakeLayer`].
-#[derive(Clone)]
-pub struct Handshake<S> {
-    inner: S,
-    offer: Arc<ServerOffer>,
-    typed: Option<Typed>,
-    callers: Arc<Callers>,
-}
-
-impl<S> fmt::Debug for Handshake<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.offer.fmt(f)
-    }
+mgp_types::layer_service! {
+    /// Service of [`HandshakeLayer`].
+    pub Handshake for HandshakeLayer
 }
 
 impl<S: MgpService> Service<Call> for Handshake<S> {
@@ -115,18 +86,16 @@ impl<S: MgpService> Service<Call> for Handshake<S> {
     type Error = RpcError;
     type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let answer = |outcome| Either::Right { future: ready(outcome) };
         match self.admit(&mut call) {
-            Ok(Admission::Inner) => {
+            Ok(Admission::Forward) => {
                 let caller = Arc::clone(&call.cx().caller);
-                let seen = self.look(&call);
+                let info = self.call_info(&call);
                 Either::Left {
-                    future: ResponseFuture { inner: self.inner.call(call), caller, seen },
+                    future: ResponseFuture { inner: self.inner.call(call), caller, info },
                 }
             }
             Ok(Admission::Answered(reply)) => answer(Ok(reply)),
@@ -135,42 +104,42 @@ impl<S: MgpService> Service<Call> for Handshake<S> {
     }
 }
 
-/// What becomes of a call at the handshake.
+/// The decision of the handshake about a call.
 enum Admission {
-    Inner,
+    Forward,
     Answered(Reply),
 }
 
 impl<S> Handshake<S> {
-    /// Notes what rewriting the outcome needs to know; only plain callers have theirs rewritten.
-    fn look(&self, call: &Call) -> Seen {
+    /// Returns what is needed to adapt the outcome; only plain callers have theirs adapted.
+    fn call_info(&self, call: &Call) -> CallInfo {
         let tool = call.tool();
-        let is_typed = match (&self.typed, &tool) {
-            (Some(typed), Some(tool)) if !call.cx().caller.speaks_mgp() => typed(tool.name),
+        let has_output_schema = match (&self.layer.has_output_schema, &tool) {
+            (Some(has), Some(tool)) if !call.cx().caller.speaks_mgp() => has(tool.name),
             _ => false,
         };
-        Seen { is_tool_call: tool.is_some(), is_typed }
+        CallInfo { is_tool_call: tool.is_some(), has_output_schema }
     }
 
     fn admit(&self, call: &mut Call) -> Result<Admission, RpcError> {
         let session = call.cx().scope.state::<Session>();
-        let (phase, facts) = session.look();
+        let (phase, facts) = session.snapshot();
         if call.kind() == Kind::Notification {
             return Ok(self.notification(call, &session, phase, facts));
         }
         let params = call.params();
         let revision = params.meta_member(MetaKey::Revision).map(read::<Revision>).transpose()?;
-        let request = era::Request {
+        let request = era::RequestFacts {
             method: call.method().as_str(),
             meta_revision: revision.as_ref(),
             has_capabilities: params.meta_member(MetaKey::ClientCapabilities).is_some(),
             phase,
         };
-        match era::way(request, &self.offer.revisions)? {
-            Way::Initialize => self.initialize(call, &session).map(Admission::Answered),
-            Way::Early => Ok(Admission::Answered(Reply::empty())),
-            Way::Legacy => Self::legacy(call, facts, phase),
-            Way::Modern => self.modern(call, revision.unwrap_or(Revision::MODERN)),
+        match era::route(request, &self.layer.offer.revisions)? {
+            Route::Initialize => self.initialize(call, &session).map(Admission::Answered),
+            Route::Early => Ok(Admission::Answered(Reply::empty())),
+            Route::Legacy => Self::legacy(call, facts, phase),
+            Route::Modern => self.modern(call, revision.unwrap_or(Revision::MODERN)),
         }
     }
 
@@ -178,8 +147,9 @@ impl<S> Handshake<S> {
 
     fn initialize(&self, call: &Call, session: &Session) -> Result<Reply, RpcError> {
         let params: InitializeParams = call.params().get()?;
-        let Some(revision) = self.offer.legacy_revision(&params.protocol_version) else {
-            return Err(era::unsupported_legacy(&params.protocol_version, &self.offer.revisions));
+        let offer = &self.layer.offer;
+        let Some(revision) = offer.legacy_revision(&params.protocol_version) else {
+            return Err(era::unsupported_legacy(&params.protocol_version, &offer.revisions));
         };
         let offered = params.capabilities.find_mgp();
         let mgp = self.mgp_answer(offered.as_ref());
@@ -194,12 +164,12 @@ impl<S> Handshake<S> {
         }
         session.settle(Phase::Initialized, Arc::new(facts));
 
-        let mut capabilities = self.offer.legacy_capabilities(&revision);
+        let mut capabilities = offer.legacy_capabilities(&revision);
         if let Some(mgp) = mgp {
             negotiate::put_server(&mut capabilities, mgp)?;
         }
-        let mut result = InitializeResult::new(revision, capabilities, self.offer.info.clone());
-        result.instructions.clone_from(&self.offer.instructions);
+        let mut result = InitializeResult::new(revision, capabilities, offer.info.clone());
+        result.instructions.clone_from(&offer.instructions);
         Reply::of(&result)
     }
 
@@ -208,8 +178,8 @@ impl<S> Handshake<S> {
             return Ok(Admission::Answered(Reply::empty()));
         }
         let asks = facts.asks;
-        provide(call, facts);
-        // A server sends no requests before the client says that it is ready.
+        set_caller(call, facts);
+        // A server must not send requests before the client is ready.
         if asks.any() && phase == Phase::Ready {
             let cx = call.cx_mut();
             cx.asking = Asking::Peer(cx.peer.clone());
@@ -222,22 +192,22 @@ impl<S> Handshake<S> {
     fn modern(&self, call: &mut Call, revision: Revision) -> Result<Admission, RpcError> {
         let facts = self.modern_facts(call, revision)?;
         if call.is::<ServerDiscover>() {
-            let offered = read::<ClientCapabilities>(said(call).capabilities)?.find_mgp();
-            provide(call, facts);
+            let offered = read::<ClientCapabilities>(caller_meta(call).capabilities)?.find_mgp();
+            set_caller(call, facts);
             return self.discover(self.mgp_answer(offered.as_ref())).map(Admission::Answered);
         }
-        provide(call, facts);
+        set_caller(call, facts);
         enter(call)
     }
 
-    /// What the call says of its caller.
+    /// Returns the facts of a call's caller, from the cache if its `_meta` is known.
     fn modern_facts(&self, call: &Call, revision: Revision) -> Result<Arc<Facts>, RpcError> {
-        let said = said(call);
-        if let Some(known) = self.callers.known(&revision, said) {
-            return Ok(known);
+        let meta = caller_meta(call);
+        if let Some(facts) = self.layer.callers.get(&revision, meta) {
+            return Ok(facts);
         }
-        let facts = Arc::new(self.facts(revision, said)?);
-        self.callers.remember(said, &facts);
+        let facts = Arc::new(self.facts(revision, meta)?);
+        self.layer.callers.insert(meta, &facts);
         Ok(facts)
     }
 
@@ -249,31 +219,31 @@ impl<S> Handshake<S> {
         facts: Arc<Facts>,
     ) -> Admission {
         if call.tells::<Initialized>() {
-            session.ready();
+            session.set_ready();
         }
-        // Before `initialize` a notification can only come from a modern client, which negotiates with each message.
-        let facts = if phase == Phase::New { self.modern_notifier(call) } else { facts };
-        let entry = gate::entry(call, &facts);
-        provide(call, facts);
-        match entry {
-            Entry::Pass => Admission::Inner,
-            Entry::Refuse(_) | Entry::Drop => Admission::Answered(Reply::None),
+        // Before `initialize` only a modern client sends notifications, and it negotiates with each message.
+        let facts = if phase == Phase::New { self.modern_sender(call) } else { facts };
+        let decision = gate::check(call, &facts);
+        set_caller(call, facts);
+        match decision {
+            GateDecision::Pass => Admission::Forward,
+            GateDecision::Refuse(_) | GateDecision::Drop => Admission::Answered(Reply::None),
         }
     }
 
-    /// What a modern notification says of its sender; one that says nothing, or nothing that can be read, negotiated nothing.
-    fn modern_notifier(&self, call: &Call) -> Arc<Facts> {
+    /// Returns the facts of a modern notification's sender; without a valid `_meta` nothing is negotiated.
+    fn modern_sender(&self, call: &Call) -> Arc<Facts> {
         let revision = call.params().meta_member(MetaKey::Revision).map(read::<Revision>);
-        let spoken = revision.and_then(Result::ok).filter(|revision| {
-            revision.era() == Era::Modern && self.offer.revisions.contains(revision)
+        let supported = revision.and_then(Result::ok).filter(|revision| {
+            revision.era() == Era::Modern && self.layer.offer.revisions.contains(revision)
         });
-        let facts = spoken.and_then(|revision| self.modern_facts(call, revision).ok());
+        let facts = supported.and_then(|revision| self.modern_facts(call, revision).ok());
         facts.unwrap_or_else(|| Arc::new(Facts::new(Revision::MODERN)))
     }
 
-    fn facts(&self, revision: Revision, said: Said<'_>) -> Result<Facts, RpcError> {
-        let capabilities: ClientCapabilities = read(said.capabilities)?;
-        let info: Option<Implementation> = said.info.map(read).transpose()?;
+    fn facts(&self, revision: Revision, meta: CallerMeta<'_>) -> Result<Facts, RpcError> {
+        let capabilities: ClientCapabilities = read(meta.capabilities)?;
+        let info: Option<Implementation> = meta.info.map(read).transpose()?;
         let mgp = self.mgp_answer(capabilities.find_mgp().as_ref());
         let mut facts = client_facts(revision, &capabilities, info.as_ref())?;
         facts.mgp = mgp.as_ref().map(MgpCapability::extension_set);
@@ -281,20 +251,21 @@ impl<S> Handshake<S> {
     }
 
     fn discover(&self, mgp: Option<MgpCapability>) -> Result<Reply, RpcError> {
-        let mut capabilities = self.offer.modern_capabilities();
-        // What is offered depends on who asks, so nobody but the asker may keep the answer.
-        let scope = if self.offer.mgp.is_some() { CacheScope::Private } else { CacheScope::Public };
+        let offer = &self.layer.offer;
+        let mut capabilities = offer.modern_capabilities();
+        // With an MGP offer the answer depends on the caller, so shared caches must not store it.
+        let scope = if offer.mgp.is_some() { CacheScope::Private } else { CacheScope::Public };
         if let Some(mgp) = mgp {
             negotiate::put_server(&mut capabilities, mgp)?;
         }
-        let mut result = DiscoverResult::new(self.offer.revisions.clone(), capabilities);
+        let mut result = DiscoverResult::new(offer.revisions.clone(), capabilities);
         result.result_type = Some(ResultType::Complete);
-        result.instructions.clone_from(&self.offer.instructions);
+        result.instructions.clone_from(&offer.instructions);
         result.ttl_ms = Some(DISCOVER_TTL_MS);
         result.cache_scope = Some(scope);
-        let mut beside = Meta::new();
-        beside.encode(key::SERVER_INFO, &self.offer.info)?;
-        result.meta = Some(beside);
+        let mut meta = Meta::new();
+        meta.encode(key::SERVER_INFO, &offer.info)?;
+        result.meta = Some(meta);
         Reply::of(&result)
     }
 
@@ -302,33 +273,32 @@ impl<S> Handshake<S> {
         &self,
         offered: Option<&mgp_types::Lenient<MgpCapability>>,
     ) -> Option<MgpCapability> {
-        let ours = self.offer.mgp.as_ref()?;
+        let ours = self.layer.offer.mgp.as_ref()?;
         let theirs = negotiate::read_offer(offered, ours)?;
         Some(negotiate::server_answer(ours, &theirs))
     }
 }
 
-/// How long a client may keep what `server/discover` said: it changes with the program only.
+/// The time a client may cache the answer to `server/discover`, which only changes with the program.
 const DISCOVER_TTL_MS: u64 = 3_600_000;
 
-/// What a modern message says of its sender.
-fn said(call: &Call) -> Said<'_> {
+fn caller_meta(call: &Call) -> CallerMeta<'_> {
     let params = call.params();
-    Said {
+    CallerMeta {
         capabilities: params.meta_member(MetaKey::ClientCapabilities).unwrap_or("{}"),
         info: params.meta_member(MetaKey::ClientInfo),
     }
 }
 
 fn enter(call: &Call) -> Result<Admission, RpcError> {
-    match gate::entry(call, &call.cx().caller) {
-        Entry::Pass => Ok(Admission::Inner),
-        Entry::Refuse(error) => Err(error),
-        Entry::Drop => Ok(Admission::Answered(Reply::None)),
+    match gate::check(call, &call.cx().caller) {
+        GateDecision::Pass => Ok(Admission::Forward),
+        GateDecision::Refuse(error) => Err(error),
+        GateDecision::Drop => Ok(Admission::Answered(Reply::None)),
     }
 }
 
-fn provide(call: &mut Call, facts: Arc<Facts>) {
+fn set_caller(call: &mut Call, facts: Arc<Facts>) {
     call.cx_mut().caller = facts;
 }
 
@@ -344,19 +314,19 @@ fn client_facts(
     Ok(facts)
 }
 
-/// Reads a member of `_meta`.
+/// Parses a member of `_meta`.
 fn read<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, RpcError> {
     serde_json::from_str(json).map_err(RpcError::invalid_params)
 }
 
 pin_project! {
-    /// Response future of [`Handshake`]: rewrites the outcome for its caller.
+    /// Response future of [`Handshake`]: adapts the outcome to its caller.
     #[derive(Debug)]
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
         caller: Arc<Facts>,
-        seen: Seen,
+        info: CallInfo,
     }
 }
 
@@ -365,7 +335,7 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
-        this.inner.poll(task).map(|outcome| veil::veil(outcome, this.caller, *this.seen))
+        this.inner.poll(task).map(|outcome| adapt_to_caller(outcome, this.caller, *this.info))
     }
 }
 

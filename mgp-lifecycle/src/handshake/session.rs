@@ -1,27 +1,26 @@
-//! What one connection or session has negotiated; kept in its scope.
-//!
-//! Applies to: both.
+//! The negotiated state of one connection or session, stored in its scope.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mgp_types::mcp::Era;
 use mgp_types::service::Facts;
+use mgp_types::sync::Mutex;
 
 use super::permission::PermissionFlow;
 
-/// The state of the legacy handshake of one scope, and the facts it settled.
+/// The phase of the legacy handshake of one scope, and the negotiated facts.
 #[derive(Debug, Default)]
-pub struct Session(Mutex<State>);
+pub struct Session(Mutex<SessionState>);
 
 #[derive(Debug)]
-struct State {
+struct SessionState {
     phase: Phase,
     facts: Arc<Facts>,
     is_guessed: bool,
     permissions: Option<PermissionFlow>,
 }
 
-/// How far the legacy handshake is.
+/// The progress of the legacy handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Nothing was negotiated.
@@ -29,65 +28,65 @@ pub enum Phase {
     New,
     /// `initialize` was answered.
     Initialized,
-    /// The client said it is ready, or the peer speaks the modern era.
+    /// The client sent `initialized`, or the peer is modern.
     Ready,
 }
 
-impl Default for State {
+impl Default for SessionState {
     fn default() -> Self {
         Self { phase: Phase::New, facts: Facts::none(), is_guessed: false, permissions: None }
     }
 }
 
 impl Session {
-    /// How far the handshake is.
+    /// Returns the phase of the handshake.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        self.state().phase
+        self.0.lock().phase
     }
 
-    /// What the other side negotiated.
+    /// Returns the negotiated facts of the other side.
     #[must_use]
     pub fn facts(&self) -> Arc<Facts> {
-        Arc::clone(&self.state().facts)
+        Arc::clone(&self.0.lock().facts)
     }
 
-    /// Whether the other side was taken for a legacy one only because it failed or said nothing when it was asked.
+    /// Returns whether the other side counts as legacy without evidence, because it failed or did not answer the probe.
     #[must_use]
     pub fn is_guessed(&self) -> bool {
-        self.state().is_guessed
+        self.0.lock().is_guessed
     }
 
-    /// The permission flow of a client whose configuration has somebody who decides.
+    /// Returns the permission flow of a client that was configured with a grantor.
     #[must_use]
     pub fn permissions(&self) -> Option<PermissionFlow> {
-        self.state().permissions.clone()
+        self.0.lock().permissions.clone()
     }
 
-    pub(crate) fn keep_permissions(&self, flow: PermissionFlow) {
-        self.state().permissions = Some(flow);
+    pub(crate) fn set_permissions(&self, flow: PermissionFlow) {
+        self.0.lock().permissions = Some(flow);
     }
 
-    /// What an outbound call needs to know: the facts, and what a modern server is told of its permissions.
+    /// Returns the facts of the callee, and the permission flow if the callee is modern.
     pub(crate) fn outbound(&self) -> (Arc<Facts>, Option<PermissionFlow>) {
-        let state = self.state();
+        let state = self.0.lock();
         let flow = state.permissions.as_ref().filter(|_| state.facts.era == Era::Modern);
         (Arc::clone(&state.facts), flow.cloned())
     }
 
-    pub(crate) fn guessed(&self) {
-        self.state().is_guessed = true;
+    pub(crate) fn set_guessed(&self) {
+        self.0.lock().is_guessed = true;
     }
 
-    /// Phase and facts in one look.
-    pub(crate) fn look(&self) -> (Phase, Arc<Facts>) {
-        let state = self.state();
+    /// Returns phase and facts under one lock.
+    pub(crate) fn snapshot(&self) -> (Phase, Arc<Facts>) {
+        let state = self.0.lock();
         (state.phase, Arc::clone(&state.facts))
     }
 
-    /// Settles the facts; `false` when they were settled before.
+    /// Sets the facts; returns `false` if they were already set.
     pub(crate) fn settle(&self, phase: Phase, facts: Arc<Facts>) -> bool {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.phase != Phase::New {
             return false;
         }
@@ -95,15 +94,11 @@ impl Session {
         true
     }
 
-    /// Notes that the client is ready.
-    pub(crate) fn ready(&self) {
-        let mut state = self.state();
+    /// Records that the client is ready.
+    pub(crate) fn set_ready(&self) {
+        let mut state = self.0.lock();
         if state.phase == Phase::Initialized {
             state.phase = Phase::Ready;
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,10 @@
-//! Writes on outbound calls what the callee needs to know of us (MCP 2026-07-28 `_meta`; MGP §6.5).
+//! Adds to outbound calls the `_meta` members that the callee needs (MCP 2026-07-28; MGP §6.5).
 //!
 //! Applies to: outbound.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 
 use bytestring::ByteString;
 use mgp_types::mcp::{Era, Revision, key};
@@ -14,53 +12,52 @@ use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Call, CallKey, Either, Kind, MgpService, Reply, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError, push_hex, unguessable};
-use tower_layer::Layer;
 use tower_service::Service;
 
 use super::negotiate;
 use super::offer::ClientOffer;
 use super::session::Session;
 
-/// Gives outbound calls the facts of their callee, and their wire form the facts of ours.
+/// Gives outbound calls the facts of their callee, and adds the client's `_meta` members to their wire form.
 #[derive(Clone)]
 #[must_use]
 pub struct StampLayer {
     session: Arc<Session>,
-    offer: Arc<Stamps>,
+    members: Arc<MetaMembers>,
     server: Option<ServerId>,
 }
 
-/// How many members of `_meta` a hop adds at most: those below, and a token for progress.
-const MEMBERS: usize = 6;
+/// The most members of `_meta` added per hop: those below, and a progress token.
+const MAX_META_MEMBERS: usize = 6;
 
 /// The members of `_meta` that every modern request carries, encoded once.
 #[derive(Debug)]
-struct Stamps {
+struct MetaMembers {
     info: Payload,
     revision: Payload,
     capabilities: Payload,
-    /// The same, with the tasks extension.
+    /// The capabilities with the tasks extension.
     with_tasks: Payload,
-    /// Tells this client from others of the same principal.
+    /// Distinguishes this client from others of the same principal.
     handle: Payload,
 }
 
-/// Says, in the extensions of a call, that its caller can wait for a task: the tasks extension is offered with it.
+/// Marks a call, in its extensions, whose caller can wait for a task: the tasks extension is offered with it.
 ///
-/// A modern client says with each request what it can do, so that other calls, which somebody else makes, stay free of tasks.
+/// A modern client sends its capabilities with each request, so other calls of the client stay free of tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct TakesTask;
 
 impl StampLayer {
-    /// A layer for a connection whose handshake is kept in `session`.
+    /// Creates a layer for a connection whose handshake is stored in `session`.
     ///
     /// # Errors
-    /// −32603 when the offer cannot be written as JSON.
+    /// −32603 if the offer cannot be written as JSON.
     pub fn new(session: Arc<Session>, offer: &ClientOffer) -> Result<Self, RpcError> {
         let mut capabilities = offer.capabilities.clone();
         if let Some(mgp) = &offer.mgp {
             negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
-            // In the modern era the extension is the only place; the literal member belongs to `initialize`.
+            // In the modern era the offer is an extension only; the `mgp` member belongs to `initialize`.
             capabilities.mgp = None;
         }
         let plain = Payload::of(&capabilities)?;
@@ -68,48 +65,28 @@ impl StampLayer {
         if extensions.get(key::TASKS_EXTENSION).is_none() {
             extensions.insert(key::TASKS_EXTENSION, Payload::empty_object());
         }
-        let stamps = Stamps {
+        let members = MetaMembers {
             info: Payload::of(&offer.info)?,
             revision: quoted(Revision::MODERN.as_str()),
             capabilities: plain,
             with_tasks: Payload::of(&capabilities)?,
             handle: Payload::of(&unguessable()?)?,
         };
-        Ok(Self { session, offer: Arc::new(stamps), server: None })
+        Ok(Self { session, members: Arc::new(members), server: None })
     }
 
-    /// Says which server the calls go to that do not say so themselves.
+    /// Sets the server of calls that do not name one.
     pub fn server(mut self, server: Option<ServerId>) -> Self {
         self.server = server;
         self
     }
 }
 
-impl fmt::Debug for StampLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.session.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(StampLayer { session });
 
-impl<S> Layer<S> for StampLayer {
-    type Service = Stamp<S>;
-
-    fn layer(&self, inner: S) -> Stamp<S> {
-        Stamp { inner, layer: self.clone() }
-    }
-}
-
-/// Service of [`StampLayer`].
-#[derive(Clone)]
-pub struct Stamp<S> {
-    inner: S,
-    layer: StampLayer,
-}
-
-impl<S> fmt::Debug for Stamp<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.layer.fmt(f)
-    }
+mgp_types::layer_service! {
+    /// Service of [`StampLayer`].
+    pub Stamp for StampLayer
 }
 
 impl<S: MgpService> Service<Call> for Stamp<S> {
@@ -117,57 +94,55 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
     type Error = RpcError;
     type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let (facts, permissions) = self.layer.session.outbound();
         if call.cx().server.is_none() {
             call.cx_mut().server.clone_from(&self.layer.server);
         }
-        // A method of an extension that is not active does not go out: the peer would not know it.
+        // A method of an inactive extension is not sent: the peer would not know it.
         let extension = lookup(call.method().as_str()).and_then(|info| info.extension);
         if let Some(extension) = extension
             && !facts.has(extension)
         {
             return Either::Right { future: ready(inactive(&call, extension)) };
         }
-        // Notifications of MCP mean the same to everybody; those of an extension are heard from who offers it.
-        let says = call.kind() == Kind::Request || extension.is_some();
-        if facts.era == Era::Modern && says {
-            let stamps = &self.layer.offer;
+        // Notifications of MCP need no `_meta`; those of an extension are accepted only with the offer.
+        let needs_meta = call.kind() == Kind::Request || extension.is_some();
+        if facts.era == Era::Modern && needs_meta {
+            let members = &self.layer.members;
             let revision = if facts.revision == Revision::MODERN {
-                stamps.revision.clone()
+                members.revision.clone()
             } else {
                 quoted(facts.revision.as_str())
             };
             let tasks = call.cx().extensions.get::<TakesTask>().is_some() || is_about_task(&call);
-            let capabilities = if tasks { &stamps.with_tasks } else { &stamps.capabilities };
+            let capabilities = if tasks { &members.with_tasks } else { &members.capabilities };
             let meta = &mut call.hop_mut().meta;
-            meta.reserve(MEMBERS);
+            meta.reserve(MAX_META_MEMBERS);
             meta.extend([
                 (Cow::Borrowed(key::PROTOCOL_VERSION), revision),
                 (Cow::Borrowed(key::CLIENT_CAPABILITIES), capabilities.clone()),
-                (Cow::Borrowed(key::CLIENT_INFO), stamps.info.clone()),
+                (Cow::Borrowed(key::CLIENT_INFO), members.info.clone()),
             ]);
-            // A later request may speak of this one, to cancel it, and need not come on the same connection.
+            // A later request, e.g. a cancellation, may refer to this one and arrive on another connection.
             if facts.has(Extension::Streaming) {
-                let handle = (Cow::Borrowed(key::MGP_HANDLE), stamps.handle.clone());
+                let handle = (Cow::Borrowed(key::MGP_HANDLE), members.handle.clone());
                 call.hop_mut().meta.push(handle);
             }
             if let Some(flow) = permissions.filter(|_| facts.has(Extension::Permissions))
-                && let Err(error) = flow.stamp(&mut call)
+                && let Err(error) = flow.add_grants(&mut call)
             {
                 return Either::Right { future: ready(Err(error)) };
             }
         }
-        // A plain peer never sees our trace member (checklist C12).
+        // A plain MCP peer must not receive the MGP trace member (MGP §6.5).
         if facts.speaks_mgp() && call.kind() == Kind::Request {
             let trace = call.cx_mut().trace_or_new().clone();
             let key = call.cx().key;
             let hop = call.hop_mut();
-            if is_of_open_telemetry(&trace) {
+            if is_open_telemetry_id(&trace) {
                 hop.trace_id = Some(quoted(&trace));
                 hop.meta.push((Cow::Borrowed(key::TRACEPARENT), traceparent(&trace, key)));
             } else {
@@ -179,21 +154,20 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
     }
 }
 
-/// Whether a call asks for a task, or answers it, or ends it.
 fn is_about_task(call: &Call) -> bool {
     call.is::<TasksGet>() || call.is::<TasksUpdate>() || call.is::<TasksCancel>()
 }
 
-/// Whether a trace has the form that OpenTelemetry gives it.
-fn is_of_open_telemetry(trace: &str) -> bool {
+/// Returns whether a trace id has the form of OpenTelemetry.
+fn is_open_telemetry_id(trace: &str) -> bool {
     trace.len() == 32 && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The trace in the words of OpenTelemetry; every call writes one, so it is put together by hand.
+/// Returns the `traceparent` value; every call has one, so it is assembled without formatting.
 fn traceparent(trace: &str, call: CallKey) -> Payload {
     let span = call.as_u64().to_be_bytes();
     let (before, after) = ("\"00-", "-01\"");
-    // Its exact length: text with room behind it would be a second allocation.
+    // Allocated with the exact length: spare capacity would cost a second allocation.
     let mut text =
         Vec::with_capacity(before.len() + trace.len() + 1 + 2 * span.len() + after.len());
     text.extend_from_slice(before.as_bytes());
@@ -204,7 +178,7 @@ fn traceparent(trace: &str, call: CallKey) -> Payload {
     Payload::from_trusted(ByteString::try_from(text).unwrap_or_default())
 }
 
-/// A string as JSON that has nothing to be escaped.
+/// Returns a JSON string of text that needs no escapes.
 fn quoted(text: &str) -> Payload {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -213,7 +187,7 @@ fn quoted(text: &str) -> Payload {
     Payload::from_trusted(quoted)
 }
 
-/// What becomes of a call the callee would not know: an error to a request, silence for a notification.
+/// Returns the result of a call that is not sent: an error for a request, nothing for a notification.
 fn inactive(call: &Call, extension: Extension) -> Result<Reply, RpcError> {
     match call.kind() {
         Kind::Notification => Ok(Reply::None),

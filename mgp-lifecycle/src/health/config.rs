@@ -1,20 +1,19 @@
-//! The bounds of health answers, and what happens at each (MGP §11.3).
-//!
-//! Applies to: both.
+//! The limits of health answers (MGP §11.3).
 
 use std::time::Duration;
 
-/// Bounds of a [`Health`](super::Health).
+/// Limits of a [`Health`](super::Health).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HealthConfig {
-    /// How long a check or a resource may take; a longer check counts as failed, a longer resource is left out.
+    /// The time limit of a check or resource; a longer check counts as failed, a longer resource is left out.
+    /// Default: 1 s.
     ///
-    /// More than 1.5 s count as 1.5 s: the whole answer must be there within 2 s. 1 s.
+    /// Values above 1.5 s count as 1.5 s, because the whole answer must be sent within 2 s.
     pub timeout: Duration,
-    /// How long an outcome is good for; however often somebody asks, nothing runs again sooner. 1 s.
+    /// The time for which a result is reused; within it nothing runs again, however many requests arrive. Default: 1 s.
     pub fresh: Duration,
-    /// Checks and resources together; further ones are left out and logged. 128.
+    /// The most checks and resources together; further ones are left out and logged. Default: 128.
     pub probes: usize,
 }
 
@@ -24,12 +23,12 @@ impl Default for HealthConfig {
     }
 }
 
-/// How long a status may take as a whole.
-const WHOLE: Duration = Duration::from_millis(1_500);
+/// The time limit of a whole status.
+const STATUS_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 impl HealthConfig {
-    /// How long one may take.
-    pub(super) fn within(&self) -> Duration {
-        self.timeout.min(WHOLE)
+    /// Returns the effective time limit of one check.
+    pub(super) fn effective_timeout(&self) -> Duration {
+        self.timeout.min(STATUS_TIMEOUT)
     }
 }

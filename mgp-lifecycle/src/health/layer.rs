@@ -1,9 +1,6 @@
-//! The endpoints of health, as a layer and as a router (MGP §11.3).
+//! The health endpoints, as a layer and as a router (MGP §11.3).
 //!
 //! Applies to: inbound.
-
-use std::fmt;
-use std::task::{Context as Task, Poll};
 
 use mgp_types::RpcError;
 use mgp_types::method::{HealthPing, HealthStatusGet};
@@ -14,7 +11,7 @@ use tower_service::Service;
 use super::registry::Health;
 
 impl Health {
-    /// Answers `mgp/health/ping` and `mgp/health/status`; who names another server is answered for that one.
+    /// Returns a router for `mgp/health/ping` and `mgp/health/status`, of this server and of those in its fleet.
     #[must_use]
     pub fn router(&self) -> Router {
         let (ping, status) = (self.clone(), self.clone());
@@ -24,7 +21,7 @@ impl Health {
     }
 }
 
-/// Answers health requests above whatever may wait or refuse: limits, gates, a drain; other calls pass.
+/// Answers health requests outside all layers that may wait or refuse: limits, gates, a drain; other calls pass.
 ///
 /// See [`Health`] for an example.
 #[derive(Clone)]
@@ -34,18 +31,14 @@ pub struct HealthLayer {
 }
 
 impl HealthLayer {
-    /// A layer that tells this health.
-    #[expect(clippy::needless_pass_by_value, reason = "a layer is built from what it holds")]
+    /// Creates a layer that answers with this health.
+    #[expect(clippy::needless_pass_by_value, reason = "a layer takes its parts by value")]
     pub fn new(health: Health) -> Self {
         Self { router: health.router() }
     }
 }
 
-impl fmt::Debug for HealthLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HealthLayer")
-    }
-}
+mgp_types::opaque_debug!(HealthLayer);
 
 impl<S> Layer<S> for HealthLayer {
     type Service = HealthService<S>;
@@ -62,25 +55,19 @@ pub struct HealthService<S> {
     router: Router,
 }
 
-impl<S> fmt::Debug for HealthService<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HealthService")
-    }
-}
+mgp_types::opaque_debug!(HealthService<S>);
 
 impl<S: MgpService> Service<Call> for HealthService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<BoxFuture<'static, Result<Reply, RpcError>>, S::Future>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // Two names of other lengths than most: cheaper than a look into a table.
-        let asks = call.is::<HealthPing>() || call.is::<HealthStatusGet>();
-        if asks && call.kind() == Kind::Request {
+        // Comparing two names is cheaper than a lookup in the router's table.
+        let is_health = call.is::<HealthPing>() || call.is::<HealthStatusGet>();
+        if is_health && call.kind() == Kind::Request {
             return Either::Left { future: self.router.call(call) };
         }
         Either::Right { future: self.inner.call(call) }

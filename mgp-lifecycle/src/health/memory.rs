@@ -1,10 +1,8 @@
-//! How much memory this process has (MGP §11.3).
-//!
-//! Applies to: both.
+//! The memory use of this process (MGP §11.3).
 
-/// Bytes of this process that are in memory; none where the system does not tell.
+/// Returns the resident memory in bytes; `None` if the system does not report it.
 ///
-/// Linux tells in a file, which is read from memory and never waits for a disk.
+/// On Linux it is read from a file in memory, which never waits for a disk.
 pub(super) fn bytes() -> Option<u64> {
     if !cfg!(target_os = "linux") {
         return None;

@@ -1,13 +1,11 @@
-//! Health of servers (MGP §11.3): what a server says of itself, and what its client makes of it.
+//! Health of servers (MGP §11.3): what a server reports, and how its client evaluates it.
 //!
-//! - [`Health`] is the registry of a server's checks and figures; its layer or router answers with them.
-//! - [`HealthMonitor`] decides from pings, other answers and the life of the process whether a server is well.
-//! - [`spawn_watched`] runs what may block its thread so that pings are answered meanwhile.
-//!
-//! Applies to: both.
+//! - [`Health`] is the registry of a server's checks and resources; its layer or router answers with them.
+//! - [`HealthMonitor`] evaluates pings, other answers and the end of the process.
+//! - [`spawn_watched`] runs a future that may block its thread so that pings are answered meanwhile.
 
+mod check_result;
 mod config;
-mod found;
 mod layer;
 mod memory;
 mod monitor;
@@ -17,9 +15,9 @@ mod registry;
 mod tests;
 mod watch;
 
+pub use check_result::{CheckResult, IntoFound};
 pub use config::HealthConfig;
-pub use found::{Found, IntoFound};
 pub use layer::{HealthLayer, HealthService};
 pub use monitor::{HealthChange, HealthMonitor, HealthReason, MonitorConfig, Sign, Turn};
 pub use registry::Health;
-pub use watch::{Watched, spawn_watched};
+pub use watch::spawn_watched;

@@ -1,6 +1,4 @@
-//! Whether a server is well, as its client sees it: signs in, decisions out, no input or output of its own (MGP §11.3).
-//!
-//! Applies to: outbound.
+//! The health of a server as its client sees it: events in, decisions out, without input or output (MGP §11.3).
 
 use std::fmt;
 use std::time::Duration;
@@ -9,17 +7,17 @@ use mgp_types::Timestamp;
 use mgp_types::mgp::HealthStatus;
 use tokio::time::Instant;
 
-/// When a server is asked, and how much it takes to change one's mind.
+/// The intervals and thresholds of a health monitor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MonitorConfig {
-    /// How often it is asked. 15 s.
+    /// The interval between pings. Default: 15 s.
     pub interval: Duration,
-    /// How long an answer may take (MGP §11.3 gives a server 5 s). 5 s.
+    /// The time limit of an answer (MGP §11.3 gives a server 5 s). Default: 5 s.
     pub timeout: Duration,
-    /// So many bad signs in a row make it unhealthy. 3.
+    /// The number of consecutive failures that make it unhealthy. Default: 3.
     pub misses: u32,
-    /// So many good answers in a row make it well again. 2.
+    /// The number of consecutive good answers that make it healthy again. Default: 2.
     pub recoveries: u32,
 }
 
@@ -34,29 +32,29 @@ impl Default for MonitorConfig {
     }
 }
 
-/// What was seen of a server.
+/// An observation of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sign {
-    /// It answered a ping of MGP and said how it is.
+    /// An answer to an MGP ping, with a status.
     Told(HealthStatus),
-    /// It answered something, be it an error: whoever refuses a ping is alive.
+    /// Any answer, even an error: a server that refuses a ping is alive.
     Answered,
-    /// Its process or its connection ended.
+    /// The end of the process or connection.
     Ended,
 }
 
-/// Why a server is taken for what it is.
+/// The reason of a change of health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HealthReason {
-    /// It did not answer in time, several times in a row.
+    /// The server did not answer in time, several times in a row.
     NoAnswer,
-    /// It says so.
+    /// The server reports this status.
     Told,
-    /// It answers again.
+    /// The server answers again.
     Answers,
-    /// Its process or its connection ended.
+    /// The end of the process or connection.
     Ended,
 }
 
@@ -71,37 +69,37 @@ impl fmt::Display for HealthReason {
     }
 }
 
-/// A change of mind about a server.
+/// A change of a server's health.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HealthChange {
-    /// What it was taken for.
+    /// The previous status.
     pub from: HealthStatus,
-    /// What it is taken for.
+    /// The new status.
     pub to: HealthStatus,
-    /// Why.
+    /// The reason.
     pub reason: HealthReason,
-    /// When.
+    /// The time of the change.
     pub at: Timestamp,
 }
 
-/// What is to be done when the time has come.
+/// The next step of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Turn {
     /// Nothing yet.
     Wait,
-    /// The server is asked: by a ping of MGP, one of MCP, or any request it must answer.
+    /// Ping the server: by MGP, by MCP, or with any request it must answer.
     Ask,
-    /// It did not answer, and that changes what it is taken for.
+    /// The server did not answer, which changed its health.
     Changed(HealthChange),
 }
 
-/// Decides from signs whether a server is well.
+/// Evaluates the health of a server.
 ///
-/// Whoever drives it waits until [`due`](Self::due), does what [`turn`](Self::turn) says, and tells what is
+/// Its driver waits until [`due`](Self::due), does what [`turn`](Self::turn) returns, and passes observations to
 /// [`seen`](Self::seen).
-/// A server is well to begin with: it has just shaken hands.
+/// A server begins as healthy, because its handshake has just succeeded.
 ///
 /// ```
 /// use mgp_lifecycle::{HealthMonitor, HealthReason, MonitorConfig, Sign, Turn};
@@ -124,19 +122,19 @@ pub enum Turn {
 pub struct HealthMonitor {
     config: MonitorConfig,
     health: HealthStatus,
-    /// Bad signs in a row.
+    /// Consecutive failures.
     bad: u32,
-    /// Good answers in a row.
+    /// Consecutive good answers.
     good: u32,
-    /// When it is asked next.
+    /// The time of the next ping.
     next: Instant,
-    /// Until when an answer is waited for.
-    until: Option<Instant>,
+    /// The deadline of the outstanding answer.
+    answer_deadline: Option<Instant>,
     is_over: bool,
 }
 
 impl HealthMonitor {
-    /// A monitor of a server that has just shaken hands.
+    /// Creates the monitor of a server whose handshake has just succeeded.
     pub fn new(config: MonitorConfig, now: Instant) -> Self {
         Self {
             next: now + config.interval,
@@ -144,52 +142,52 @@ impl HealthMonitor {
             health: HealthStatus::Healthy,
             bad: 0,
             good: 0,
-            until: None,
+            answer_deadline: None,
             is_over: false,
         }
     }
 
-    /// What the server is taken for.
+    /// Returns the health of the server.
     #[must_use]
     pub fn health(&self) -> &HealthStatus {
         &self.health
     }
 
-    /// Whether an answer is waited for.
+    /// Returns whether an answer is outstanding.
     #[must_use]
     pub fn is_asking(&self) -> bool {
-        self.until.is_some()
+        self.answer_deadline.is_some()
     }
 
-    /// Bad signs in a row: above none it is worth asking in more than one way.
+    /// Returns the number of consecutive failures; above zero it is worth pinging in more than one way.
     #[must_use]
     pub fn misses(&self) -> u32 {
         self.bad
     }
 
-    /// When there is something to do; never again once the server ended.
+    /// Returns when the next step is due; `None` once the server ended.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        (!self.is_over).then(|| self.until.unwrap_or(self.next))
+        (!self.is_over).then(|| self.answer_deadline.unwrap_or(self.next))
     }
 
-    /// Says what is to be done now.
+    /// Returns the step that is due now.
     #[must_use]
     pub fn turn(&mut self, now: Instant) -> Turn {
         if self.due().is_none_or(|due| now < due) {
             return Turn::Wait;
         }
-        if self.until.take().is_some() {
-            let change = self.bad_sign(HealthReason::NoAnswer);
+        if self.answer_deadline.take().is_some() {
+            let change = self.record_failure(HealthReason::NoAnswer);
             return change.map_or(Turn::Wait, Turn::Changed);
         }
-        // One that was asked late is asked no sooner again.
+        // After a late ping the next one is not sent sooner.
         self.next = now + self.config.interval.max(Duration::from_millis(1));
-        self.until = Some(now + self.config.timeout);
+        self.answer_deadline = Some(now + self.config.timeout);
         Turn::Ask
     }
 
-    /// Takes a sign into account.
+    /// Records an observation; returns the change of health, if any.
     pub fn seen(&mut self, sign: Sign) -> Option<HealthChange> {
         if self.is_over {
             return None;
@@ -197,58 +195,57 @@ impl HealthMonitor {
         match sign {
             Sign::Ended => {
                 self.is_over = true;
-                self.turn_into(HealthStatus::Unhealthy, HealthReason::Ended)
+                self.change_to(HealthStatus::Unhealthy, HealthReason::Ended)
             }
-            Sign::Told(status) => self.told(&status),
-            Sign::Answered => self.good_sign(None),
+            Sign::Told(status) => self.record_status(&status),
+            Sign::Answered => self.record_answer(None),
         }
     }
 
-    /// It said how it is.
-    fn told(&mut self, status: &HealthStatus) -> Option<HealthChange> {
+    fn record_status(&mut self, status: &HealthStatus) -> Option<HealthChange> {
         match status {
-            HealthStatus::Healthy => self.good_sign(Some(HealthStatus::Healthy)),
+            HealthStatus::Healthy => self.record_answer(Some(HealthStatus::Healthy)),
             HealthStatus::Unhealthy => {
-                self.until = None;
-                let unhealthy = self.bad_sign(HealthReason::Told);
-                // It still answers, so it is not given up at once.
+                self.answer_deadline = None;
+                let unhealthy = self.record_failure(HealthReason::Told);
+                // It still answers, so it does not become unhealthy at once.
                 unhealthy.or_else(|| match self.health {
                     HealthStatus::Healthy => {
-                        self.turn_into(HealthStatus::Degraded, HealthReason::Told)
+                        self.change_to(HealthStatus::Degraded, HealthReason::Told)
                     }
                     _ => None,
                 })
             }
-            // Whatever else it says is no praise.
-            _ => self.good_sign(Some(HealthStatus::Degraded)),
+            // Any other status counts as degraded.
+            _ => self.record_answer(Some(HealthStatus::Degraded)),
         }
     }
 
-    fn bad_sign(&mut self, reason: HealthReason) -> Option<HealthChange> {
+    fn record_failure(&mut self, reason: HealthReason) -> Option<HealthChange> {
         self.good = 0;
         self.bad = self.bad.saturating_add(1);
         if self.bad < self.config.misses {
             return None;
         }
-        self.turn_into(HealthStatus::Unhealthy, reason)
+        self.change_to(HealthStatus::Unhealthy, reason)
     }
 
-    /// It answered, and may have said how it is.
-    fn good_sign(&mut self, told: Option<HealthStatus>) -> Option<HealthChange> {
+    /// Records an answer, with its status if it has one.
+    fn record_answer(&mut self, status: Option<HealthStatus>) -> Option<HealthChange> {
         self.bad = 0;
-        // Only what was asked for counts: a burst of answers is one sign, not many.
-        self.good = self.good.saturating_add(u32::from(self.until.take().is_some()));
+        // Only an outstanding answer counts: a burst of answers is one observation.
+        self.good = self.good.saturating_add(u32::from(self.answer_deadline.take().is_some()));
         let has_recovered = self.good >= self.config.recoveries;
-        match (&self.health, told) {
+        match (&self.health, status) {
             (HealthStatus::Healthy, Some(HealthStatus::Degraded)) => {
-                self.turn_into(HealthStatus::Degraded, HealthReason::Told)
+                self.change_to(HealthStatus::Degraded, HealthReason::Told)
             }
-            // Whoever says nothing of itself is as well as it answers.
-            (HealthStatus::Unhealthy, told) if has_recovered => {
-                self.turn_into(told.unwrap_or(HealthStatus::Healthy), HealthReason::Answers)
+            // A server that reports no status is healthy if it answers.
+            (HealthStatus::Unhealthy, status) if has_recovered => {
+                self.change_to(status.unwrap_or(HealthStatus::Healthy), HealthReason::Answers)
             }
             (HealthStatus::Degraded, Some(HealthStatus::Healthy)) if has_recovered => {
-                self.turn_into(HealthStatus::Healthy, HealthReason::Told)
+                self.change_to(HealthStatus::Healthy, HealthReason::Told)
             }
             (HealthStatus::Degraded, Some(HealthStatus::Degraded)) => {
                 self.good = 0;
@@ -258,7 +255,7 @@ impl HealthMonitor {
         }
     }
 
-    fn turn_into(&mut self, to: HealthStatus, reason: HealthReason) -> Option<HealthChange> {
+    fn change_to(&mut self, to: HealthStatus, reason: HealthReason) -> Option<HealthChange> {
         if self.health == to {
             return None;
         }
@@ -276,7 +273,7 @@ mod tests {
         HealthMonitor::new(MonitorConfig::default(), Instant::now())
     }
 
-    /// Lets the time come at which it is asked.
+    /// Advances to the next ping.
     #[track_caller]
     fn ask(monitor: &mut HealthMonitor) {
         let due = monitor.due().unwrap();
@@ -284,7 +281,7 @@ mod tests {
         assert_eq!(monitor.turn(due), Turn::Ask);
     }
 
-    /// Asks and lets the time for the answer pass.
+    /// Advances to the next ping and past its deadline.
     #[track_caller]
     fn miss(monitor: &mut HealthMonitor) -> Turn {
         ask(monitor);
@@ -292,32 +289,32 @@ mod tests {
     }
 
     #[track_caller]
-    fn told(monitor: &mut HealthMonitor, status: HealthStatus) -> Option<HealthStatus> {
+    fn report(monitor: &mut HealthMonitor, status: HealthStatus) -> Option<HealthStatus> {
         ask(monitor);
         monitor.seen(Sign::Told(status)).map(|change| change.to)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn three_misses_in_a_row_make_it_unhealthy_and_two_answers_well_again() {
+    async fn three_misses_in_a_row_make_it_unhealthy_and_two_answers_healthy_again() {
         let mut monitor = monitor();
         assert_eq!((miss(&mut monitor), miss(&mut monitor)), (Turn::Wait, Turn::Wait));
         ask(&mut monitor);
-        assert_eq!(monitor.seen(Sign::Answered), None, "an answer begins the count anew");
+        assert_eq!(monitor.seen(Sign::Answered), None, "an answer resets the count");
         assert_eq!((miss(&mut monitor), miss(&mut monitor)), (Turn::Wait, Turn::Wait));
         let Turn::Changed(change) = miss(&mut monitor) else { panic!("no change") };
         assert_eq!((change.from, change.to), (HealthStatus::Healthy, HealthStatus::Unhealthy));
         assert_eq!(change.reason, HealthReason::NoAnswer);
-        assert_eq!(miss(&mut monitor), Turn::Wait, "it is told once");
+        assert_eq!(miss(&mut monitor), Turn::Wait, "the change is reported once");
         ask(&mut monitor);
         assert_eq!(monitor.seen(Sign::Answered), None);
-        assert_eq!(monitor.seen(Sign::Answered), None, "a burst of answers is one sign");
+        assert_eq!(monitor.seen(Sign::Answered), None, "a burst of answers counts once");
         ask(&mut monitor);
         let change = monitor.seen(Sign::Answered).unwrap();
         assert_eq!((change.to, change.reason), (HealthStatus::Healthy, HealthReason::Answers));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_asked_at_each_interval_and_given_its_time() {
+    async fn it_is_pinged_at_each_interval_and_given_its_time() {
         let start = Instant::now();
         let mut monitor = monitor();
         for round in 1..5 {
@@ -330,20 +327,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_server_says_of_itself_counts() {
+    async fn a_status_that_a_server_reports_counts() {
         let mut monitor = monitor();
-        assert_eq!(told(&mut monitor, HealthStatus::Degraded), Some(HealthStatus::Degraded));
-        assert_eq!(told(&mut monitor, HealthStatus::Healthy), None);
-        assert_eq!(told(&mut monitor, HealthStatus::Healthy), Some(HealthStatus::Healthy));
-        assert_eq!(told(&mut monitor, HealthStatus::Unhealthy), Some(HealthStatus::Degraded));
-        assert_eq!(told(&mut monitor, HealthStatus::Unhealthy), None);
-        assert_eq!(told(&mut monitor, HealthStatus::Unhealthy), Some(HealthStatus::Unhealthy));
-        assert_eq!(told(&mut monitor, HealthStatus::from("limping")), None);
-        assert_eq!(told(&mut monitor, HealthStatus::from("limping")), Some(HealthStatus::Degraded));
+        assert_eq!(report(&mut monitor, HealthStatus::Degraded), Some(HealthStatus::Degraded));
+        assert_eq!(report(&mut monitor, HealthStatus::Healthy), None);
+        assert_eq!(report(&mut monitor, HealthStatus::Healthy), Some(HealthStatus::Healthy));
+        assert_eq!(report(&mut monitor, HealthStatus::Unhealthy), Some(HealthStatus::Degraded));
+        assert_eq!(report(&mut monitor, HealthStatus::Unhealthy), None);
+        assert_eq!(report(&mut monitor, HealthStatus::Unhealthy), Some(HealthStatus::Unhealthy));
+        assert_eq!(report(&mut monitor, HealthStatus::from("limping")), None);
+        assert_eq!(
+            report(&mut monitor, HealthStatus::from("limping")),
+            Some(HealthStatus::Degraded)
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_process_that_ended_is_unhealthy_at_once_and_asked_no_more() {
+    async fn a_process_that_ended_is_unhealthy_at_once_and_not_pinged_again() {
         let mut monitor = monitor();
         let change = monitor.seen(Sign::Ended).unwrap();
         assert_eq!((change.to, change.reason), (HealthStatus::Unhealthy, HealthReason::Ended));

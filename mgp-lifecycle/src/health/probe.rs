@@ -1,6 +1,4 @@
-//! One check or resource: run apart, one at a time, and remembered (MGP §11.3).
-//!
-//! Applies to: both.
+//! One check or resource: runs on its own task, one run at a time, with its latest result (MGP §11.3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,45 +8,46 @@ use mgp_types::service::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::found::{Found, IntoFound as _};
+use super::check_result::{CheckResult, IntoFound as _};
 use super::watch::spawn_watched;
 
-/// What a probe is for.
+/// The effect of a probe on the server's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Without it the server is unhealthy.
+pub(super) enum ProbeKind {
+    /// If it fails, the server is unhealthy.
     Check,
-    /// Without it the server is degraded.
+    /// If it fails, the server is degraded.
     OptionalCheck,
-    /// A figure; it says nothing about how well the server is.
+    /// A value without effect on the status.
     Resource,
 }
 
-type Run = Box<dyn Fn() -> BoxFuture<'static, Found> + Send + Sync>;
+type Run = Box<dyn Fn() -> BoxFuture<'static, CheckResult> + Send + Sync>;
 
-/// A check or resource, and what it found last.
+/// A check or resource with its latest result.
 pub(super) struct Probe {
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ProbeKind,
     run: Run,
     latest: watch::Sender<Latest>,
 }
 
 #[derive(Debug, Default)]
 struct Latest {
-    /// None before the first run ended.
-    found: Option<Found>,
-    /// When the last run began.
+    /// `None` before the first run ended.
+    result: Option<CheckResult>,
+    /// The start of the latest run.
     begun: Option<Instant>,
     is_running: bool,
 }
 
 impl Probe {
-    pub(super) fn new(name: String, kind: Kind, run: Run) -> Arc<Self> {
+    pub(super) fn new(name: String, kind: ProbeKind, run: Run) -> Arc<Self> {
         Arc::new(Self { name, kind, run, latest: watch::Sender::default() })
     }
 
-    /// Starts it, unless it runs or what it found is still good; a run that hangs is never joined by a second one.
+    /// Starts a run, unless one is running or the latest result is fresh; a run that hangs is never joined by
+    /// a second one.
     pub(super) fn start(self: &Arc<Self>, within: Duration, fresh: Duration) {
         let mut starts = false;
         self.latest.send_if_modified(|latest| {
@@ -62,65 +61,65 @@ impl Probe {
         if !starts {
             return;
         }
-        let mut run = Running { probe: Arc::clone(self), found: None };
+        let mut run = ProbeRun { probe: Arc::clone(self), result: None };
         drop(spawn_watched(async move {
-            // A run that only waits ends here; one that blocks its thread stays, and keeps the next from starting.
+            // A run that only waits ends here; one that blocks its thread continues, and keeps the next from starting.
             let outcome = timeout(within, (run.probe.run)()).await;
             run.end(outcome.unwrap_or_else(|_| {
-                tracing::warn!(name = %run.probe.name, ?within, "a health check did not answer");
+                tracing::warn!(name = %run.probe.name, ?within, "health check timeout");
                 false.into_found()
             }));
         }));
     }
 
-    /// Waits for the run that was started, as long as it may take.
-    pub(super) async fn settle(&self, within: Duration, last: Instant) {
+    /// Waits for the current run, at most until its time limit or `last`.
+    pub(super) async fn wait(&self, within: Duration, last: Instant) {
         let mut latest = self.latest.subscribe();
         let begun = latest.borrow().begun;
         let until = begun.map_or(last, |begun| (begun + within).min(last));
-        // An error cannot be: this probe has the sender.
+        // Cannot fail: this probe holds the sender.
         let _ = timeout_at(until, latest.wait_for(|latest| !latest.is_running)).await;
     }
 
-    /// What it found last; a run that is overdue has failed, and one that never ended has found nothing yet.
-    pub(super) fn found(&self, within: Duration) -> Option<Found> {
+    /// Returns the latest result; an overdue run has failed, and a first run that has not ended has none.
+    pub(super) fn result(&self, within: Duration) -> Option<CheckResult> {
         let latest = self.latest.borrow();
         let is_late = latest.begun.is_some_and(|begun| begun.elapsed() >= within);
-        if latest.is_running && is_late { Some(false.into_found()) } else { latest.found.clone() }
+        if latest.is_running && is_late { Some(false.into_found()) } else { latest.result.clone() }
     }
 
-    /// What it makes of the server's status, by what it found last.
-    pub(super) fn verdict(&self, within: Duration) -> HealthStatus {
+    /// Returns the server's status by the latest result.
+    pub(super) fn status(&self, within: Duration) -> HealthStatus {
         let status =
-            self.found(within).map_or(HealthStatus::Healthy, |found| found.status().clone());
+            self.result(within).map_or(HealthStatus::Healthy, |result| result.status().clone());
         match (self.kind, status) {
-            (Kind::Resource, _) | (_, HealthStatus::Healthy) => HealthStatus::Healthy,
-            (Kind::Check, HealthStatus::Unhealthy) => HealthStatus::Unhealthy,
+            (ProbeKind::Resource, _) | (_, HealthStatus::Healthy) => HealthStatus::Healthy,
+            (ProbeKind::Check, HealthStatus::Unhealthy) => HealthStatus::Unhealthy,
             _ => HealthStatus::Degraded,
         }
     }
 }
 
-/// A run on its way; however it ends, the next may start.
-struct Running {
+/// A run that has started; the next may start when it is dropped.
+struct ProbeRun {
     probe: Arc<Probe>,
-    found: Option<Found>,
+    result: Option<CheckResult>,
 }
 
-impl Running {
-    fn end(&mut self, found: Found) {
-        self.found = Some(found);
+impl ProbeRun {
+    fn end(&mut self, result: CheckResult) {
+        self.result = Some(result);
     }
 }
 
-impl Drop for Running {
+impl Drop for ProbeRun {
     fn drop(&mut self) {
-        let found = self.found.take().unwrap_or_else(|| {
-            tracing::error!(name = %self.probe.name, "a health check panicked, or its runtime ended");
+        let result = self.result.take().unwrap_or_else(|| {
+            tracing::error!(name = %self.probe.name, "health check panicked, or its runtime stopped");
             false.into_found()
         });
         self.probe.latest.send_modify(|latest| {
-            (latest.found, latest.is_running) = (Some(found), false);
+            (latest.result, latest.is_running) = (Some(result), false);
         });
     }
 }

@@ -1,38 +1,37 @@
-//! What a server knows about its own health, and how it tells (MGP §11.3).
-//!
-//! Applies to: both.
+//! The registry of a server's health checks, and its answers (MGP §11.3).
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_types::mgp::{
     HealthStatus, PingParams, PingResult, ServerState, StatusParams, StatusResult,
 };
 use mgp_types::service::{Context, ServerId};
+use mgp_types::sync::Mutex;
 use mgp_types::{Number, Object, Payload, RpcError, Timestamp};
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
+use super::check_result::{CheckResult, IntoFound};
 use super::config::HealthConfig;
-use super::found::{Found, IntoFound};
 use super::memory;
-use super::probe::{Kind, Probe};
+use super::probe::{Probe, ProbeKind};
 use crate::error::Refusal;
 use crate::fleet::Fleet;
 use crate::state::State;
 
-/// How long a server behind this one is waited for: an answer must be there within five seconds.
-const BEHIND: Duration = Duration::from_millis(4_500);
+/// The time limit of a server in the fleet: an answer must be sent within five seconds.
+const FLEET_TIMEOUT: Duration = Duration::from_millis(4_500);
 
-/// The health of one server: its checks and figures; clones share them.
+/// The health of one server: its checks and resources; clones share them.
 ///
-/// A ping is answered at once, by what the checks found last, and starts those whose findings are old.
-/// A status waits for them, all at once and each no longer than it may take.
-/// Checks run on tasks of their own; a panic is a failed check, and a check that hangs is not started a second time.
-/// Without any check the server is healthy as long as it answers; one that is draining is degraded.
+/// A ping is answered at once, by the latest results, and starts the checks whose results are old.
+/// A status waits for the checks, which run concurrently and each have a time limit.
+/// Checks run on their own tasks; a panic is a failed check, and a check that hangs is not started a second time.
+/// Without any check the server is healthy while it answers; while it drains it is degraded.
 ///
 /// ```
 /// use mgp_lifecycle::{Health, HealthLayer};
@@ -52,17 +51,17 @@ const BEHIND: Duration = Duration::from_millis(4_500);
 /// # });
 /// ```
 #[derive(Clone)]
-#[must_use = "health is told by its layer or router"]
-pub struct Health(Arc<Shared>);
+#[must_use = "health is reported by its layer or router"]
+pub struct Health(Arc<Registry>);
 
-struct Shared {
+struct Registry {
     config: HealthConfig,
     started: Instant,
     parts: Mutex<Arc<Parts>>,
-    asking: AtomicUsize,
+    open_requests: AtomicUsize,
 }
 
-type Figure = Arc<dyn Fn() -> u64 + Send + Sync>;
+type Count = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 #[derive(Clone, Default)]
 struct Parts {
@@ -70,31 +69,31 @@ struct Parts {
     server: Option<String>,
     state: Option<State>,
     fleet: Option<Arc<dyn Fleet>>,
-    tools_total: Option<Figure>,
-    tools_available: Option<Figure>,
+    tools_total: Option<Count>,
+    tools_available: Option<Count>,
     pending: Option<Arc<dyn Fn(u64) -> u64 + Send + Sync>>,
-    connections: Option<Figure>,
+    connections: Option<Count>,
 }
 
 impl Health {
-    /// A server that starts now, without checks.
+    /// Creates the health of a server that starts now, without checks.
     pub fn new() -> Self {
         Self::with_config(HealthConfig::default())
     }
 
-    /// The same with bounds of one's own.
+    /// Creates it with limits.
     pub fn with_config(config: HealthConfig) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(Registry {
             config,
             started: Instant::now(),
             parts: Mutex::default(),
-            asking: AtomicUsize::new(0),
+            open_requests: AtomicUsize::new(0),
         }))
     }
 
-    // === What is checked ===
+    // === Checks ===
 
-    /// Adds a check without which the server is unhealthy; a second of the same name replaces the first.
+    /// Adds a check; if it fails, the server is unhealthy. A second check of the same name replaces the first.
     ///
     /// It runs on a task; a function that blocks its thread belongs on the blocking pool.
     pub fn check<F, Fut>(self, name: impl Into<String>, check: F) -> Self
@@ -102,32 +101,32 @@ impl Health {
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoFound> + Send + 'static,
     {
-        self.probe(name.into(), Kind::Check, check)
+        self.probe(name.into(), ProbeKind::Check, check)
     }
 
-    /// Adds a check without which the server is degraded.
+    /// Adds a check; if it fails, the server is degraded.
     pub fn optional_check<F, Fut>(self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoFound> + Send + 'static,
     {
-        self.probe(name.into(), Kind::OptionalCheck, check)
+        self.probe(name.into(), ProbeKind::OptionalCheck, check)
     }
 
-    /// Adds a figure of what the server uses; one that cannot be had is left out.
+    /// Adds a value of what the server uses; a value that cannot be read is left out.
     pub fn resource<F, Fut, V>(self, name: impl Into<String>, resource: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = V> + Send + 'static,
         V: Serialize,
     {
-        self.probe(name.into(), Kind::Resource, move || {
+        self.probe(name.into(), ProbeKind::Resource, move || {
             let reading = resource();
-            async move { Found::figure(&reading.await) }
+            async move { CheckResult::resource(&reading.await) }
         })
     }
 
-    fn probe<F, Fut>(self, name: String, kind: Kind, run: F) -> Self
+    fn probe<F, Fut>(self, name: String, kind: ProbeKind, run: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoFound> + Send + 'static,
@@ -139,197 +138,200 @@ impl Health {
         let bound = self.0.config.probes;
         self.change(|parts| {
             let is_same = |old: &Arc<Probe>| {
-                old.name == name && (old.kind == Kind::Resource) == (kind == Kind::Resource)
+                old.name == name
+                    && (old.kind == ProbeKind::Resource) == (kind == ProbeKind::Resource)
             };
             match parts.probes.iter().position(is_same) {
                 Some(at) => parts.probes[at] = Probe::new(name, kind, run),
                 None if parts.probes.len() < bound => {
                     parts.probes.push(Probe::new(name, kind, run));
                 }
-                None => tracing::error!(name, bound, "too many health checks; one was left out"),
+                None => tracing::error!(name, bound, "health check left out: too many checks"),
             }
         })
     }
 
-    // === What is counted ===
+    // === Counts ===
 
-    /// Counts the tools there are.
+    /// Sets the count of all tools.
     pub fn tools_total(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.tools_total = Some(Arc::new(count)))
     }
 
-    /// Counts the tools that can be called.
+    /// Sets the count of tools that can be called.
     pub fn tools_available(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.tools_available = Some(Arc::new(count)))
     }
 
-    /// Counts the requests that run; the count is told how many requests for health there are, which it leaves out.
+    /// Sets the count of running requests; its argument is the number of health requests, which it must leave out.
     pub fn pending_requests(self, count: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.pending = Some(Arc::new(count)))
     }
 
-    /// Counts the connections that are open.
+    /// Sets the count of open connections.
     pub fn open_connections(self, count: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.change(|parts| parts.connections = Some(Arc::new(count)))
     }
 
-    /// Whether somebody counts connections already.
+    /// Returns whether a count of connections was set.
     #[must_use]
     pub fn counts_connections(&self) -> bool {
         self.parts().connections.is_some()
     }
 
-    // === Whose health it is ===
+    // === Server ===
 
-    /// Says the id the server claims.
+    /// Sets the id that the server claims.
     pub fn server_id(self, id: impl Into<String>) -> Self {
         self.change(|parts| parts.server = Some(id.into()))
     }
 
-    /// Follows the state of the server: while it drains it is degraded.
+    /// Sets the state of the server: while it drains, it is degraded.
     pub fn state(self, state: &State) -> Self {
         self.change(|parts| parts.state = Some(state.clone()))
     }
 
-    /// Asks these servers where a request names one of them.
+    /// Sets the servers to which requests with a `server_id` are forwarded.
     pub fn fleet(self, fleet: Arc<dyn Fleet>) -> Self {
         self.change(|parts| parts.fleet = Some(fleet))
     }
 
-    // === Telling ===
+    // === Answers ===
 
-    /// How well the server is by what is known now; nothing is waited for.
+    /// Returns the status by the latest results, without waiting.
     #[must_use]
     pub fn now(&self) -> HealthStatus {
-        self.standing(&self.parts())
+        self.current_status(&self.parts())
     }
 
-    /// Health requests that are being answered.
+    /// Returns the number of health requests that are being answered.
     #[must_use]
     pub fn asking(&self) -> usize {
-        self.0.asking.load(Ordering::Relaxed)
+        self.0.open_requests.load(Ordering::Relaxed)
     }
 
-    /// The answer to `mgp/health/ping`, without waiting; old findings are looked after behind its back.
+    /// Returns the answer to `mgp/health/ping` without waiting; starts checks whose results are old.
     ///
-    /// It must be called on a runtime.
+    /// Must be called on a runtime.
     #[must_use]
     pub fn ping(&self) -> PingResult {
         let parts = self.parts();
         self.start(&parts);
-        let mut result = PingResult::new(self.standing(&parts));
+        let mut result = PingResult::new(self.current_status(&parts));
         result.timestamp = Some(Timestamp::now());
         result.uptime_secs = Some(self.uptime());
         result.server_id.clone_from(&parts.server);
         result
     }
 
-    /// The answer to `mgp/health/status`, once every check was given its time.
+    /// Returns the answer to `mgp/health/status`, once every check ended or timed out.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves checks running; the next status takes what they find.
+    /// If the future is dropped, checks continue; the next status uses their results.
     pub async fn status(&self) -> StatusResult {
         let parts = self.parts();
         self.start(&parts);
-        let within = self.0.config.within();
+        let within = self.0.config.effective_timeout();
         let last = Instant::now() + within;
         for probe in &parts.probes {
-            probe.settle(within, last).await;
+            probe.wait(within, last).await;
         }
-        let figure = |figure: &Option<Figure>| figure.as_ref().map(|count| count());
+        let value = |count: &Option<Count>| count.as_ref().map(|count| count());
         let (mut checks, mut resources) = (Object::new(), Object::new());
         for (name, bytes) in
-            [("memory_bytes", memory::bytes()), ("open_connections", figure(&parts.connections))]
+            [("memory_bytes", memory::bytes()), ("open_connections", value(&parts.connections))]
         {
-            if let Some(bytes) = bytes {
-                resources.insert(name, Payload::from_trusted(bytes.to_string()));
+            if let Some(number) = bytes {
+                resources.insert(name, Payload::from_trusted(number.to_string()));
             }
         }
         for probe in &parts.probes {
-            let found = probe.found(within);
-            match (probe.kind, found) {
-                // A figure that could not be had is no figure.
-                (Kind::Resource, Some(found)) if *found.status() == HealthStatus::Healthy => {
-                    resources.insert(&probe.name, found.as_value().clone());
+            let result = probe.result(within);
+            match (probe.kind, result) {
+                // A value that could not be read is left out.
+                (ProbeKind::Resource, Some(result))
+                    if *result.status() == HealthStatus::Healthy =>
+                {
+                    resources.insert(&probe.name, result.as_value().clone());
                 }
-                (Kind::Resource, _) => {}
-                (_, found) => {
-                    let value = found.unwrap_or_else(|| false.into_found()).as_value().clone();
+                (ProbeKind::Resource, _) => {}
+                (_, result) => {
+                    let value = result.unwrap_or_else(|| false.into_found()).as_value().clone();
                     checks.insert(&probe.name, value);
                 }
             }
         }
-        let mut result = StatusResult::new(self.standing(&parts));
+        let mut result = StatusResult::new(self.current_status(&parts));
         result.uptime_secs = Some(self.uptime());
-        result.tools_total = figure(&parts.tools_total);
-        result.tools_available = figure(&parts.tools_available);
-        let asking = self.asking() as u64;
-        result.pending_requests = parts.pending.as_ref().map(|count| count(asking));
+        result.tools_total = value(&parts.tools_total);
+        result.tools_available = value(&parts.tools_available);
+        let open_requests = self.asking() as u64;
+        result.pending_requests = parts.pending.as_ref().map(|count| count(open_requests));
         result.resources = Some(resources);
         result.checks = Some(checks);
         result
     }
 
-    /// Answers a ping, of this server or of one behind it.
+    /// Answers a ping of this server or of one in its fleet.
     pub(super) async fn answer_ping(
         self,
         cx: Context,
         params: PingParams,
     ) -> Result<PingResult, RpcError> {
-        let _asking = Asking::of(&self.0);
-        match self.of(params.server_id) {
-            Whom::Own => Ok(self.ping()),
-            Whom::Behind(fleet, id) => match bounded(fleet.ping(&cx, &id)).await? {
+        let _open = OpenRequest::begin(&self.0);
+        match self.target(params.server_id) {
+            Target::Own => Ok(self.ping()),
+            Target::Fleet(fleet, id) => match bounded(fleet.ping(&cx, &id)).await? {
                 Some(answer) => answer,
                 None => Ok(not_found_ping(id.to_string())),
             },
-            Whom::Nobody(id) => Ok(not_found_ping(id)),
+            Target::Unknown(id) => Ok(not_found_ping(id)),
         }
     }
 
-    /// Answers how this server is, or one behind it.
+    /// Answers a status request for this server or one in its fleet.
     pub(super) async fn answer_status(
         self,
         cx: Context,
         params: StatusParams,
     ) -> Result<StatusResult, RpcError> {
-        let _asking = Asking::of(&self.0);
-        match self.of(params.server_id) {
-            Whom::Own => Ok(self.status().await),
-            Whom::Behind(fleet, id) => match bounded(fleet.status(&cx, &id)).await? {
+        let _open = OpenRequest::begin(&self.0);
+        match self.target(params.server_id) {
+            Target::Own => Ok(self.status().await),
+            Target::Fleet(fleet, id) => match bounded(fleet.status(&cx, &id)).await? {
                 Some(answer) => answer,
                 None => Ok(not_found_status(id.to_string())),
             },
-            Whom::Nobody(id) => Ok(not_found_status(id)),
+            Target::Unknown(id) => Ok(not_found_status(id)),
         }
     }
 
-    fn of(&self, id: Option<String>) -> Whom {
-        let Some(id) = id else { return Whom::Own };
+    fn target(&self, id: Option<String>) -> Target {
+        let Some(id) = id else { return Target::Own };
         let parts = self.parts();
         match &parts.fleet {
-            _ if parts.server.as_ref() == Some(&id) => Whom::Own,
-            Some(fleet) => Whom::Behind(Arc::clone(fleet), ServerId::from(id)),
-            None => Whom::Nobody(id),
+            _ if parts.server.as_ref() == Some(&id) => Target::Own,
+            Some(fleet) => Target::Fleet(Arc::clone(fleet), ServerId::from(id)),
+            None => Target::Unknown(id),
         }
     }
 
     fn start(&self, parts: &Parts) {
-        let (within, fresh) = (self.0.config.within(), self.0.config.fresh);
+        let (within, fresh) = (self.0.config.effective_timeout(), self.0.config.fresh);
         for probe in &parts.probes {
             probe.start(within, fresh);
         }
     }
 
-    fn standing(&self, parts: &Parts) -> HealthStatus {
-        let within = self.0.config.within();
+    fn current_status(&self, parts: &Parts) -> HealthStatus {
+        let within = self.0.config.effective_timeout();
         let drains = parts.state.as_ref().is_some_and(|state| state.now() == ServerState::Draining);
         let mut worst = if drains { HealthStatus::Degraded } else { HealthStatus::Healthy };
         for probe in &parts.probes {
-            match probe.verdict(within) {
+            match probe.status(within) {
                 HealthStatus::Healthy => {}
                 HealthStatus::Unhealthy => return HealthStatus::Unhealthy,
-                limited => worst = limited,
+                degraded => worst = degraded,
             }
         }
         worst
@@ -340,16 +342,12 @@ impl Health {
     }
 
     fn change(self, change: impl FnOnce(&mut Parts)) -> Self {
-        change(Arc::make_mut(&mut self.locked()));
+        change(Arc::make_mut(&mut self.0.parts.lock()));
         self
     }
 
     fn parts(&self) -> Arc<Parts> {
-        Arc::clone(&self.locked())
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Arc<Parts>> {
-        self.0.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        Arc::clone(&self.0.parts.lock())
     }
 }
 
@@ -367,34 +365,34 @@ impl fmt::Debug for Health {
     }
 }
 
-/// Whom a request means.
-enum Whom {
+/// The server that a request is about.
+enum Target {
     Own,
-    Behind(Arc<dyn Fleet>, ServerId),
-    Nobody(String),
+    Fleet(Arc<dyn Fleet>, ServerId),
+    Unknown(String),
 }
 
-/// A health request that is being answered.
-struct Asking(Arc<Shared>);
+/// Counts a health request while it is being answered.
+struct OpenRequest(Arc<Registry>);
 
-impl Asking {
-    fn of(shared: &Arc<Shared>) -> Self {
-        shared.asking.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(shared))
+impl OpenRequest {
+    fn begin(registry: &Arc<Registry>) -> Self {
+        registry.open_requests.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(registry))
     }
 }
 
-impl Drop for Asking {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.0.asking.fetch_sub(1, Ordering::Relaxed);
+        self.0.open_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 async fn bounded<T>(answer: impl Future<Output = T>) -> Result<T, RpcError> {
-    timeout(BEHIND, answer).await.map_err(|_| Refusal::TimedOut(BEHIND).into())
+    timeout(FLEET_TIMEOUT, answer).await.map_err(|_| Refusal::TimedOut(FLEET_TIMEOUT).into())
 }
 
-/// What an id looks like that nobody has, or that the caller may not see.
+/// Returns the answer for a server that does not exist, or that the caller may not see.
 fn not_found_ping(id: String) -> PingResult {
     let mut result = PingResult::new(HealthStatus::from("not_found"));
     result.server_id = Some(id);

@@ -1,6 +1,4 @@
-//! Rules of health answers, each alone.
-//!
-//! Applies to: both.
+//! Tests of single rules of health answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,15 +23,15 @@ fn panic_now() -> bool {
     panic!("a bug")
 }
 
-/// Lets what was started run.
-async fn settle() {
+/// Lets spawned tasks run.
+async fn run_tasks() {
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_worst_check_says_how_the_server_is() {
+async fn the_worst_check_decides_the_status() {
     #[track_caller]
     fn check(status: &StatusResult, expected: &HealthStatus) {
         assert_eq!(&status.status, expected);
@@ -52,7 +50,7 @@ async fn the_worst_check_says_how_the_server_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn checks_run_at_once_and_each_has_its_time() {
+async fn checks_run_concurrently_and_each_has_a_time_limit() {
     let slow = |name| (name, || async { sleep(Duration::from_millis(900)).await });
     let (a, b) = (slow("a"), slow("b"));
     let health = Health::new()
@@ -72,7 +70,7 @@ async fn checks_run_at_once_and_each_has_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_questions_runs_a_check_once_a_second() {
+async fn a_flood_of_requests_runs_a_check_once_a_second() {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let health = Health::new().check("a", move || {
@@ -90,7 +88,7 @@ async fn a_flood_of_questions_runs_a_check_once_a_second() {
     assert_eq!(runs.load(Ordering::Relaxed), 2);
 }
 
-/// A check that blocks its thread cannot be ended, so no second one may join it.
+/// A check that blocks its thread cannot be ended, so no second run may join it.
 #[test]
 fn a_check_that_blocks_has_failed_and_is_not_started_again_until_it_returns() {
     let runtime =
@@ -109,15 +107,15 @@ fn a_check_that_blocks_has_failed_and_is_not_started_again_until_it_returns() {
         let blocked = Arc::clone(&blocked);
         async move { blocked.lock().is_ok_and(|blocked| blocked.recv().is_ok()) }
     });
-    let asked = health.clone();
-    let (told, heard) = std::sync::mpsc::channel();
+    let requested = health.clone();
+    let (sender, receiver) = std::sync::mpsc::channel();
     runtime.spawn(async move {
         for _ in 0..3 {
-            let _ = told.send((asked.status().await.status, asked.ping().status));
+            let _ = sender.send((requested.status().await.status, requested.ping().status));
         }
     });
     for _ in 0..3 {
-        let (status, ping) = heard.recv_timeout(Duration::from_secs(30)).unwrap();
+        let (status, ping) = receiver.recv_timeout(Duration::from_secs(30)).unwrap();
         assert_eq!((status, ping), (HealthStatus::Unhealthy, HealthStatus::Unhealthy));
     }
     assert_eq!(runs.load(Ordering::SeqCst), 1);
@@ -132,7 +130,7 @@ fn a_check_that_blocks_has_failed_and_is_not_started_again_until_it_returns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ping_waits_for_nothing_and_says_what_was_found_last() {
+async fn a_ping_does_not_wait_and_returns_the_latest_result() {
     let health = Health::new().server_id("clock").check("db", || async {
         sleep(Duration::from_millis(500)).await;
         false
@@ -146,7 +144,7 @@ async fn a_ping_waits_for_nothing_and_says_what_was_found_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_that_recovers_is_seen_by_pings_alone() {
+async fn pings_alone_detect_a_check_that_recovers() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let health = Health::new().check("db", move || {
@@ -156,7 +154,7 @@ async fn a_check_that_recovers_is_seen_by_pings_alone() {
     let mut seen = Vec::new();
     for _ in 0..4 {
         seen.push(health.ping().status);
-        settle().await;
+        run_tasks().await;
         sleep(Duration::from_secs(1)).await;
     }
     let [first, second, third, _] = &seen[..] else { panic!("four pings") };
@@ -165,7 +163,7 @@ async fn a_check_that_recovers_is_seen_by_pings_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn figures_are_counted_when_they_are_asked_for() {
+async fn counts_are_read_when_they_are_requested() {
     let running = Arc::new(AtomicUsize::new(3));
     let counted = Arc::clone(&running);
     let health = Health::new()
@@ -185,7 +183,7 @@ async fn figures_are_counted_when_they_are_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_so_many_checks_and_no_more() {
+async fn the_number_of_checks_is_limited() {
     let config = HealthConfig { probes: 2, ..HealthConfig::default() };
     let health = Health::with_config(config)
         .check("a", || async { false })
@@ -196,7 +194,7 @@ async fn there_are_so_many_checks_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_drains_answers_and_is_degraded() {
+async fn a_draining_server_answers_and_is_degraded() {
     let state = State::new(ServerState::Connected);
     let health = Health::new().state(&state);
     assert_eq!(health.ping().status, HealthStatus::Healthy);
@@ -204,10 +202,10 @@ async fn a_server_that_drains_answers_and_is_degraded() {
     assert_eq!(health.ping().status, HealthStatus::Degraded);
 }
 
-/// Two servers; one hangs.
-struct Two;
+/// Two servers, one of which hangs.
+struct TwoServers;
 
-impl Fleet for Two {
+impl Fleet for TwoServers {
     fn ping(
         &self,
         _: &Context,
@@ -243,8 +241,8 @@ impl Fleet for Two {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_names_a_server_is_answered_for_that_one() {
-    let health = Health::new().server_id("kernel").fleet(Arc::new(Two));
+async fn a_request_with_a_server_id_is_answered_for_that_server() {
+    let health = Health::new().server_id("kernel").fleet(Arc::new(TwoServers));
     let mut client = mock::client(Stack::new(health.router()));
     for (method, server, expected) in [
         ("mgp/health/ping", "clock", r#""status":"degraded""#),
@@ -268,7 +266,7 @@ async fn who_names_a_server_is_answered_for_that_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_layer_answers_over_what_hangs_and_passes_the_rest() {
+async fn the_layer_answers_for_a_hanging_server_and_passes_other_calls() {
     let health = Health::new();
     let hangs = Stack::from_fn(|_| std::future::pending());
     let mut client = mock::client(Stack::new(HealthLayer::new(health.clone()).layer(hangs)));

@@ -1,12 +1,10 @@
-//! Keeps a runtime reading while a task blocks its thread (MGP §11.3).
+//! Keeps a runtime responsive while a task blocks its thread (MGP §11.3).
 //!
 //! A worker of the multi-thread runtime that blocks may be the one that was waiting for sockets, pipes and timers, and
-//! the other workers may sleep: then nobody reads until it returns, and a ping is not answered although threads are free.
-//! One thread of this process looks whether a poll goes on and on; if so it gives the runtime an empty task, which wakes
-//! a worker that finds nothing to do and waits for sockets, pipes and timers instead.
+//! the other workers may sleep: then no input is read until it returns, and a ping is not answered although threads are
+//! free. One thread of this process checks for polls that do not return; if there is one, it gives the runtime an empty
+//! task, which wakes a worker that finds nothing to do and waits for sockets, pipes and timers instead.
 //! The thread sleeps while nothing is polled; a poll costs two atomic additions.
-//!
-//! Applies to: both.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -19,16 +17,17 @@ use pin_project_lite::pin_project;
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
-/// How often the thread looks; a poll that is there at two looks blocks.
-const LOOK: Duration = Duration::from_millis(5);
-/// After how many looks without a poll it goes to sleep: calls that come one by one need not wake it each time.
-const IDLE: u32 = 200;
-/// One poll that ended, beside those that run, which are counted in the lower half.
+/// The interval between two checks; a poll that is running at two checks blocks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
+/// The number of checks without a poll after which a task list is dropped: single calls need not wake the thread.
+const MAX_IDLE_CHECKS: u32 = 200;
+/// The increment of one poll that ended; running polls are counted in the lower half.
 const ENDED: u64 = 1 << 32;
 
-/// Spawns a task that may block its thread, and keeps the rest of a multi-thread runtime going while it does.
+/// Spawns a task that may block its thread, and keeps the rest of a multi-thread runtime responsive while it does.
 ///
-/// Elsewhere it spawns, no more: a current-thread runtime has no other thread, and where all threads block nobody is left.
+/// On a current-thread runtime it only spawns, because there is no other thread; if all threads block, it has no
+/// effect.
 ///
 /// ```
 /// use mgp_lifecycle::spawn_watched;
@@ -39,7 +38,7 @@ const ENDED: u64 = 1 << 32;
 /// ```
 ///
 /// # Panics
-/// Outside a runtime, as `tokio::spawn` does.
+/// Panics outside a runtime, like `tokio::spawn`.
 pub fn spawn_watched<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
@@ -48,7 +47,7 @@ where
     if runtime.runtime_flavor() != RuntimeFlavor::MultiThread {
         return runtime.spawn(future);
     }
-    let counts = Counts::of(runtime.id());
+    let counts = PollCounts::of_thread(runtime.id());
     runtime.spawn(Watched { future, counts })
 }
 
@@ -58,7 +57,7 @@ pin_project! {
     pub struct Watched<F> {
         #[pin]
         future: F,
-        counts: Arc<Counts>,
+        counts: Arc<PollCounts>,
     }
 }
 
@@ -67,25 +66,24 @@ impl<F: Future> Future for Watched<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let _polling = Polling::begin(this.counts);
+        let _polling = PollGuard::begin(this.counts);
         this.future.poll(task)
     }
 }
 
 /// The polls of tasks that one thread has spawned on one runtime.
 #[derive(Debug, Default)]
-struct Counts {
-    /// Those that run, and above them those that ended, which may overflow.
+struct PollCounts {
+    /// The number of running polls, plus the number of ended ones in units of [`ENDED`], which may overflow.
     polls: AtomicU64,
-    /// Whether the thread looks at them.
+    /// If set, the thread checks them.
     is_listed: AtomicBool,
 }
 
-impl Counts {
-    /// Those of this thread.
-    fn of(runtime: Id) -> Arc<Self> {
+impl PollCounts {
+    fn of_thread(runtime: Id) -> Arc<Self> {
         thread_local! {
-            static OWN: RefCell<Option<(Id, Arc<Counts>)>> = const { RefCell::new(None) };
+            static OWN: RefCell<Option<(Id, Arc<PollCounts>)>> = const { RefCell::new(None) };
         }
         OWN.with_borrow_mut(|own| match own {
             Some((known, counts)) if *known == runtime => Arc::clone(counts),
@@ -95,27 +93,27 @@ impl Counts {
 
     #[cold]
     fn list(self: &Arc<Self>) {
-        // A task is polled on its runtime, or by nobody who could be kept waiting.
+        // A task is polled on its runtime, or outside of any, where no other task can be delayed.
         if self.is_listed.swap(true, Ordering::SeqCst) {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut listed = WATCH.listed();
-        if !listed.iter().any(|known| Arc::ptr_eq(&known.counts, self)) {
-            listed.push(Listed { counts: Arc::clone(self), runtime, seen: 0, idle: 0 });
+        let mut watched = WATCHDOG.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if !watched.iter().any(|known| Arc::ptr_eq(&known.counts, self)) {
+            watched.push(WatchedCounts { counts: Arc::clone(self), runtime, seen: 0, idle: 0 });
         }
-        drop(listed);
-        WATCH.wake();
+        drop(watched);
+        WATCHDOG.wake();
     }
 }
 
-/// A poll that runs.
-struct Polling<'a>(&'a Counts);
+/// Counts a running poll, until dropped.
+struct PollGuard<'a>(&'a PollCounts);
 
-impl<'a> Polling<'a> {
-    fn begin(counts: &'a Arc<Counts>) -> Self {
+impl<'a> PollGuard<'a> {
+    fn begin(counts: &'a Arc<PollCounts>) -> Self {
         counts.polls.fetch_add(1, Ordering::SeqCst);
-        // Either this sees that nobody looks any more, or who stops looking sees the poll.
+        // Either this sees that the counts are no longer checked, or the thread that stops checking sees the poll.
         if !counts.is_listed.load(Ordering::SeqCst) {
             counts.list();
         }
@@ -123,63 +121,62 @@ impl<'a> Polling<'a> {
     }
 }
 
-impl Drop for Polling<'_> {
+impl Drop for PollGuard<'_> {
     fn drop(&mut self) {
         self.0.polls.fetch_add(ENDED - 1, Ordering::SeqCst);
     }
 }
 
-static WATCH: Watch =
-    Watch { listed: Mutex::new(Vec::new()), more: Condvar::new(), begun: Once::new() };
+static WATCHDOG: Watchdog =
+    Watchdog { watched: Mutex::new(Vec::new()), added: Condvar::new(), begun: Once::new() };
 
-/// The thread that looks, and what it looks at: as many as threads have spawned something in the last second.
-struct Watch {
-    listed: Mutex<Vec<Listed>>,
-    more: Condvar,
+/// The thread that checks, and the counts it checks: one per thread that has spawned a task in the last second.
+struct Watchdog {
+    // `std`'s lock, because a `Condvar` needs its guard.
+    watched: Mutex<Vec<WatchedCounts>>,
+    added: Condvar,
     begun: Once,
 }
 
-struct Listed {
-    counts: Arc<Counts>,
+struct WatchedCounts {
+    counts: Arc<PollCounts>,
     runtime: Handle,
-    /// The counts at the last look.
+    /// The counts at the latest check.
     seen: u64,
-    /// Looks at which nothing was polled, one after the other.
+    /// The number of consecutive checks at which nothing was polled.
     idle: u32,
 }
 
-impl Watch {
-    fn listed(&self) -> std::sync::MutexGuard<'_, Vec<Listed>> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Watchdog {
     fn wake(&'static self) {
         self.begun.call_once(|| {
             let thread = std::thread::Builder::new().name("mgp-watch".to_owned());
-            if let Err(error) = thread.spawn(|| self.look()) {
-                tracing::warn!(%error, "no thread to watch over blocked ones; pings may have to wait for them");
+            if let Err(error) = thread.spawn(|| self.run()) {
+                tracing::warn!(%error, "no watchdog thread; pings may be delayed by blocked threads");
             }
         });
-        self.more.notify_one();
+        self.added.notify_one();
     }
 
-    fn look(&self) {
-        let mut listed = self.listed();
+    fn run(&self) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if listed.is_empty() {
-                listed = self.more.wait(listed).unwrap_or_else(PoisonError::into_inner);
+            if watched.is_empty() {
+                watched = self.added.wait(watched).unwrap_or_else(PoisonError::into_inner);
             }
-            let (again, _) =
-                self.more.wait_timeout(listed, LOOK).unwrap_or_else(PoisonError::into_inner);
-            listed = again;
-            listed.retain_mut(Listed::look);
+            let (guard, _) = self
+                .added
+                .wait_timeout(watched, CHECK_INTERVAL)
+                .unwrap_or_else(PoisonError::into_inner);
+            watched = guard;
+            watched.retain_mut(WatchedCounts::check);
         }
     }
 }
 
-impl Listed {
-    /// Wakes a worker where a poll goes on and on; `false` once nothing has been polled for long.
-    fn look(&mut self) -> bool {
+impl WatchedCounts {
+    /// Wakes a worker if a poll does not return; returns `false` if nothing has been polled for long.
+    fn check(&mut self) -> bool {
         let before = self.seen;
         self.seen = self.counts.polls.load(Ordering::SeqCst);
         if self.seen != before {
@@ -192,7 +189,7 @@ impl Listed {
             return true;
         }
         self.idle += 1;
-        if self.idle < IDLE {
+        if self.idle < MAX_IDLE_CHECKS {
             return true;
         }
         self.idle = 0;
@@ -214,14 +211,14 @@ mod tests {
 
     use super::*;
 
-    /// Without the thread that looks, the timer never fires: the worker that blocks was the one waiting for it.
+    /// Without the watchdog the timer never fires: the worker that blocks was the one waiting for it.
     #[test]
     fn timers_fire_while_a_task_blocks_the_thread_that_waited_for_them() {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (done, all) = mpsc::channel();
         runtime.spawn(async move {
             for round in 0..20 {
-                // Both workers go to sleep; the one that wakes up for this had waited for timers.
+                // Both workers go to sleep; the one that wakes up for this was waiting for timers.
                 sleep(Duration::from_millis(3)).await;
                 let (release, blocked) = mpsc::channel::<()>();
                 let blocking = spawn_watched(async move { blocked.recv().is_ok() });
@@ -237,21 +234,22 @@ mod tests {
     }
 
     #[test]
-    fn who_is_idle_is_looked_at_no_more_until_the_next_poll() {
-        let counts = Arc::<Counts>::default();
+    fn idle_counts_are_not_checked_until_the_next_poll() {
+        let counts = Arc::<PollCounts>::default();
         counts.is_listed.store(true, Ordering::SeqCst);
         let runtime = Builder::new_current_thread().build().unwrap();
         let handle = runtime.handle().clone();
-        let mut listed = Listed { counts: Arc::clone(&counts), runtime: handle, seen: 0, idle: 0 };
-        drop(Polling::begin(&counts));
-        assert!(listed.look(), "something has happened");
-        for _ in 1..IDLE {
-            assert!(listed.look());
+        let mut watched =
+            WatchedCounts { counts: Arc::clone(&counts), runtime: handle, seen: 0, idle: 0 };
+        drop(PollGuard::begin(&counts));
+        assert!(watched.check(), "there was a poll");
+        for _ in 1..MAX_IDLE_CHECKS {
+            assert!(watched.check());
         }
-        assert!(!listed.look());
+        assert!(!watched.check());
         assert!(!counts.is_listed.load(Ordering::SeqCst));
         let _entered = runtime.enter();
-        drop(Polling::begin(&counts));
-        assert!(counts.is_listed.load(Ordering::SeqCst), "it is listed anew");
+        drop(PollGuard::begin(&counts));
+        assert!(counts.is_listed.load(Ordering::SeqCst), "it is listed again");
     }
 }

@@ -1,12 +1,10 @@
-//! Who a bound is counted for: tenant, subject and agent (MGP §5).
-//!
-//! Applies to: both.
+//! The identity that limits are counted by: tenant, subject and agent (MGP §5).
 
 use std::hash::{Hash, Hasher};
 
 use mgp_types::service::Principal;
 
-/// A principal without its authority: who is an operator has one share, not two.
+/// A principal without its authority, so that an operator has one share, not two.
 #[derive(Clone, Debug)]
 pub(super) struct Caller(Principal);
 

@@ -1,12 +1,11 @@
-//! A bound on tool calls that run at once, and on those that wait for a turn; callers take turns.
+//! A limit on tool calls that run at once and on those that wait; waiting callers are served fairly.
 //!
-//! Waiting happens in the response future: a layer that waits in `poll_ready` stops the read loop,
-//! and a handler that asks its caller back would then wait for an answer nobody reads.
+//! Calls wait in the response future: a layer that waits in `poll_ready` stops the read loop,
+//! and a handler that asks its caller would then wait for an answer that is never read.
 //!
 //! Applies to: both.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
@@ -14,11 +13,10 @@ use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, Waited};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, timeout_at};
-use tower_layer::Layer;
 use tower_service::Service;
 
-use super::quota::Unstarted;
-use super::turns::{Entered, Turn, Turns};
+use super::fair_semaphore::{Acquired, FairSemaphore, Permit};
+use super::quota::UnstartedGuard;
 use crate::error::Refusal;
 
 /// Bounds of a [`LimitLayer`].
@@ -27,23 +25,23 @@ use crate::error::Refusal;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitConfig {
-    /// Tool calls that run at once. 256.
+    /// The most tool calls that run at once. Default: 256.
     pub running: usize,
-    /// Tool calls that wait for a turn. 1024.
+    /// The most tool calls that wait for a permit. Default: 1024.
     ///
-    /// At this many the caller with the most of them gives way: its newest call is answered 3001.
-    /// Where nobody has more than the one who comes, that one is.
+    /// When the queue is full, the newest call of the caller with the most waiting calls is refused with 3001.
+    /// If no other caller has more waiting calls than the new one, the new call is refused.
     pub waiting: usize,
-    /// Tool calls of one caller that run at once; further ones wait while others pass. No bound of its own.
-    pub running_each: Option<usize>,
-    /// Tool calls of one caller that wait; more are answered 3001. No bound of its own.
-    pub waiting_each: Option<usize>,
-    /// Calls of one tool that run at once, by its name; further ones wait while others pass. None.
+    /// The most tool calls of one caller that run at once; further ones wait while others pass. Default: no limit.
+    pub running_per_caller: Option<usize>,
+    /// The most tool calls of one caller that wait; further ones are refused with 3001. Default: no limit.
+    pub waiting_per_caller: Option<usize>,
+    /// The most calls of one tool that run at once, by name; further ones wait while others pass. Default: empty.
     pub tools: HashMap<String, usize>,
 }
 
 impl LimitConfig {
-    /// Bounds how many calls of one tool run at once.
+    /// Limits how many calls of one tool run at once.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>, running: usize) -> Self {
         self.tools.insert(name.into(), running);
@@ -56,17 +54,17 @@ impl Default for LimitConfig {
         Self {
             running: 256,
             waiting: 1024,
-            running_each: None,
-            waiting_each: None,
+            running_per_caller: None,
+            waiting_per_caller: None,
             tools: HashMap::new(),
         }
     }
 }
 
-/// Lets a bounded number of tool calls run at once; other methods pass.
+/// Limits the number of tool calls that run at once; other methods pass.
 ///
-/// Who waits is served in turns: each caller that waits has one, however many calls it waits with.
-/// A call whose caller stops waiting before its turn comes is answered 3003, and never ran.
+/// Waiting callers are served round-robin: each has one turn per round, however many calls it waits with.
+/// A call whose caller stops waiting before it gets a permit is answered 3003, and never ran.
 ///
 /// ```
 /// use mgp_lifecycle::{LimitConfig, LimitLayer};
@@ -87,138 +85,114 @@ impl Default for LimitConfig {
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct LimitLayer(Arc<Turns>);
+pub struct LimitLayer(Arc<FairSemaphore>);
 
 impl LimitLayer {
-    /// A layer with one budget for every stack it is put on.
+    /// Creates a layer; all its stacks share one limit.
     pub fn new(config: LimitConfig) -> Self {
-        Self(Arc::new(Turns::new(config)))
+        Self(Arc::new(FairSemaphore::new(config)))
     }
 
-    /// Tool calls that run now.
+    /// Returns the number of tool calls that run now.
     #[must_use]
     pub fn running(&self) -> usize {
         self.0.running()
     }
 
-    /// Tool calls that wait for a turn.
+    /// Returns the number of tool calls that wait for a permit.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.waiting()
     }
 }
 
-impl fmt::Debug for LimitLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.config().fmt(f)
-    }
-}
+mgp_types::opaque_debug!(LimitLayer);
 
-impl<S> Layer<S> for LimitLayer {
-    type Service = Limit<S>;
-
-    fn layer(&self, inner: S) -> Limit<S> {
-        Limit { inner, turns: Arc::clone(&self.0) }
-    }
-}
-
-/// Service of [`LimitLayer`].
-#[derive(Clone)]
-pub struct Limit<S> {
-    inner: S,
-    turns: Arc<Turns>,
-}
-
-impl<S> fmt::Debug for Limit<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.turns.config().fmt(f)
-    }
+mgp_types::layer_service! {
+    /// Service of [`LimitLayer`].
+    pub Limit for LimitLayer
 }
 
 impl<S: MgpService> Service<Call> for Limit<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = Either<InTurn<S::Future>, BoxFuture<'static, Result<Reply, RpcError>>>;
+    type Future = Either<ResponseFuture<S::Future>, BoxFuture<'static, Result<Reply, RpcError>>>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
         if call.tool().is_none() {
-            return Either::Left { future: InTurn { future: self.inner.call(call), turn: None } };
-        }
-        // The rule: a turn is free, so nothing waits and nothing is boxed.
-        if let Some(turn) = self.turns.try_enter() {
             return Either::Left {
-                future: InTurn { future: self.inner.call(call), turn: Some(turn) },
+                future: ResponseFuture { future: self.inner.call(call), permit: None },
             };
         }
-        self.enter(call)
+        // The common case: a permit is free, so nothing waits and nothing is boxed.
+        if let Some(permit) = self.layer.0.try_acquire() {
+            return Either::Left {
+                future: ResponseFuture { future: self.inner.call(call), permit: Some(permit) },
+            };
+        }
+        self.acquire(call)
     }
 }
 
 impl<S: MgpService> Limit<S> {
-    /// Runs a call in its turn, where there are shares to look at, or others before it.
+    /// Runs a call once it has a permit, if there are shares to check, or other calls wait.
     #[cold]
-    fn enter(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
-        let unstarted = Unstarted::of(call.cx());
+    fn acquire(&mut self, mut call: Call) -> <Self as Service<Call>>::Future {
+        let unstarted = UnstartedGuard::of(call.cx());
         let name = call.tool().map_or("", |tool| tool.name);
-        let waiting = match self.turns.enter(&call.cx().principal, name) {
-            Ok(Entered::Now(turn)) => {
-                unstarted.starts();
+        let waiting = match self.layer.0.acquire(&call.cx().principal, name) {
+            Ok(Acquired::Now(permit)) => {
+                unstarted.disarm();
                 return Either::Left {
-                    future: InTurn { future: self.inner.call(call), turn: Some(turn) },
+                    future: ResponseFuture { future: self.inner.call(call), permit: Some(permit) },
                 };
             }
-            Ok(Entered::Later(waiting)) => waiting,
-            Err(refused) => {
-                return Either::Right { future: Box::pin(std::future::ready(Err(refused.into()))) };
+            Ok(Acquired::Later(waiting)) => waiting,
+            Err(refusal) => {
+                return Either::Right { future: Box::pin(std::future::ready(Err(refusal.into()))) };
             }
         };
         let mut inner = self.inner.clone();
         Either::Right {
             future: Box::pin(async move {
                 let since = Instant::now();
-                let turn = match call.cx().deadline.instant() {
+                let permit = match call.cx().deadline.instant() {
                     Some(deadline) => timeout_at(deadline, waiting)
                         .await
-                        .map_err(|_| Refusal::NoTurn(since.elapsed()))??,
+                        .map_err(|_| Refusal::NotStarted(since.elapsed()))??,
                     None => waiting.await?,
                 };
-                unstarted.starts();
-                // What the gates above decided may have been taken back meanwhile.
+                unstarted.disarm();
+                // Decisions of the gates further out may no longer hold.
                 Waited::mark(call.cx_mut());
-                InTurn { future: inner.call(call), turn: Some(turn) }.await
+                ResponseFuture { future: inner.call(call), permit: Some(permit) }.await
             }),
         }
     }
 }
 
 pin_project! {
-    /// Response future of [`Limit`]: holds its turn as long as the call runs.
-    pub struct InTurn<F> {
+    /// Response future of [`Limit`]: holds its permit while the call runs.
+    pub struct ResponseFuture<F> {
         #[pin]
         future: F,
-        // Behind the call: what is dropped first still runs.
-        turn: Option<Turn>,
+        // After the call, because a call that is being dropped still runs.
+        permit: Option<Permit>,
     }
 }
 
-impl<F> fmt::Debug for InTurn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "InTurn({})", self.turn.is_some())
-    }
-}
+mgp_types::opaque_debug!(ResponseFuture<F>);
 
-impl<F: Future> Future for InTurn<F> {
+impl<F: Future> Future for ResponseFuture<F> {
     type Output = F::Output;
 
     fn poll(self: std::pin::Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
         let outcome = ready!(this.future.poll(task));
-        // Nobody waits for the answer to be written.
-        *this.turn = None;
+        // Released before the answer is written.
+        *this.permit = None;
         Poll::Ready(outcome)
     }
 }

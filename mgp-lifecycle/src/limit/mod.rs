@@ -1,19 +1,16 @@
-//! How many tool calls run at once, come in a time, are paid for, and how large they are (MGP §14.3: 3000–3002).
+//! Limits on tool calls: concurrency, rate, quota and size (MGP §14.3: 3000–3002).
 //!
-//! Where several of them stand on one stack, the cheap refusals come first:
-//! sizes, then rates, then quotas, then the turns to run.
-//!
-//! Applies to: both.
+//! On one stack the cheap refusals should come first: sizes, then rates, then quotas, then concurrency.
 
 mod caller;
 mod concurrency;
-mod line;
+mod fair_semaphore;
 mod quota;
 mod rate;
 mod size;
-mod turns;
+mod wait_queue;
 
-pub use concurrency::{InTurn, Limit, LimitConfig, LimitLayer};
-pub use quota::{Quota, QuotaExceeded, QuotaLayer, QuotaUse, Quotaed};
+pub use concurrency::{Limit, LimitConfig, LimitLayer};
+pub use quota::{Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse};
 pub use rate::{Rate, RateKey, RateLayer, RateLimit, RateLimited};
 pub use size::{Size, SizeConfig, SizeLayer, TooLarge};

@@ -1,9 +1,7 @@
-//! How much a caller may use in a period (MGP §14.3: 3002).
-//!
-//! Applies to: both.
+//! Quotas: how much a principal may use in a period (MGP §14.3: 3002).
 
-mod books;
 mod charge;
+mod counters;
 mod layer;
 
 use std::fmt;
@@ -12,16 +10,16 @@ use std::time::Duration;
 use mgp_types::service::Context;
 use mgp_types::{Object, RpcError, Timestamp};
 
-pub(super) use charge::Unstarted;
-pub use layer::{QuotaLayer, Quotaed};
+pub(super) use charge::UnstartedGuard;
+pub use layer::{QuotaLayer, QuotaService};
 
 use self::charge::Charge;
 use crate::error::Refusal;
 
-/// How many calls a principal may make in a period, and how many units of a tool's own it may use.
+/// The number of calls a principal may make in a period, and the number of tool-defined units it may use.
 ///
-/// Periods are the same for everybody: an hour begins at the full hour, a day at midnight UTC,
-/// any other at a multiple of its length since 1970.
+/// Periods are the same for all principals: an hour begins at the full hour, a day at midnight UTC,
+/// any other period at a multiple of its length since 1970.
 ///
 /// ```
 /// use mgp_lifecycle::Quota;
@@ -35,41 +33,42 @@ pub struct Quota {
     calls: u64,
     units: Option<u64>,
     period: Duration,
-    /// How many principals are counted apart.
+    /// The most principals that are counted separately.
     callers: usize,
 }
 
 impl Quota {
-    /// So many calls an hour.
+    /// Creates a quota of calls per hour.
     pub const fn per_hour(calls: u64) -> Self {
         Self::every(Duration::from_hours(1), calls)
     }
 
-    /// So many calls a day.
+    /// Creates a quota of calls per day.
     pub const fn per_day(calls: u64) -> Self {
         Self::every(Duration::from_hours(24), calls)
     }
 
-    /// So many calls in a period of at least a second; none at all where the number is zero.
+    /// Creates a quota of calls per period, which lasts at least a second; zero refuses all calls.
     pub const fn every(period: Duration, calls: u64) -> Self {
         Self { calls, units: None, period, callers: 65_536 }
     }
 
-    /// Bounds units as well: tokens, bytes, whatever tools [charge](Self::charge).
+    /// Limits units as well, e.g. tokens or bytes, which tools [charge](Self::charge).
     pub const fn units(mut self, units: u64) -> Self {
         self.units = Some(units);
         self
     }
 
-    /// How many principals are counted apart in a period; further ones share the quota of one. 65,536.
+    /// Sets how many principals are counted separately in a period; further ones share one quota. Default: 65,536.
     pub const fn callers(mut self, callers: usize) -> Self {
         self.callers = callers;
         self
     }
 
-    /// Charges the principal of a call for units; where nothing bounds them, nothing happens.
+    /// Charges the principal of a call for units; has no effect without a quota of units.
     ///
-    /// A handler that asks its caller runs anew each round: what an earlier round was charged for is not charged again.
+    /// A handler that asks its caller runs again in each round: units charged in an earlier round are not
+    /// charged again.
     ///
     /// ```
     /// use mgp_lifecycle::{Quota, QuotaLayer};
@@ -92,7 +91,7 @@ impl Quota {
     /// ```
     ///
     /// # Errors
-    /// 3002 where that is more than is left; then nothing is charged.
+    /// 3002 if that exceeds the quota; nothing is charged then.
     pub fn charge(cx: &Context, units: u64) -> Result<(), RpcError> {
         match cx.extensions.get_shared::<Charge>() {
             Some(charge) => charge.add(units).map_err(|exceeded| Refusal::from(exceeded).into()),
@@ -111,7 +110,7 @@ impl fmt::Display for Quota {
     }
 }
 
-/// A period in words.
+/// Returns a period in words.
 fn per(period: Duration) -> String {
     match (period.as_secs(), period.subsec_nanos()) {
         (60, 0) => " a minute".to_owned(),
@@ -121,19 +120,19 @@ fn per(period: Duration) -> String {
     }
 }
 
-/// What a principal has used in a period.
+/// The amount that a principal has used in a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuotaUse {
-    /// Calls.
+    /// The number of calls.
     pub calls: u64,
-    /// Units that tools charged.
+    /// The units that tools charged.
     pub units: u64,
-    /// When it starts from zero again.
+    /// The time at which the counts are reset.
     pub resets_at: Timestamp,
 }
 
-/// A call, or units of one, that no quota was left for.
+/// A refusal of a call, or of units, that exceeded a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaExceeded {
     kind: &'static str,
@@ -144,10 +143,10 @@ pub struct QuotaExceeded {
 }
 
 impl QuotaExceeded {
-    /// The facts of the refusal (§14.5).
+    /// Returns the details of the refusal (MGP §14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Numbers and words can always be written.
+        // Encoding numbers and strings cannot fail.
         drop(details.encode("quota", &self.quota));
         drop(details.encode("used", &self.used));
         drop(details.encode("of", self.kind));

@@ -1,4 +1,4 @@
-//! How large the arguments and results of tool calls may be (MGP §14.3: 3001).
+//! Size limits of the arguments and results of tool calls (MGP §14.3: 3001).
 //!
 //! Applies to: both.
 
@@ -12,18 +12,17 @@ use std::task::{Context as Task, Poll};
 use mgp_types::service::{BoxFuture, Call, Either, Gone, Item, ItemKind, MgpService, Reply, Sink};
 use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
-use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::error::Refusal;
 
-/// Bounds of a [`SizeLayer`], in bytes of JSON.
+/// Limits of a [`SizeLayer`], in bytes of JSON.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SizeConfig {
-    /// The arguments of a call. 1 MiB.
+    /// The arguments of a call. Default: 1 MiB.
     pub arguments: usize,
-    /// The result of a call; and once more all pieces that are sent before it, which it repeats. 8 MiB.
+    /// The result of a call, and separately the sum of the chunks sent before it. Default: 8 MiB.
     pub result: usize,
 }
 
@@ -35,9 +34,9 @@ impl Default for SizeConfig {
 
 /// Refuses tool calls whose arguments or results are too large (3001); other methods pass.
 ///
-/// A call whose arguments are too large never runs.
-/// One whose result is has run, and its caller is told the size instead;
-/// one that sends too much piece by piece is ended there.
+/// A call with too large arguments never runs.
+/// A call with a too large result has run, and its caller receives the size instead;
+/// a call that sends too many chunks is ended at the limit.
 ///
 /// ```
 /// use mgp_lifecycle::{SizeConfig, SizeLayer};
@@ -59,76 +58,60 @@ impl Default for SizeConfig {
 pub struct SizeLayer(SizeConfig);
 
 impl SizeLayer {
-    /// A layer with these bounds.
+    /// Creates a layer with these limits.
     pub const fn new(config: SizeConfig) -> Self {
         Self(config)
     }
 }
 
-impl<S> Layer<S> for SizeLayer {
-    type Service = Size<S>;
-
-    fn layer(&self, inner: S) -> Size<S> {
-        Size { inner, config: self.0 }
-    }
+mgp_types::layer_service! {
+    /// Service of [`SizeLayer`].
+    pub Size for SizeLayer
 }
 
-/// A call that is larger than it may be.
+/// A refusal of a call that exceeded a size limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the {what} {size} bytes, and may have {limit}")]
+#[error("the {part} {size} bytes, and may have {limit}")]
 pub struct TooLarge {
-    what: What,
+    part: Part,
     size: usize,
     limit: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum Part {
     Arguments,
     Result,
-    Pieces,
+    Chunks,
 }
 
 impl TooLarge {
-    /// The facts of the refusal (§14.5).
+    /// Returns the details of the refusal (MGP §14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Numbers and words can always be written.
+        // Encoding numbers and strings cannot fail.
         drop(details.encode("limit", &self.limit));
         drop(details.encode("size", &self.size));
-        drop(details.encode("of", self.what.as_str()));
-        drop(details.encode("started", &(self.what != What::Arguments)));
+        drop(details.encode("of", self.part.as_str()));
+        drop(details.encode("started", &(self.part != Part::Arguments)));
         details
     }
 }
 
-impl What {
+impl Part {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Arguments => "arguments",
             Self::Result => "result",
-            Self::Pieces => "partial results",
+            Self::Chunks => "partial results",
         }
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has = if *self == Self::Result { "has" } else { "have" };
         write!(f, "{} {has}", self.as_str())
-    }
-}
-
-/// Service of [`SizeLayer`].
-#[derive(Clone)]
-pub struct Size<S> {
-    inner: S,
-    config: SizeConfig,
-}
-
-impl<S> fmt::Debug for Size<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.config.fmt(f)
     }
 }
 
@@ -137,57 +120,52 @@ impl<S: MgpService> Service<Call> for Size<S> {
     type Error = RpcError;
     type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let Some(tool) = call.tool() else {
             let future = self.inner.call(call);
-            return Either::Left { future: ResponseFuture { future, most: None, pieces: None } };
+            return Either::Left { future: ResponseFuture { future, limit: None, chunks: None } };
         };
         let size = tool.arguments.map_or(0, str::len);
-        if size > self.config.arguments {
-            let what = What::Arguments;
-            let refused = TooLarge { what, size, limit: self.config.arguments };
+        let config = self.layer.0;
+        if size > config.arguments {
+            let refused = TooLarge { part: Part::Arguments, size, limit: config.arguments };
             return Either::Right { future: ready(Err(Refusal::from(refused).into())) };
         }
-        let pieces = self.weigh(&mut call);
+        let chunks = meter_chunks(&mut call, config.result);
         let future = self.inner.call(call);
-        let most = Some(self.config.result);
-        Either::Left { future: ResponseFuture { future, most, pieces } }
+        Either::Left { future: ResponseFuture { future, limit: Some(config.result), chunks } }
     }
 }
 
-impl<S> Size<S> {
-    /// Puts scales into the way back of a call, where pieces go there.
-    fn weigh(&self, call: &mut Call) -> Option<Arc<AtomicUsize>> {
-        let outlet = &mut call.cx_mut().outlet;
-        if !outlet.wants(ItemKind::Chunk) {
-            return None;
-        }
-        let (sum, most) = (Arc::new(AtomicUsize::new(0)), self.config.result);
-        let of = Arc::clone(&sum);
-        *outlet = std::mem::take(outlet).wrap(|inner| Arc::new(Scales { inner, sum: of, most }));
-        Some(sum)
+/// Wraps the outlet of a call with a meter, if it takes chunks.
+fn meter_chunks(call: &mut Call, limit: usize) -> Option<Arc<AtomicUsize>> {
+    let outlet = &mut call.cx_mut().outlet;
+    if !outlet.wants(ItemKind::Chunk) {
+        return None;
     }
+    let sum = Arc::new(AtomicUsize::new(0));
+    let total = Arc::clone(&sum);
+    *outlet = std::mem::take(outlet).wrap(|inner| Arc::new(ChunkMeter { inner, total, limit }));
+    Some(sum)
 }
 
-/// Weighs the pieces of a result on their way to the caller.
-struct Scales {
+/// Counts the bytes of chunks that are sent to the caller, up to the limit.
+struct ChunkMeter {
     inner: Arc<dyn Sink>,
-    sum: Arc<AtomicUsize>,
-    most: usize,
+    total: Arc<AtomicUsize>,
+    limit: usize,
 }
 
-impl Sink for Scales {
+impl Sink for ChunkMeter {
     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
-        if let Item::Chunk(piece) = &item {
-            let size = piece.as_str().len();
+        if let Item::Chunk(chunk) = &item {
+            let size = chunk.as_str().len();
             let add = |sum: usize| Some(sum.saturating_add(size));
-            let before = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-            if before.unwrap_or(usize::MAX).saturating_add(size) > self.most {
-                // Nobody will take the rest of it.
+            let before = self.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+            if before.unwrap_or(usize::MAX).saturating_add(size) > self.limit {
+                // The response future answers with the refusal.
                 return Box::pin(ready(Err(Gone)));
             }
         }
@@ -205,8 +183,8 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         future: F,
-        most: Option<usize>,
-        pieces: Option<Arc<AtomicUsize>>,
+        limit: Option<usize>,
+        chunks: Option<Arc<AtomicUsize>>,
     }
 }
 
@@ -216,16 +194,16 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
         let outcome = this.future.poll(task);
-        let Some(limit) = *this.most else { return outcome };
-        let pieces = this.pieces.as_ref().map_or(0, |sum| sum.load(Ordering::Relaxed));
-        if pieces > limit {
-            let refused = TooLarge { what: What::Pieces, size: pieces, limit };
+        let Some(limit) = *this.limit else { return outcome };
+        let chunks = this.chunks.as_ref().map_or(0, |sum| sum.load(Ordering::Relaxed));
+        if chunks > limit {
+            let refused = TooLarge { part: Part::Chunks, size: chunks, limit };
             return Poll::Ready(Err(Refusal::from(refused).into()));
         }
         if let Poll::Ready(Ok(Reply::Complete(body))) = &outcome {
             let size = body.as_raw().as_str().len();
             if size > limit {
-                let refused = TooLarge { what: What::Result, size, limit };
+                let refused = TooLarge { part: Part::Result, size, limit };
                 return Poll::Ready(Err(Refusal::from(refused).into()));
             }
         }
@@ -238,6 +216,8 @@ mod tests {
     use mgp_types::Payload;
     use mgp_types::service::{Outlet, Stack, mock};
     use tokio::time::{Duration, sleep};
+
+    use tower_layer::Layer;
 
     use super::*;
 
@@ -275,16 +255,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_sends_too_much_piece_by_piece_is_ended_there() {
-        let went_on = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&went_on);
+    async fn a_call_that_sends_too_many_chunks_is_ended_there() {
+        let continued = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&continued);
         let tools = Stack::from_fn(move |call: Call| {
             let count = Arc::clone(&count);
             async move {
                 for _ in 0..5 {
-                    let piece = Item::Chunk(Payload::from_trusted(r#"{"a":1}"#));
-                    // It does not care whether anybody listens.
-                    let _ = call.cx().outlet.send(piece).await;
+                    let chunk = Item::Chunk(Payload::from_trusted(r#"{"a":1}"#));
+                    // The tool ignores that its caller takes no more.
+                    let _ = call.cx().outlet.send(chunk).await;
                     let _ = call.cx().outlet.progress(1.0, None).await;
                     sleep(Duration::from_secs(1)).await;
                     count.fetch_add(1, Ordering::Relaxed);
@@ -292,8 +272,8 @@ mod tests {
                 Ok(Reply::empty())
             }
         });
-        for (bound, ran, came) in [(21, 3, 3), (35, 5, 5)] {
-            went_on.store(0, Ordering::Relaxed);
+        for (bound, ran, received) in [(21, 3, 3), (35, 5, 5)] {
+            continued.store(0, Ordering::Relaxed);
             let mut client = client(99, bound, tools.clone());
             let seen = Arc::new(AtomicUsize::new(0));
             let chunks = Arc::clone(&seen);
@@ -301,8 +281,8 @@ mod tests {
                 chunks.fetch_add(usize::from(item.kind() == ItemKind::Chunk), Ordering::Relaxed);
             });
             let outcome = client.request("tools/call", r#"{"name":"t"}"#).await;
-            assert_eq!(seen.load(Ordering::Relaxed), came);
-            assert_eq!(went_on.load(Ordering::Relaxed), ran);
+            assert_eq!(seen.load(Ordering::Relaxed), received);
+            assert_eq!(continued.load(Ordering::Relaxed), ran);
             match outcome {
                 Ok(_) => assert_eq!(bound, 35),
                 Err(error) => assert_eq!(

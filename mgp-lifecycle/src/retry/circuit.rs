@@ -1,6 +1,4 @@
-//! When a server is left alone: the three states of a circuit breaker.
-//!
-//! Applies to: outbound.
+//! A circuit breaker per server.
 
 use std::time::Duration;
 
@@ -9,18 +7,18 @@ use mgp_types::RpcError;
 use mgp_types::service::HttpFault;
 use tokio::time::Instant;
 
-/// When a server is left alone, and for how long.
+/// Limits of the circuit breaker: the failures that open it, and the time until a server is tried again.
 ///
-/// Calls are then refused with 5002 at once. Afterwards one call goes through, and decides for all.
+/// While it is open, calls are refused with 5002 at once. Afterwards one call passes, and its outcome decides for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitConfig {
-    /// How many calls in a row must find the server or what is behind it out of reach (2000, 5001, 5002, a connection
-    /// that broke); 0 leaves no server alone. 5.
+    /// The number of consecutive calls that must find the server, or an upstream of it, unreachable
+    /// (2000, 5001, 5002, a broken connection); 0 disables the circuit breaker. Default: 5.
     pub failures: u32,
-    /// Within which time they must come. 30 s.
+    /// The time within which the failures must occur. Default: 30 s.
     pub within: Duration,
-    /// How long the server is left alone. 5 s.
+    /// The time until the server is tried again. Default: 5 s.
     pub open_for: Duration,
 }
 
@@ -30,63 +28,62 @@ impl Default for CircuitConfig {
     }
 }
 
-/// What an attempt says about its server.
+/// The evidence that an attempt gives about its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
-    /// It answers.
-    Answers,
-    /// It, or what is behind it, is out of reach.
-    Away,
-    /// Nothing: a gate of ours may have said it.
-    Nothing,
+pub(super) enum Evidence {
+    /// The server answered.
+    Answered,
+    /// The server, or an upstream of it, is unreachable.
+    Unreachable,
+    /// No evidence: a gate on this side may have caused the error.
+    Unknown,
 }
 
-impl Sign {
-    /// What an error says.
+impl Evidence {
     pub(super) fn of(error: &RpcError) -> Self {
         let broke = || matches!(HttpFault::of(error), Some(HttpFault::Unreached | HttpFault::Cut));
-        if says_away(error.code()) || broke() { Self::Away } else { Self::Nothing }
+        if is_unreachable(error.code()) || broke() { Self::Unreachable } else { Self::Unknown }
     }
 
-    /// What a refusal says that came as a result.
+    /// Returns the evidence of a refusal that was sent as a result.
     pub(super) fn of_code(code: ErrorCode) -> Self {
-        if says_away(code) { Self::Away } else { Self::Answers }
+        if is_unreachable(code) { Self::Unreachable } else { Self::Answered }
     }
 }
 
-fn says_away(code: ErrorCode) -> bool {
+fn is_unreachable(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::SERVER_NOT_READY | ErrorCode::UPSTREAM_TIMEOUT | ErrorCode::UPSTREAM_UNAVAILABLE
     )
 }
 
-/// The state of one server.
+/// The circuit of one server.
 #[derive(Debug, Default)]
 pub(super) enum Circuit {
-    /// Nothing is wrong.
+    /// No failures are counted.
     #[default]
     Closed,
-    /// So many calls in a row found it out of reach, the first of them then.
+    /// Consecutive calls found the server unreachable, the first of them at `since`.
     Failing { failures: u32, since: Instant },
-    /// It is left alone until then.
+    /// Calls are refused until this time.
     Open { until: Instant },
-    /// One call is on its way; what it meets counts for all.
+    /// One call is under way; its outcome counts for all.
     Probing,
 }
 
-/// Whether a call may go.
+/// The decision whether a call may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Pass,
-    /// It is the one that finds out.
+    /// The call may be sent, and finds out whether the server is back.
     Probe,
-    /// Not before this time has passed.
+    /// Calls are refused for this long.
     Refused(Duration),
 }
 
-/// How long others wait for the one that finds out.
-const WHILE_PROBING: Duration = Duration::from_secs(1);
+/// The time that other calls wait for a probe.
+const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Circuit {
     /// Decides about a call.
@@ -100,54 +97,57 @@ impl Circuit {
                 *self = Self::Probing;
                 Admission::Probe
             }
-            Self::Probing => Admission::Refused(WHILE_PROBING),
+            Self::Probing => Admission::Refused(PROBE_RETRY_DELAY),
         }
     }
 
-    /// How long calls would be refused.
+    /// Returns how long calls would be refused.
     pub(super) fn refuses_for(&self, now: Instant) -> Duration {
         match self {
             Self::Open { until } => until.saturating_duration_since(now),
-            Self::Probing => WHILE_PROBING,
+            Self::Probing => PROBE_RETRY_DELAY,
             _ => Duration::ZERO,
         }
     }
 
-    /// Notes what an attempt met; `true` when the server is left alone from now on.
-    pub(super) fn note(
+    /// Records the outcome of an attempt; returns `true` if the circuit opens.
+    pub(super) fn record(
         &mut self,
         now: Instant,
-        sign: Sign,
+        evidence: Evidence,
         by: Admission,
         config: &CircuitConfig,
     ) -> bool {
         let open = || Self::Open { until: now.checked_add(config.open_for).unwrap_or(now) };
-        let next = match (&*self, sign) {
-            (_, Sign::Answers) => Self::Closed,
-            // The one that was to find out found nothing: the next one is to.
-            (Self::Probing, Sign::Nothing) if by == Admission::Probe => Self::Open { until: now },
-            (Self::Probing, Sign::Away) if by == Admission::Probe => open(),
-            (Self::Closed, Sign::Away) => Self::failing(1, now, config).unwrap_or_else(open),
-            (Self::Failing { failures, since }, Sign::Away) => {
+        let next = match (&*self, evidence) {
+            (_, Evidence::Answered) => Self::Closed,
+            // The probe found nothing out, so the next call is a probe.
+            (Self::Probing, Evidence::Unknown) if by == Admission::Probe => {
+                Self::Open { until: now }
+            }
+            (Self::Probing, Evidence::Unreachable) if by == Admission::Probe => open(),
+            (Self::Closed, Evidence::Unreachable) => {
+                Self::failing(1, now, config).unwrap_or_else(open)
+            }
+            (Self::Failing { failures, since }, Evidence::Unreachable) => {
                 let old = now.saturating_duration_since(*since) > config.within;
                 let (failures, since) = if old { (0, now) } else { (*failures, *since) };
                 Self::failing(failures.saturating_add(1), since, config).unwrap_or_else(open)
             }
-            // What was sent before says nothing new.
+            // Calls sent before the circuit opened are no new evidence.
             _ => return false,
         };
         *self = next;
         matches!(self, Self::Open { until } if *until > now)
     }
 
-    /// A server that failed so often; none once that is too often.
+    /// Returns the state after some failures; `None` if they open the circuit.
     fn failing(failures: u32, since: Instant, config: &CircuitConfig) -> Option<Self> {
-        let most = if config.failures == 0 { u32::MAX } else { config.failures };
-        (failures < most).then_some(Self::Failing { failures, since })
+        let max = if config.failures == 0 { u32::MAX } else { config.failures };
+        (failures < max).then_some(Self::Failing { failures, since })
     }
 
-    /// Whether nothing needs to be looked at.
-    pub(super) fn is_calm(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         matches!(self, Self::Closed)
     }
 }
@@ -162,68 +162,67 @@ mod tests {
         CircuitConfig { failures: 3, within: 10 * SECOND, open_for: 5 * SECOND }
     }
 
-    /// Notes the same sign so many times.
-    fn note(circuit: &mut Circuit, now: Instant, sign: Sign, times: u32) -> bool {
-        (0..times).fold(false, |_, _| circuit.note(now, sign, Admission::Pass, &config()))
+    fn record(circuit: &mut Circuit, now: Instant, evidence: Evidence, times: u32) -> bool {
+        (0..times).fold(false, |_, _| circuit.record(now, evidence, Admission::Pass, &config()))
     }
 
     #[test]
-    fn it_opens_after_failures_in_a_row_and_lets_one_call_find_out() {
+    fn it_opens_after_consecutive_failures_and_lets_one_call_probe() {
         let (mut now, mut circuit) = (Instant::now(), Circuit::default());
-        assert!(!note(&mut circuit, now, Sign::Away, 2));
-        assert!(!note(&mut circuit, now, Sign::Nothing, 5));
+        assert!(!record(&mut circuit, now, Evidence::Unreachable, 2));
+        assert!(!record(&mut circuit, now, Evidence::Unknown, 5));
         assert_eq!(circuit.admit(now), Admission::Pass);
-        assert!(note(&mut circuit, now, Sign::Away, 1));
+        assert!(record(&mut circuit, now, Evidence::Unreachable, 1));
         now += SECOND;
         assert_eq!(circuit.admit(now), Admission::Refused(4 * SECOND));
         now += 4 * SECOND;
         assert_eq!(circuit.admit(now), Admission::Probe);
         assert_eq!(circuit.admit(now), Admission::Refused(SECOND));
-        // An old call that fails now does not decide.
-        assert!(!circuit.note(now, Sign::Away, Admission::Pass, &config()));
+        // An older call that fails now does not decide.
+        assert!(!circuit.record(now, Evidence::Unreachable, Admission::Pass, &config()));
         assert!(matches!(circuit, Circuit::Probing));
-        assert!(circuit.note(now, Sign::Away, Admission::Probe, &config()));
+        assert!(circuit.record(now, Evidence::Unreachable, Admission::Probe, &config()));
         now += 5 * SECOND;
         assert_eq!(circuit.admit(now), Admission::Probe);
-        assert!(!circuit.note(now, Sign::Nothing, Admission::Probe, &config()));
+        assert!(!circuit.record(now, Evidence::Unknown, Admission::Probe, &config()));
         assert_eq!(circuit.admit(now), Admission::Probe);
-        assert!(!circuit.note(now, Sign::Answers, Admission::Probe, &config()));
-        assert!(circuit.is_calm());
+        assert!(!circuit.record(now, Evidence::Answered, Admission::Probe, &config()));
+        assert!(circuit.is_closed());
     }
 
     #[test]
-    fn an_answer_and_time_begin_anew() {
+    fn an_answer_and_time_reset_the_count() {
         let (mut now, mut circuit) = (Instant::now(), Circuit::default());
-        note(&mut circuit, now, Sign::Away, 2);
-        note(&mut circuit, now, Sign::Answers, 1);
-        assert!(!note(&mut circuit, now, Sign::Away, 2));
+        record(&mut circuit, now, Evidence::Unreachable, 2);
+        record(&mut circuit, now, Evidence::Answered, 1);
+        assert!(!record(&mut circuit, now, Evidence::Unreachable, 2));
         now += 11 * SECOND;
-        assert!(!note(&mut circuit, now, Sign::Away, 2));
-        assert!(note(&mut circuit, now, Sign::Away, 1));
+        assert!(!record(&mut circuit, now, Evidence::Unreachable, 2));
+        assert!(record(&mut circuit, now, Evidence::Unreachable, 1));
     }
 
     #[test]
-    fn none_is_left_alone_where_nobody_wants_that() {
+    fn a_disabled_circuit_never_opens() {
         let (now, mut circuit) = (Instant::now(), Circuit::default());
         let never = CircuitConfig { failures: 0, ..config() };
         for _ in 0..100 {
-            assert!(!circuit.note(now, Sign::Away, Admission::Pass, &never));
+            assert!(!circuit.record(now, Evidence::Unreachable, Admission::Pass, &never));
             assert_eq!(circuit.admit(now), Admission::Pass);
         }
     }
 
     #[track_caller]
-    fn check(code: ErrorCode, expected: Sign) {
-        assert_eq!(Sign::of(&RpcError::new(code, "no")), expected, "{code}");
+    fn check(code: ErrorCode, expected: Evidence) {
+        assert_eq!(Evidence::of(&RpcError::new(code, "no")), expected, "{code}");
     }
 
     #[test]
-    fn only_what_is_out_of_reach_counts() {
+    fn only_an_unreachable_server_counts() {
         for code in ErrorCode::KNOWN {
             let away = matches!(code.0, 2000 | 5001 | 5002);
-            check(*code, if away { Sign::Away } else { Sign::Nothing });
+            check(*code, if away { Evidence::Unreachable } else { Evidence::Unknown });
         }
         let cut = RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFault::Cut);
-        assert_eq!(Sign::of(&cut), Sign::Away);
+        assert_eq!(Evidence::of(&cut), Evidence::Unreachable);
     }
 }

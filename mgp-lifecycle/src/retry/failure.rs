@@ -1,38 +1,35 @@
-//! What an attempt that failed says about trying again: an error, or a refusal that came as a result (MGP §14.5).
-//!
-//! Applies to: outbound.
+//! The recovery hints of a failed attempt: of an error, or of a refusal that was sent as a result (MGP §14.5).
 
 use mgp_types::service::{Body, HttpFault, Reply, is_lost};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
 
-/// What a call ends with.
 pub(super) type Outcome = Result<Reply, RpcError>;
 
-/// A failure with what its maker says about trying again.
+/// A failure with its recovery hints.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Failure {
     pub(super) code: ErrorCode,
     pub(super) hints: Recovery,
 }
 
-/// The longest result that is looked at: a refusal is short, and a long result is none.
-const REFUSAL_MAX: usize = 8 << 10;
+/// The longest result that is read as a refusal.
+const MAX_REFUSAL_BYTES: usize = 8 << 10;
 
 impl Failure {
-    /// The failure in an outcome, if there is one.
+    /// Returns the failure in an outcome, if there is one.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
             Err(error) => Some(Self { code: error.code(), hints: hints(error) }),
-            Ok(Reply::Complete(body)) => Self::refused(body),
+            Ok(Reply::Complete(body)) => Self::from_result(body),
             Ok(_) => None,
         }
     }
 
-    /// A refusal that came as a result, as a server tells it to a client without MGP.
-    fn refused(body: &Body) -> Option<Self> {
+    /// Reads a refusal that was sent as a result, the form for clients without MGP.
+    fn from_result(body: &Body) -> Option<Self> {
         #[derive(Deserialize)]
-        struct Said {
+        struct Refused {
             #[serde(rename = "isError", default)]
             is_error: bool,
             #[serde(rename = "structuredContent")]
@@ -49,12 +46,15 @@ impl Failure {
             content: Payload,
         }
         let raw = body.as_raw().as_str();
-        // The look is cheaper than the parse, and most results have neither word.
-        if raw.len() > REFUSAL_MAX || !raw.contains("\"status\"") || !raw.contains("\"isError\"") {
+        // The search is cheaper than the parse, and most results have neither member.
+        if raw.len() > MAX_REFUSAL_BYTES
+            || !raw.contains("\"status\"")
+            || !raw.contains("\"isError\"")
+        {
             return None;
         }
-        let said: Said = serde_json::from_str(raw).ok()?;
-        let Content { status, code } = said.content.filter(|_| said.is_error)?;
+        let refused: Refused = serde_json::from_str(raw).ok()?;
+        let Content { status, code } = refused.content.filter(|_| refused.is_error)?;
         if !matches!(&*status, "rejected" | "denied") || code.0 == 0 {
             return None;
         }
@@ -63,7 +63,7 @@ impl Failure {
         Some(Self { code, hints: hints.unwrap_or_default() })
     }
 
-    /// Whether the call may have run: only some codes say that it never started, and only if nothing contradicts them.
+    /// Returns whether the call may have run: only some codes mean that it never started, unless `details` contradict.
     pub(super) fn may_have_run(&self) -> bool {
         let details = self.hints.details.as_ref();
         let started = details.and_then(|details| details.decode::<bool>("started").ok().flatten());
@@ -73,34 +73,35 @@ impl Failure {
     }
 }
 
-/// What an error says about trying again, and what we know of it that its code does not say.
+/// Returns the hints of an error, with what is known of it on this side.
 fn hints(error: &RpcError) -> Recovery {
-    let said = error.as_recovery().cloned().unwrap_or_default();
+    let sent = error.as_recovery().cloned().unwrap_or_default();
     match HttpFault::of(error) {
-        // It was lost on this side: who knows the tool decides, and nobody else said that it must not be tried again.
-        Some(HttpFault::Cut) => started(Recovery::for_repeatable(error.code()).unwrap_or(said)),
-        None if is_lost(error) => started(Recovery::default_for(error.code()).unwrap_or(said)),
-        // Proxies say 503 also of requests that they had passed on.
-        Some(HttpFault::Status(500..)) => started(said),
-        _ => said,
+        // Lost on this side: the peer did not send that it must not be retried, so the tool's definition decides.
+        Some(HttpFault::Cut) => {
+            mark_started(Recovery::for_repeatable(error.code()).unwrap_or(sent))
+        }
+        None if is_lost(error) => mark_started(Recovery::default_for(error.code()).unwrap_or(sent)),
+        // Proxies answer 503 also to requests that they had forwarded.
+        Some(HttpFault::Status(500..)) => mark_started(sent),
+        _ => sent,
     }
 }
 
-/// The same of a call that may have run.
-fn started(mut hints: Recovery) -> Recovery {
+fn mark_started(mut hints: Recovery) -> Recovery {
     let details = hints.details.get_or_insert_with(Object::new);
     details.insert("started", Payload::from_trusted("true"));
     hints
 }
 
-/// Whether a result says that the tool failed.
-pub(super) fn says_error(body: &Body) -> bool {
+/// Returns whether a result reports that the tool failed.
+pub(super) fn is_tool_error(body: &Body) -> bool {
     #[derive(Deserialize)]
-    struct Said {
+    struct ToolResult {
         #[serde(rename = "isError", default)]
         is_error: bool,
     }
-    serde_json::from_str(body.as_raw().as_str()).is_ok_and(|Said { is_error }| is_error)
+    serde_json::from_str(body.as_raw().as_str()).is_ok_and(|ToolResult { is_error }| is_error)
 }
 
 #[cfg(test)]
@@ -134,52 +135,58 @@ mod tests {
         check(&refusal(r#","code":3001,"retryable":true,"max_retries":-1"#), Some((3001, false)));
         check(&refusal(""), None);
         check(&refusal(r#","code":0"#), None);
-        // A tool that ran and failed, and one that speaks of refusals.
+        // A tool that ran and failed, and a tool whose result mentions refusals.
         check(r#"{"content":[{"type":"text","text":"no such file"}],"isError":true}"#, None);
         check(r#"{"structuredContent":{"status":"open","code":3000},"isError":true}"#, None);
         check(
             r#"{"structuredContent":{"status":"rejected","code":3000,"retryable":true},"isError":false}"#,
             None,
         );
-        check(&format!(r#"{{"x":"{}","status":1,"isError":true}}"#, "y".repeat(REFUSAL_MAX)), None);
+        check(
+            &format!(r#"{{"x":"{}","status":1,"isError":true}}"#, "y".repeat(MAX_REFUSAL_BYTES)),
+            None,
+        );
         check("7", None);
     }
 
-    /// Whether trying again may help, and whether the call may have run.
+    /// Checks whether a retry may help, and whether the call may have run.
     #[track_caller]
-    fn met(error: &RpcError, expected: (bool, bool)) {
+    fn check_error(error: &RpcError, expected: (bool, bool)) {
         let failure = Failure::of(&Err(error.clone())).unwrap();
         assert_eq!((failure.hints.is_retryable(), failure.may_have_run()), expected, "{error:?}");
     }
 
     #[test]
-    fn a_call_that_was_lost_on_its_way_may_have_run() {
+    fn a_call_lost_in_transit_may_have_run() {
         use mgp_types::service::{closed, lost};
-        met(&closed("it is gone"), (true, false));
-        met(&lost("it died"), (true, true));
-        // A peer that says the same is taken at its word.
-        let said = lost("it died");
-        let said =
-            RpcError::new(said.code(), "it died").recovery(said.as_recovery().unwrap().clone());
-        met(&said, (false, true));
-        met(&RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFault::Cut), (true, true));
-        met(&RpcError::new(ErrorCode::UPSTREAM_ERROR, "ran"), (false, true));
+        check_error(&closed("it is gone"), (true, false));
+        check_error(&lost("it died"), (true, true));
+        // An error of a peer with the same text is taken as sent.
+        let sent = lost("it died");
+        let sent =
+            RpcError::new(sent.code(), "it died").recovery(sent.as_recovery().unwrap().clone());
+        check_error(&sent, (false, true));
+        check_error(
+            &RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFault::Cut),
+            (true, true),
+        );
+        check_error(&RpcError::new(ErrorCode::UPSTREAM_ERROR, "ran"), (false, true));
     }
 
     #[test]
-    fn a_503_of_a_proxy_does_not_say_that_a_call_never_started() {
+    fn a_503_of_a_proxy_does_not_prove_that_a_call_never_started() {
         let status = |code, status| RpcError::new(code, "no").because(HttpFault::Status(status));
-        met(&status(ErrorCode::SERVER_NOT_READY, 503), (true, true));
-        met(&status(ErrorCode::UPSTREAM_ERROR, 502), (false, true));
-        met(&status(ErrorCode::SERVER_NOT_READY, 408), (true, false));
-        met(&status(ErrorCode::RATE_LIMITED, 429), (true, false));
-        // The server itself says it.
+        check_error(&status(ErrorCode::SERVER_NOT_READY, 503), (true, true));
+        check_error(&status(ErrorCode::UPSTREAM_ERROR, 502), (false, true));
+        check_error(&status(ErrorCode::SERVER_NOT_READY, 408), (true, false));
+        check_error(&status(ErrorCode::RATE_LIMITED, 429), (true, false));
+        // The server itself sent it.
         let answered = RpcError::new(ErrorCode::SERVER_NOT_READY, "no");
-        met(&answered.because(HttpFault::Answered(503)), (true, false));
+        check_error(&answered.because(HttpFault::Answered(503)), (true, false));
     }
 
     #[test]
-    fn few_codes_say_that_a_call_never_started() {
+    fn few_codes_prove_that_a_call_never_started() {
         let failure = |code: i32, details: &str| Failure {
             code: ErrorCode(code),
             hints: serde_json::from_str(&format!(r#"{{"details":{details}}}"#)).unwrap(),

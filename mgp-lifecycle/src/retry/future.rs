@@ -1,6 +1,4 @@
-//! The response future: a first attempt costs no box, and what comes after a failure is boxed.
-//!
-//! Applies to: outbound.
+//! The response future: a first attempt needs no box; retries are boxed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,27 +10,28 @@ use mgp_types::service::{BoxFuture, Call, MgpService};
 use mgp_types::{ErrorCode, RpcError};
 use pin_project_lite::pin_project;
 
-use super::again::again;
-use super::circuit::Sign;
+use super::circuit::Evidence;
 use super::config::Attempted;
+use super::delivery::OutletMonitor;
 use super::failure::{Failure, Outcome};
-use super::heard::Ear;
-use super::layer::{Place, What};
+use super::layer::{RequestKind, RetryContext};
+use super::retries::retry;
 use super::server::{Probe, Server};
 
-/// What is kept of a call while its first attempt runs, to make it again.
-pub(super) struct Kept<S> {
+/// A call under way, with what is needed to retry it.
+pub(super) struct RetryableCall<S> {
     pub(super) call: Call,
     pub(super) inner: S,
-    pub(super) place: Arc<Place>,
+    pub(super) context: Arc<RetryContext>,
     pub(super) server: Arc<Server>,
-    pub(super) ear: Option<Arc<Ear>>,
+    pub(super) monitor: Option<Arc<OutletMonitor>>,
     pub(super) probe: Option<Probe>,
-    pub(super) what: What,
+    pub(super) kind: RequestKind,
 }
 
 pin_project! {
-    /// Response future of [`Retry`](super::Retry); dropping it ends the attempt that runs, or the wait for the next one.
+    /// Response future of [`Retry`](super::Retry); dropping it ends the attempt that runs, or the wait for
+    /// the next one.
     pub struct ResponseFuture<S: MgpService> {
         #[pin]
         state: State<S, S::Future>,
@@ -42,10 +41,10 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<S, F> {
-        // Never made again.
+        // Never retried.
         Pass { #[pin] future: F },
-        First { #[pin] future: F, kept: Option<Kept<S>> },
-        Again { later: BoxFuture<'static, Outcome> },
+        First { #[pin] future: F, kept: Option<RetryableCall<S>> },
+        Retrying { later: BoxFuture<'static, Outcome> },
         Refused { error: Option<RpcError> },
     }
 }
@@ -55,7 +54,7 @@ impl<S: MgpService> ResponseFuture<S> {
         Self { state: State::Pass { future } }
     }
 
-    pub(super) fn first(future: S::Future, kept: Kept<S>) -> Self {
+    pub(super) fn first(future: S::Future, kept: RetryableCall<S>) -> Self {
         Self { state: State::First { future, kept: Some(kept) } }
     }
 
@@ -75,19 +74,19 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                 StateProj::First { future, kept } => {
                     let outcome = ready!(future.poll(task));
                     let Some(mut kept) = kept.take() else { return Poll::Ready(outcome) };
-                    let failure = kept.met(&outcome, 1, Duration::ZERO);
+                    let failure = kept.record(&outcome, 1, Duration::ZERO);
                     match failure.filter(|failure| failure.hints.is_retryable()) {
                         None => return Poll::Ready(outcome),
                         Some(failure) => {
-                            let later = Box::pin(again(kept, outcome, failure));
-                            state.set(State::Again { later });
+                            let later = Box::pin(retry(kept, outcome, failure));
+                            state.set(State::Retrying { later });
                         }
                     }
                 }
-                StateProj::Again { later } => return later.as_mut().poll(task),
+                StateProj::Retrying { later } => return later.as_mut().poll(task),
                 StateProj::Refused { error } => match error.take() {
                     Some(error) => return Poll::Ready(Err(error)),
-                    // Only a future that has answered is here, and it is not polled again.
+                    // Reached only after completion, when the future must not be polled again.
                     None => return Poll::Pending,
                 },
             }
@@ -95,36 +94,35 @@ impl<S: MgpService> Future for ResponseFuture<S> {
     }
 }
 
-impl<S> Kept<S> {
-    /// Takes note of how an attempt ended; gives the failure, if it is one.
-    pub(super) fn met(
+impl<S> RetryableCall<S> {
+    /// Records how an attempt ended; returns the failure, if it is one.
+    pub(super) fn record(
         &mut self,
         outcome: &Outcome,
         attempt: u32,
         waited: Duration,
     ) -> Option<Failure> {
         let failure = match outcome {
-            Ok(_) if self.what != What::Tool => None,
+            Ok(_) if self.kind != RequestKind::Tool => None,
             outcome => Failure::of(outcome),
         };
-        let sign = match (outcome, &failure) {
-            (Err(error), _) => Sign::of(error),
-            (Ok(_), Some(refusal)) => Sign::of_code(refusal.code),
-            (Ok(_), None) => Sign::Answers,
+        let evidence = match (outcome, &failure) {
+            (Err(error), _) => Evidence::of(error),
+            (Ok(_), Some(refusal)) => Evidence::of_code(refusal.code),
+            (Ok(_), None) => Evidence::Answered,
         };
-        self.server.note(sign, self.probe.take(), &self.place.config.circuit);
-        if let (What::List(page), Ok(reply)) = (self.what, outcome)
-            && self.place.learns()
+        self.server.record(evidence, self.probe.take(), &self.context.config.circuit);
+        if let (RequestKind::List(page), Ok(reply)) = (self.kind, outcome)
+            && self.context.learns()
         {
-            self.place.learn(&self.server, reply, page);
+            self.context.learn(&self.server, reply, page);
         }
-        self.tell(attempt, failure.as_ref().map(|failure| failure.code), waited);
+        self.notify_observer(attempt, failure.as_ref().map(|failure| failure.code), waited);
         failure
     }
 
-    /// Tells whoever wants to hear of attempts.
-    fn tell(&self, attempt: u32, code: Option<ErrorCode>, waited: Duration) {
-        if let Some(observer) = self.place.config.observer() {
+    fn notify_observer(&self, attempt: u32, code: Option<ErrorCode>, waited: Duration) {
+        if let Some(observer) = self.context.config.observer() {
             let cx = self.call.cx();
             observer(&Attempted {
                 attempt,

@@ -1,10 +1,8 @@
-//! The layer and its service: what is done on the way of a call that goes well.
+//! The layer and its service: the path of a call that succeeds.
 //!
 //! Applies to: outbound.
 
-use std::fmt;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::RpcError;
@@ -19,16 +17,16 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::config::RetryConfig;
-use super::future::{Kept, ResponseFuture};
-use super::heard::Ear;
-use super::known::{KnownTool, Page};
-use super::server::{Server, Servers};
+use super::delivery::OutletMonitor;
+use super::future::{ResponseFuture, RetryableCall};
+use super::server::{Server, ServerTable};
+use super::tools::{KnownTool, ListPage};
 use crate::error::Refusal;
 
-/// Makes calls again that failed and may go better, within the caller's bounds.
+/// Retries failed calls that may succeed later, within the caller's bounds.
 ///
-/// It stands outside all gates: every attempt passes all of them.
-/// It is a cheap handle: what it keeps of servers is shared by all stacks it is put on.
+/// It belongs outside all gates: every attempt passes all of them.
+/// It is a cheap handle: its records of servers are shared by all its clones and stacks.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,7 +39,7 @@ use crate::error::Refusal;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
 /// let calls = Arc::new(AtomicU32::new(0));
 /// let count = Arc::clone(&calls);
-/// // It starts: the first two calls come too early.
+/// // The server is starting: the first two calls arrive too early.
 /// let starts = Stack::from_fn(move |_| {
 ///     let early = count.fetch_add(1, Ordering::Relaxed) < 2;
 ///     async move {
@@ -56,44 +54,44 @@ use crate::error::Refusal;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct RetryLayer(Arc<Place>);
+pub struct RetryLayer(Arc<RetryContext>);
 
-/// What a layer knows of the place where it stands.
+/// The configuration of a layer, and its records of servers.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct RetryContext {
     pub(super) config: Arc<RetryConfig>,
-    servers: Arc<Servers>,
+    servers: Arc<ServerTable>,
     server: Option<ServerId>,
-    /// What is kept of that one.
+    /// The record of `server`.
     own: Arc<Server>,
-    tools: Option<Arc<Lookup>>,
-    risk: Option<Arc<RiskOf>>,
+    tools: Option<Arc<ToolLookup>>,
+    risk: Option<Arc<RiskLookup>>,
 }
 
-type Lookup = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync;
-type RiskOf = dyn Fn(&Tool) -> RiskLevel + Send + Sync;
+type ToolLookup = dyn Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync;
+type RiskLookup = dyn Fn(&Tool) -> RiskLevel + Send + Sync;
 
 impl RetryLayer {
-    /// A layer with these bounds.
+    /// Creates a layer with these bounds.
     ///
-    /// What tools are it learns from the lists that pass, and where it must know, it asks the server for one.
+    /// It learns tools from the lists that pass, and asks the server for a list when it needs one.
     pub fn new(config: RetryConfig) -> Self {
-        let servers = Arc::new(Servers::new());
+        let servers = Arc::new(ServerTable::new());
         let own = servers.of(None);
         let config = Arc::new(config);
-        Self(Arc::new(Place { config, servers, server: None, own, tools: None, risk: None }))
+        Self(Arc::new(RetryContext { config, servers, server: None, own, tools: None, risk: None }))
     }
 
-    /// Names the server of calls that do not say where they go.
+    /// Sets the server of calls that do not name one.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
-        let place = Arc::make_mut(&mut self.0);
+        let context = Arc::make_mut(&mut self.0);
         let id = id.into();
-        place.own = place.servers.of(Some(&id));
-        place.server = Some(id);
+        context.own = context.servers.of(Some(&id));
+        context.server = Some(id);
         self
     }
 
-    /// Finds what is known of a tool; lists are not looked at then.
+    /// Sets a function that returns a tool's properties; lists are not read then.
     pub fn tools(
         mut self,
         known: impl Fn(Option<&ServerId>, &str) -> Option<KnownTool> + Send + Sync + 'static,
@@ -102,20 +100,20 @@ impl RetryLayer {
         self
     }
 
-    /// Finds the effective risk of a listed tool; without it a tool is as dangerous as it says, or dangerous.
+    /// Sets a function that returns the effective risk of a listed tool; by default it is the declared risk.
     pub fn risk(mut self, of: impl Fn(&Tool) -> RiskLevel + Send + Sync + 'static) -> Self {
         Arc::make_mut(&mut self.0).risk = Some(Arc::new(of));
         self
     }
 
-    /// Begins anew with a server that was started again: it is not left alone, and its tools are those it lists next.
+    /// Resets the record of a server that was restarted: its circuit is closed, and its tools are removed.
     pub fn restarted(&self, server: Option<&ServerId>) {
         self.0.of(server).reset();
     }
 
-    /// Forgets the tools of a server that says that they changed.
+    /// Removes the stored tools of a server that reported a change.
     pub fn tools_changed(&self, server: Option<&ServerId>) {
-        self.0.of(server).tools().forget();
+        self.0.of(server).tools.lock().clear();
     }
 }
 
@@ -125,49 +123,44 @@ impl From<RetryConfig> for RetryLayer {
     }
 }
 
-impl Place {
-    /// What is kept of a server.
+impl RetryContext {
+    /// Returns the record of a server.
     fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
-        // The rule: all calls go to the one server.
+        // Usually all calls are for the one server.
         if id.is_none() || id == self.server.as_ref() {
             return Arc::clone(&self.own);
         }
         self.servers.of(id)
     }
 
-    /// What is known of a tool.
     pub(super) fn known(&self, server: &Server, tool: &str) -> Option<KnownTool> {
         match &self.tools {
             Some(known) => known(server.id(), tool),
-            None => server.tools().get(tool).cloned(),
+            None => server.tools.lock().get(tool).cloned(),
         }
     }
 
-    /// Whether what is known of tools comes from the lists that pass.
+    /// Returns whether tools are learned from the lists that pass.
     pub(super) fn learns(&self) -> bool {
         self.tools.is_none()
     }
 
-    /// Takes note of a list that passes.
-    pub(super) fn learn(&self, server: &Server, reply: &Reply, page: Page) {
-        server.tools().take(reply, page, |tool| match &self.risk {
+    /// Stores the tools of a list that passes.
+    pub(super) fn learn(&self, server: &Server, reply: &Reply, page: ListPage) {
+        server.tools.lock().take(reply, page, |tool| match &self.risk {
             Some(of) => of(tool),
             None => KnownTool::declared_risk(tool),
         });
     }
 }
 
-impl fmt::Debug for RetryLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.config.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(RetryLayer);
 
 impl<S> Layer<S> for RetryLayer {
     type Service = Retry<S>;
 
     fn layer(&self, inner: S) -> Retry<S> {
-        Retry { inner, place: Arc::clone(&self.0) }
+        Retry { inner, context: Arc::clone(&self.0) }
     }
 }
 
@@ -175,28 +168,24 @@ impl<S> Layer<S> for RetryLayer {
 #[derive(Clone)]
 pub struct Retry<S> {
     inner: S,
-    place: Arc<Place>,
+    context: Arc<RetryContext>,
 }
 
-impl<S> fmt::Debug for Retry<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.place.config.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(Retry<S>);
 
-/// What kind of call it is.
+/// The kinds of requests that are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// A tool is called, which may change anything.
+pub(super) enum RequestKind {
+    /// A tool call, which may change anything.
     Tool,
-    /// The tools are listed.
-    List(Page),
-    /// Something else is read.
+    /// A list of tools.
+    List(ListPage),
+    /// Another request that only reads.
     Read,
 }
 
-impl What {
-    /// The kind of a call; none where it is not made again.
+impl RequestKind {
+    /// Returns the kind of a call; `None` if it is never retried.
     fn of(call: &Call) -> Option<Self> {
         if call.tool().is_some() {
             return Some(Self::Tool);
@@ -206,7 +195,7 @@ impl What {
         }
         if call.is::<ToolsList>() {
             let further = call.params().mentions("\"cursor\"");
-            return Some(Self::List(if further { Page::Further } else { Page::First }));
+            return Some(Self::List(if further { ListPage::Next } else { ListPage::First }));
         }
         let reads = call.is::<ResourcesRead>()
             || call.is::<ResourcesList>()
@@ -223,39 +212,36 @@ impl<S: MgpService> Service<Call> for Retry<S> {
     type Error = RpcError;
     type Future = ResponseFuture<S>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let Some(what) = What::of(&call) else {
+        let Some(kind) = RequestKind::of(&call) else {
             return ResponseFuture::pass(self.inner.call(call));
         };
-        let server = self.place.of(call.cx().server.as_ref());
+        let server = self.context.of(call.cx().server.as_ref());
         let probe = match server.admit() {
             Ok(probe) => probe,
-            Err(wait) => return ResponseFuture::refuse(left_alone(&server, wait)),
+            Err(wait) => return ResponseFuture::refuse(circuit_open(&server, wait)),
         };
         server.count();
-        if what == What::Tool {
-            // All attempts are of one trace; who records them would make one for each.
+        if kind == RequestKind::Tool {
+            // All attempts share one trace; otherwise each recorded attempt would get its own.
             call.cx_mut().trace_or_new();
         }
-        let ear = Ear::listen(&mut call);
-        let kept = Kept {
+        let monitor = OutletMonitor::attach(&mut call);
+        let kept = RetryableCall {
             call: call.clone(),
             inner: self.inner.clone(),
-            place: Arc::clone(&self.place),
+            context: Arc::clone(&self.context),
             server,
-            ear,
+            monitor,
             probe,
-            what,
+            kind,
         };
         ResponseFuture::first(self.inner.call(call), kept)
     }
 }
 
-/// The refusal of a call whose server is left alone.
-pub(super) fn left_alone(server: &Server, wait: Duration) -> RpcError {
-    Refusal::LeftAlone { server: server.id().cloned(), wait }.into()
+pub(super) fn circuit_open(server: &Server, wait: Duration) -> RpcError {
+    Refusal::CircuitOpen { server: server.id().cloned(), wait }.into()
 }

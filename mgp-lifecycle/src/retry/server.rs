@@ -1,34 +1,33 @@
-//! What is kept of each server: its calls, what they paid for, its circuit, its tools.
-//!
-//! Applies to: outbound.
+//! The record of each server: its calls, its retry budget, its circuit, its tools.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_types::service::ServerId;
+use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-use super::budget::{RetryBudget, Spent};
-use super::circuit::{Admission, Circuit, CircuitConfig, Sign};
-use super::known::Learned;
+use super::budget::{BudgetUsage, RetryBudget};
+use super::circuit::{Admission, Circuit, CircuitConfig, Evidence};
+use super::tools::ToolTable;
 
-/// What is kept of one server; a call that goes well touches two atomics of it.
+/// The record of one server; a call that succeeds touches two atomics of it.
 #[derive(Debug)]
 pub(super) struct Server {
     id: Option<ServerId>,
     calls: AtomicU64,
-    /// Whether the circuit is closed and counts nothing.
-    calm: AtomicBool,
+    /// If set, the circuit is closed and counts nothing.
+    closed: AtomicBool,
     state: Mutex<State>,
-    tools: Mutex<Learned>,
+    pub(super) tools: Mutex<ToolTable>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    spent: Spent,
+    usage: BudgetUsage,
     circuit: Circuit,
 }
 
@@ -37,7 +36,7 @@ impl Server {
         Arc::new(Self {
             id,
             calls: AtomicU64::new(0),
-            calm: AtomicBool::new(true),
+            closed: AtomicBool::new(true),
             state: Mutex::default(),
             tools: Mutex::default(),
         })
@@ -47,95 +46,85 @@ impl Server {
         self.id.as_ref()
     }
 
-    /// Counts a call, which pays for attempts of others.
+    /// Counts a call, which pays for retries.
     pub(super) fn count(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes one attempt out of the budget, if there is one.
+    /// Takes one retry out of the budget, if there is one.
     pub(super) fn pay(&self, budget: RetryBudget) -> bool {
         let calls = self.calls.load(Ordering::Relaxed);
-        self.state().spent.take(Instant::now(), calls, budget)
+        self.state.lock().usage.take(Instant::now(), calls, budget)
     }
 
-    /// Decides whether a call may go now.
+    /// Decides whether a call may be sent now.
     ///
     /// # Errors
-    /// How long the server is left alone.
+    /// The time until the server is tried again.
     pub(super) fn admit(self: &Arc<Self>) -> Result<Option<Probe>, Duration> {
-        if self.calm.load(Ordering::Relaxed) {
+        if self.closed.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match self.state().circuit.admit(Instant::now()) {
+        match self.state.lock().circuit.admit(Instant::now()) {
             Admission::Pass => Ok(None),
             Admission::Probe => Ok(Some(Probe { server: Some(Arc::clone(self)) })),
             Admission::Refused(wait) => Err(wait),
         }
     }
 
-    /// How long calls would be refused.
+    /// Returns how long calls would be refused.
     pub(super) fn refuses_for(&self) -> Duration {
-        if self.calm.load(Ordering::Relaxed) {
+        if self.closed.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
-        self.state().circuit.refuses_for(Instant::now())
+        self.state.lock().circuit.refuses_for(Instant::now())
     }
 
-    /// Notes what an attempt met.
-    pub(super) fn note(&self, sign: Sign, probe: Option<Probe>, config: &CircuitConfig) {
-        if sign != Sign::Away && self.calm.load(Ordering::Relaxed) {
+    /// Records the outcome of an attempt.
+    pub(super) fn record(&self, evidence: Evidence, probe: Option<Probe>, config: &CircuitConfig) {
+        if evidence != Evidence::Unreachable && self.closed.load(Ordering::Relaxed) {
             return;
         }
         let by = if probe.is_some() { Admission::Probe } else { Admission::Pass };
-        let opened = self.turn(|circuit| circuit.note(Instant::now(), sign, by, config));
+        let opened = self.update(|circuit| circuit.record(Instant::now(), evidence, by, config));
         if let Some(probe) = probe {
-            probe.over();
+            probe.finish();
         }
         if opened {
             tracing::warn!(
                 server = self.id.as_ref().map(ServerId::as_str),
-                pause = ?config.open_for,
-                "the server cannot be reached and is left alone for a while"
+                open_for = ?config.open_for,
+                "circuit open: the server is unreachable"
             );
         }
     }
 
-    /// Begins anew: the server was started again.
+    /// Resets the record, because the server was restarted.
     pub(super) fn reset(&self) {
-        self.turn(|circuit| *circuit = Circuit::Closed);
-        self.tools().forget();
+        self.update(|circuit| *circuit = Circuit::Closed);
+        self.tools.lock().clear();
     }
 
-    fn turn<T>(&self, change: impl FnOnce(&mut Circuit) -> T) -> T {
-        let mut state = self.state();
-        let told = change(&mut state.circuit);
-        self.calm.store(state.circuit.is_calm(), Ordering::Relaxed);
-        told
+    fn update<T>(&self, change: impl FnOnce(&mut Circuit) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = change(&mut state.circuit);
+        self.closed.store(state.circuit.is_closed(), Ordering::Relaxed);
+        result
     }
 
-    fn is_calm(&self) -> bool {
-        self.calm.load(Ordering::Relaxed)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The tools its lists told of.
-    pub(super) fn tools(&self) -> MutexGuard<'_, Learned> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 }
 
-/// The one call that finds out whether a server is back; given up, it leaves that to the next one.
+/// The one call that finds out whether a server is back; if it is dropped, the next call probes.
 #[derive(Debug)]
 pub(super) struct Probe {
     server: Option<Arc<Server>>,
 }
 
 impl Probe {
-    /// What it met was noted.
-    fn over(mut self) {
+    fn finish(mut self) {
         self.server = None;
     }
 }
@@ -144,57 +133,53 @@ impl Drop for Probe {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             let config = CircuitConfig::default();
-            server.turn(|circuit| {
-                circuit.note(Instant::now(), Sign::Nothing, Admission::Probe, &config)
+            server.update(|circuit| {
+                circuit.record(Instant::now(), Evidence::Unknown, Admission::Probe, &config)
             });
         }
     }
 }
 
-/// How many servers are told apart.
-const SERVERS_MAX: usize = 1024;
+/// The most servers with a record of their own.
+const MAX_SERVERS: usize = 1024;
 
 /// All servers of a layer.
 ///
-/// Overflow rule: those nobody uses and nothing is wrong with give way; where there is none, servers that are met
-/// later share one record.
-pub(super) struct Servers {
-    /// Where no id is known, and where there are too many.
+/// When the table is full, records that are unused and have a closed circuit are removed; if there are none, further
+/// servers share one record.
+pub(super) struct ServerTable {
+    /// The record of calls without a server id, and of servers beyond the bound.
     common: Arc<Server>,
     named: Mutex<HashMap<ServerId, Arc<Server>>>,
 }
 
-impl Servers {
+impl ServerTable {
     pub(super) fn new() -> Self {
         Self { common: Server::new(None), named: Mutex::default() }
     }
 
-    /// What is kept of a server.
+    /// Returns the record of a server.
     pub(super) fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
         let Some(id) = id else { return Arc::clone(&self.common) };
-        let mut named = self.named();
+        let mut named = self.named.lock();
         if let Some(server) = named.get(id) {
             return Arc::clone(server);
         }
-        if named.len() >= SERVERS_MAX {
-            named.retain(|_, server| Arc::strong_count(server) > 1 || !server.is_calm());
+        if named.len() >= MAX_SERVERS {
+            named.retain(|_, server| Arc::strong_count(server) > 1 || !server.is_closed());
         }
-        if named.len() >= SERVERS_MAX {
+        if named.len() >= MAX_SERVERS {
             return Arc::clone(&self.common);
         }
         let server = Server::new(Some(id.clone()));
         named.insert(id.clone(), Arc::clone(&server));
         server
     }
-
-    fn named(&self) -> MutexGuard<'_, HashMap<ServerId, Arc<Server>>> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl fmt::Debug for Servers {
+impl fmt::Debug for ServerTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} servers", self.named().len())
+        write!(f, "{} servers", self.named.lock().len())
     }
 }
 
@@ -204,26 +189,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_table_of_servers_is_bounded() {
-        let servers = Servers::new();
+        let servers = ServerTable::new();
         let id = |number: usize| ServerId::from(number.to_string());
-        // In trouble, so that it stays.
+        // With a failure, so that it is not removed.
         let away = servers.of(Some(&id(0)));
-        away.note(Sign::Away, None, &CircuitConfig::default());
-        for number in 0..3 * SERVERS_MAX {
+        away.record(Evidence::Unreachable, None, &CircuitConfig::default());
+        for number in 0..3 * MAX_SERVERS {
             assert!(servers.of(Some(&id(number))).id().is_some());
-            assert!(servers.named().len() <= SERVERS_MAX);
+            assert!(servers.named.lock().len() <= MAX_SERVERS);
         }
         assert!(Arc::ptr_eq(&away, &servers.of(Some(&id(0)))));
         let held: Vec<_> =
-            (0..2 * SERVERS_MAX).map(|number| servers.of(Some(&id(number)))).collect();
-        assert!(held.last().unwrap().id().is_none(), "they share a record");
+            (0..2 * MAX_SERVERS).map(|number| servers.of(Some(&id(number)))).collect();
+        assert!(held.last().unwrap().id().is_none(), "servers beyond the bound share a record");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_is_given_up_leaves_it_to_the_next() {
+    async fn a_dropped_probe_is_followed_by_another() {
         let server = Server::new(None);
         let config = CircuitConfig { failures: 1, ..CircuitConfig::default() };
-        server.note(Sign::Away, None, &config);
+        server.record(Evidence::Unreachable, None, &config);
         assert!(server.admit().is_err());
         tokio::time::advance(config.open_for).await;
         let probe = server.admit().unwrap();
@@ -231,7 +216,7 @@ mod tests {
         drop(probe);
         let probe = server.admit().unwrap();
         assert!(probe.is_some());
-        server.note(Sign::Answers, probe, &config);
-        assert!(server.is_calm());
+        server.record(Evidence::Answered, probe, &config);
+        assert!(server.is_closed());
     }
 }

@@ -1,13 +1,14 @@
 //! The layer around a scripted server, in virtual time.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::service::{
     Ask, Attempt, AuditSink, BoxFuture, Call, CallKey, Deadline, InputRequired, Item, MemoryAudit,
     Outcome as Ending, Outlet, Reply, Stack, Start, Waited, lost, mock,
 };
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, Recovery, RetryStrategy, RpcError};
 use tokio::time::{Instant, advance, sleep};
 use tower_layer::Layer;
@@ -18,31 +19,30 @@ use super::{RetryConfig, RetryLayer};
 mod circuits;
 mod fallbacks;
 
-/// A server that answers as a function says, and remembers what reached it.
+/// A server that answers by a function and records the calls it receives.
 #[derive(Clone)]
-struct Server(Arc<Seen>);
+struct Server(Arc<Record>);
 
-/// Answers the call of a number.
 type Answer = dyn Fn(usize, &Call) -> Outcome + Send + Sync;
 
-struct Seen {
+struct Record {
     calls: Mutex<Vec<(Call, Instant)>>,
     answer: Box<Answer>,
 }
 
 impl Server {
-    /// Answers the call of a number, from 0.
+    /// Creates a server; the function receives the number of the call, from 0.
     fn new(answer: impl Fn(usize, &Call) -> Outcome + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Seen { calls: Mutex::default(), answer: Box::new(answer) }))
+        Self(Arc::new(Record { calls: Mutex::default(), answer: Box::new(answer) }))
     }
 
-    /// Gives these answers, and then succeeds.
+    /// Creates a server that gives these answers, and then succeeds.
     fn script(answers: impl IntoIterator<Item = Outcome>) -> Self {
         let answers: Mutex<VecDeque<_>> = Mutex::new(answers.into_iter().collect());
-        Self::new(move |_, _| answers.lock().unwrap().pop_front().unwrap_or(Ok(Reply::empty())))
+        Self::new(move |_, _| answers.lock().pop_front().unwrap_or(Ok(Reply::empty())))
     }
 
-    /// Fails always in the same way.
+    /// Creates a server whose calls all fail with one error.
     fn failing(error: RpcError) -> Self {
         Self::new(move |_, _| Err(error.clone()))
     }
@@ -53,7 +53,7 @@ impl Server {
             let seen = Arc::clone(&seen);
             async move {
                 let number = {
-                    let mut calls = seen.calls.lock().unwrap();
+                    let mut calls = seen.calls.lock();
                     calls.push((call.clone(), Instant::now()));
                     calls.len() - 1
                 };
@@ -68,20 +68,20 @@ impl Server {
     }
 
     fn calls(&self) -> Vec<Call> {
-        self.0.calls.lock().unwrap().iter().map(|(call, _)| call.clone()).collect()
+        self.0.calls.lock().iter().map(|(call, _)| call.clone()).collect()
     }
 
     fn count(&self) -> usize {
-        self.0.calls.lock().unwrap().len()
+        self.0.calls.lock().len()
     }
 
-    /// The times between calls, in milliseconds.
+    /// Returns the times between calls, in milliseconds.
     fn waits(&self) -> Vec<u128> {
-        let calls = self.0.calls.lock().unwrap();
+        let calls = self.0.calls.lock();
         calls.windows(2).map(|pair| (pair[1].1 - pair[0].1).as_millis()).collect()
     }
 
-    /// What was called, tools by name.
+    /// Returns the methods called, or tools by name.
     fn names(&self) -> Vec<String> {
         let name = |call: &Call| {
             call.tool().map_or_else(|| call.method().to_string(), |tool| tool.name.to_owned())
@@ -96,8 +96,7 @@ fn code(code: ErrorCode) -> RpcError {
     RpcError::new(code, "no")
 }
 
-/// An error with hints.
-fn said(number: i32, hints: &str) -> RpcError {
+fn with_hints(number: i32, hints: &str) -> RpcError {
     let hints: Recovery = serde_json::from_str(hints).unwrap();
     RpcError::new(ErrorCode(number), "no").recovery(hints)
 }
@@ -106,13 +105,13 @@ fn layer() -> RetryLayer {
     RetryLayer::new(RetryConfig::default())
 }
 
-/// A list of one tool.
+/// Returns a list of one tool.
 fn list(tool: &str) -> Reply {
     Reply::raw(Payload::parse(format!(r#"{{"tools":[{tool}]}}"#)).unwrap())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_never_started_is_made_again_until_it_succeeds() {
+async fn a_call_that_never_started_is_retried_until_it_succeeds() {
     for number in [2000, 2002, 3001] {
         let server = Server::script([Err(code(ErrorCode(number))), Err(code(ErrorCode(number)))]);
         assert!(server.client(&layer()).request("tools/call", CALL).await.is_ok(), "{number}");
@@ -122,21 +121,21 @@ async fn a_call_that_never_started_is_made_again_until_it_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_must_not_be_asked_again_is_called_once_and_answers_at_once() {
+async fn a_call_that_must_not_be_retried_fails_at_once() {
     for error in [
-        said(3000, r#"{"retryable":false,"retry_after_ms":1,"max_retries":9}"#),
-        said(3000, "{}"),
+        with_hints(3000, r#"{"retryable":false,"retry_after_ms":1,"max_retries":9}"#),
+        with_hints(3000, "{}"),
         code(ErrorCode::ACCESS_DENIED),
         code(ErrorCode::QUOTA_EXCEEDED),
         code(ErrorCode::INTERNAL_ERROR),
         // It may have run.
-        said(5000, r#"{"retryable":true}"#),
-        said(3003, r#"{"retryable":true}"#),
+        with_hints(5000, r#"{"retryable":true}"#),
+        with_hints(3003, r#"{"retryable":true}"#),
         code(ErrorCode::UPSTREAM_UNAVAILABLE),
         lost("the child died"),
-        // More than anybody waits for.
-        said(3000, r#"{"retryable":true,"retry_after_ms":1000000000000}"#),
-        said(3000, r#"{"retryable":true,"max_retries":0}"#),
+        // Longer than the longest wait.
+        with_hints(3000, r#"{"retryable":true,"retry_after_ms":1000000000000}"#),
+        with_hints(3000, r#"{"retryable":true,"max_retries":0}"#),
     ] {
         let (server, began) = (Server::failing(error.clone()), Instant::now());
         let answer = server.client(&layer()).request("tools/call", CALL).await;
@@ -147,18 +146,18 @@ async fn who_must_not_be_asked_again_is_called_once_and_answers_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_server_says_how_long_and_how_often_within_the_callers_bounds() {
+async fn the_server_sets_waits_and_number_within_the_callers_bounds() {
     for (hints, waits) in [
         (r#"{"retryable":true,"retry_after_ms":70,"max_retries":2}"#, &[70, 70][..]),
         (r#"{"retryable":true,"retry_after_ms":70,"max_retries":1000000000}"#, &[70, 70, 70]),
         (r#"{"retryable":true,"retry_strategy":"immediate"}"#, &[0, 0, 0]),
         (r#"{"retryable":true,"retry_strategy":"by_moonlight","retry_after_ms":5}"#, &[5, 5, 5]),
     ] {
-        let server = Server::failing(said(3000, hints));
+        let server = Server::failing(with_hints(3000, hints));
         server.client(&layer()).request("tools/call", CALL).await.unwrap_err();
         assert_eq!(server.waits(), waits, "{hints}");
     }
-    let server = Server::failing(said(
+    let server = Server::failing(with_hints(
         3000,
         r#"{"retryable":true,"retry_after_ms":100,"retry_strategy":"exponential_backoff"}"#,
     ));
@@ -170,7 +169,7 @@ async fn the_server_says_how_long_and_how_often_within_the_callers_bounds() {
 
 #[tokio::test(start_paused = true)]
 async fn no_wait_is_begun_that_outlives_the_deadline_or_the_total() {
-    let slow = said(3000, r#"{"retryable":true,"retry_after_ms":4000}"#);
+    let slow = with_hints(3000, r#"{"retryable":true,"retry_after_ms":4000}"#);
     let (server, began) = (Server::failing(slow.clone()), Instant::now());
     let mut client = server.client(&layer());
     client.cx.deadline = Deadline::after(Duration::from_secs(9));
@@ -178,22 +177,22 @@ async fn no_wait_is_begun_that_outlives_the_deadline_or_the_total() {
     assert_eq!((server.count(), began.elapsed().as_secs()), (3, 8));
 
     let mut config = RetryConfig::default();
-    (config.retries, config.total) = (100, Duration::from_secs(10));
+    (config.retries, config.total_timeout) = (100, Duration::from_secs(10));
     let (server, began) = (Server::failing(slow), Instant::now());
     server.client(&RetryLayer::new(config)).request("tools/call", CALL).await.unwrap_err();
     assert_eq!((server.count(), began.elapsed().as_secs()), (3, 8));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_run_is_repeated_where_its_definition_or_the_caller_says_so() {
-    let failed = || said(5000, r#"{"retryable":true,"retry_after_ms":1}"#);
+async fn a_call_that_may_have_run_is_retried_if_its_definition_or_the_caller_allows_it() {
+    let failed = || with_hints(5000, r#"{"retryable":true,"retry_after_ms":1}"#);
     let listing = |tool: &'static str| {
         Server::new(move |_, call| match call.tool() {
-            Some(_) => Err(said(5000, r#"{"retryable":true,"retry_after_ms":1}"#)),
+            Some(_) => Err(with_hints(5000, r#"{"retryable":true,"retry_after_ms":1}"#)),
             None => Ok(list(tool)),
         })
     };
-    // The list is asked for once, when it is needed.
+    // The list is requested once, when it is needed.
     let reads = listing(r#"{"name":"send","inputSchema":{},"annotations":{"readOnlyHint":true}}"#);
     let (retry, mut twice) = (layer(), Vec::new());
     let mut client = reads.client(&retry);
@@ -208,19 +207,19 @@ async fn what_may_have_run_is_repeated_where_its_definition_or_the_caller_says_s
     changes.client(&layer()).request("tools/call", CALL).await.unwrap_err();
     assert_eq!(changes.names(), ["send", "tools/list"]);
 
-    let asked =
+    let allowed =
         RetryConfig::default().repeat(|call| call.tool().is_some_and(|tool| tool.name == "send"));
     let opted = Server::failing(failed());
-    opted.client(&RetryLayer::new(asked)).request("tools/call", CALL).await.unwrap_err();
+    opted.client(&RetryLayer::new(allowed)).request("tools/call", CALL).await.unwrap_err();
     assert_eq!(opted.names(), ["send"; 4]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_dangerous_and_irreversible_runs_again_only_where_the_caller_says_so() {
+async fn a_dangerous_and_irreversible_call_is_retried_only_if_the_caller_allows_it() {
     const WIPE: &str = r#"{"name":"send","inputSchema":{},"annotations":{"idempotentHint":true},"security":{"risk_level":"dangerous","reversible":false}}"#;
     let server = || {
         Server::new(|_, call| match call.tool() {
-            Some(_) => Err(said(3000, r#"{"retryable":true,"retry_after_ms":1}"#)),
+            Some(_) => Err(with_hints(3000, r#"{"retryable":true,"retry_after_ms":1}"#)),
             None => Ok(list(WIPE)),
         })
     };
@@ -252,7 +251,7 @@ async fn a_refusal_in_a_result_counts_as_one() {
 
     let server = Server::new(move |_, _| refusal(busy));
     let answer = server.client(&layer()).request("tools/call", CALL).await.unwrap();
-    assert!(answer.as_str().contains("rejected"), "the answer is what the server said");
+    assert!(answer.as_str().contains("rejected"), "the server's own answer is returned");
     assert_eq!(server.count(), 4);
 
     let server = Server::script([refusal(r#","retryable":false"#)]);
@@ -261,8 +260,8 @@ async fn a_refusal_in_a_result_counts_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_read_are_made_again_and_nothing_else_is() {
-    let away = || Server::failing(said(5000, r#"{"retryable":true,"retry_after_ms":1}"#));
+async fn only_requests_that_read_are_retried() {
+    let away = || Server::failing(with_hints(5000, r#"{"retryable":true,"retry_after_ms":1}"#));
     for (method, params) in [
         ("resources/read", r#"{"uri":"a:b"}"#),
         ("resources/list", "{}"),
@@ -287,7 +286,7 @@ async fn requests_that_read_are_made_again_and_nothing_else_is() {
         "tasks/cancel",
         "mgp/health/ping",
         "mgp/access/grant",
-        "somebody/elses",
+        "example/other",
     ] {
         let server = away();
         server.client(&layer()).request(method, "{}").await.unwrap_err();
@@ -301,7 +300,7 @@ async fn requests_that_read_are_made_again_and_nothing_else_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_are_no_failure() {
+async fn a_question_is_not_a_failure() {
     let asks = vec![("name".to_owned(), Ask::new("elicitation/create", Payload::empty_object()))];
     let asked = Reply::InputRequired(InputRequired { asks, state: Some("sealed".into()) });
     let server = Server::new(move |_, _| Ok(asked.clone()));
@@ -312,7 +311,7 @@ async fn questions_are_no_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn attempts_are_of_one_logical_call_and_one_trace_with_a_key_each() {
-    let busy = said(3000, r#"{"retryable":true,"retry_after_ms":20}"#);
+    let busy = with_hints(3000, r#"{"retryable":true,"retry_after_ms":20}"#);
     let server = Server::script([Err(busy.clone()), Err(busy)]);
     server.client(&layer()).request("tools/call", CALL).await.unwrap();
     let calls = server.calls();
@@ -371,8 +370,8 @@ async fn each_attempt_is_an_event_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_is_not_made_again() {
-    let server = Server::failing(said(3000, r#"{"retryable":true,"retry_after_ms":5000}"#));
+async fn a_dropped_call_is_not_retried() {
+    let server = Server::failing(with_hints(3000, r#"{"retryable":true,"retry_after_ms":5000}"#));
     let mut client = server.client(&layer());
     let call: BoxFuture<'_, _> = client.call("tools/call", CALL);
     assert!(tokio::time::timeout(Duration::from_secs(6), call).await.is_err());
@@ -382,7 +381,7 @@ async fn a_call_that_is_dropped_is_not_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_connection_has_ended_is_not_made_again() {
+async fn a_call_whose_connection_has_ended_is_not_retried() {
     let server = Server::failing(code(ErrorCode::SERVER_NOT_READY));
     let mut client = server.client(&layer());
     let scope = client.cx.scope.clone();
@@ -400,7 +399,7 @@ async fn a_call_whose_connection_has_ended_is_not_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_piece_of_the_result_a_call_is_not_made_again() {
+async fn after_a_chunk_a_call_is_not_retried() {
     let streaming = |item: Item| {
         let tries = Arc::new(Mutex::new(0));
         let count = Arc::clone(&tries);
@@ -410,9 +409,9 @@ async fn after_a_piece_of_the_result_a_call_is_not_made_again() {
                 if call.tool().is_none() {
                     return Err(RpcError::method_not_found("tools/list"));
                 }
-                *count.lock().unwrap() += 1;
+                *count.lock() += 1;
                 let _ = call.cx().outlet.send(item).await;
-                Err(said(3000, r#"{"retryable":true,"retry_after_ms":1}"#))
+                Err(with_hints(3000, r#"{"retryable":true,"retry_after_ms":1}"#))
             }
         });
         (stack, tries)
@@ -424,26 +423,22 @@ async fn after_a_piece_of_the_result_a_call_is_not_made_again() {
     {
         let (stack, tries) = streaming(item.clone());
         let mut client = mock::client(Stack::new(retry.layer(stack)));
-        let heard = Arc::new(Mutex::new(0));
-        let hears = Arc::clone(&heard);
-        client.cx.outlet = Outlet::from_fn(move |_| *hears.lock().unwrap() += 1);
+        let delivered = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&delivered);
+        client.cx.outlet = Outlet::from_fn(move |_| *count.lock() += 1);
         client.request("tools/call", CALL).await.unwrap_err();
-        assert_eq!(
-            (*tries.lock().unwrap(), *heard.lock().unwrap()),
-            (expected, expected),
-            "{item:?}"
-        );
-        // Nobody heard it.
+        assert_eq!((*tries.lock(), *delivered.lock()), (expected, expected), "{item:?}");
+        // Without an outlet nothing is delivered.
         client.cx.outlet = Outlet::none();
         client.request("tools/call", CALL).await.unwrap_err();
-        assert_eq!(*tries.lock().unwrap(), expected + 4, "{item:?}");
+        assert_eq!(*tries.lock(), expected + 4, "{item:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_calls_that_fail_make_a_tenth_more_of_them() {
+async fn failing_calls_are_retried_by_a_tenth_of_their_number() {
     for together in [1_usize, 500] {
-        let server = Server::failing(said(
+        let server = Server::failing(with_hints(
             3000,
             r#"{"retryable":true,"retry_strategy":"immediate","max_retries":1000000000}"#,
         ));
@@ -460,22 +455,17 @@ async fn many_calls_that_fail_make_a_tenth_more_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_are_told_with_code_and_wait() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = Arc::clone(&told);
+async fn the_observer_receives_code_and_wait_of_each_attempt() {
+    let attempts = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&attempts);
     let config = RetryConfig::default().on_attempt(move |attempt| {
         let tool = attempt.tool.map(str::to_owned);
         let code = attempt.code.map(|code| code.0);
         let server = attempt.server.map(ToString::to_string);
-        tell.lock().unwrap().push((
-            attempt.attempt,
-            code,
-            attempt.waited.as_millis(),
-            server,
-            tool,
-        ));
+        sink.lock().push((attempt.attempt, code, attempt.waited.as_millis(), server, tool));
     });
-    let server = Server::script([Err(said(3000, r#"{"retryable":true,"retry_after_ms":9}"#))]);
+    let server =
+        Server::script([Err(with_hints(3000, r#"{"retryable":true,"retry_after_ms":9}"#))]);
     let retry = RetryLayer::new(config).server("shop");
     let mut client = server.client(&retry);
     client.request("tools/call", CALL).await.unwrap();
@@ -486,14 +476,14 @@ async fn attempts_are_told_with_code_and_wait() {
         (2, None, 9, shop.clone(), send),
         (1, None, 0, shop, None),
     ];
-    assert_eq!(*told.lock().unwrap(), expected);
+    assert_eq!(*attempts.lock(), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_list_its_tools_holds_nobody_up_for_long() {
+async fn a_server_that_does_not_list_its_tools_delays_no_call_for_long() {
     let stack = Stack::from_fn(|call: Call| async move {
         match call.tool() {
-            Some(_) => Err(said(5000, r#"{"retryable":true,"retry_strategy":"immediate"}"#)),
+            Some(_) => Err(with_hints(5000, r#"{"retryable":true,"retry_strategy":"immediate"}"#)),
             None => std::future::pending().await,
         }
     });
@@ -511,8 +501,8 @@ async fn a_server_that_does_not_list_its_tools_holds_nobody_up_for_long() {
 }
 
 #[test]
-fn the_futures_can_be_sent() {
-    fn sent<T: Send>() {}
-    sent::<super::future::ResponseFuture<Stack>>();
+fn the_futures_are_send() {
+    fn assert_send<T: Send>() {}
+    assert_send::<super::future::ResponseFuture<Stack>>();
     assert_eq!(RetryStrategy::from("x").effective(), RetryStrategy::FixedDelay);
 }

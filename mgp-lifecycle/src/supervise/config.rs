@@ -1,21 +1,18 @@
-//! When and how a server is started again, and how long each step may take (MGP §11.5).
-//!
-//! Applies to: outbound.
+//! The configuration of a supervisor: restart policy, limits and time-outs (MGP §11.5).
 
 use std::time::Duration;
 
 use mgp_types::mgp::{RestartConfig, RestartPolicy};
 
-/// Each remembered restart takes 16 bytes; a loop that gets this far is one.
+/// Each remembered restart takes 16 bytes; this many are certainly a crash loop.
 const MAX_RESTARTS: u32 = 10_000;
-/// A window of nothing would hold no restart, and a crash loop would never end.
+/// An empty window would hold no restart, and a crash loop would never end.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
 const MAX_WINDOW: Duration = Duration::from_hours(30 * 24);
 const MAX_WAIT: Duration = Duration::from_hours(1);
-/// Nothing is ready at once.
-const MIN_START: Duration = Duration::from_millis(1);
+const MIN_START_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// How a server is supervised.
+/// The configuration of a supervised server.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,22 +29,22 @@ const MIN_START: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SuperviseConfig {
-    /// When it is restarted; an unknown word is `never`. `on_failure`.
+    /// The restart policy; an unknown one counts as `never`. Default: `on_failure`.
     pub policy: RestartPolicy,
-    /// How often within the window; at the next end it rests in `error`. 5, at most 10 000; 0 is never.
+    /// The most restarts within the window; after one more failure the server stays in `error`.
+    /// Default: 5, at most 10,000; 0 never restarts.
     pub max_restarts: u32,
-    /// The window, in time that the server was connected. 300 s, from 1 s to 30 days.
+    /// The window, in time that the server was connected. Default: 300 s, from 1 s to 30 days.
     ///
-    /// Time in which it waited, started or stopped does not pass in the window: a crash loop ends in
-    /// `error` however long its waits are.
+    /// Time in which it waits, starts or stops does not count: a crash loop ends in `error` however long its waits are.
     pub window: Duration,
-    /// The wait before the first restart within the window; it doubles with each. 1 s, at most 1 h.
+    /// The wait before the first restart within the window; it doubles with each. Default: 1 s, at most 1 h.
     pub backoff_base: Duration,
-    /// The longest wait; it wins over the first. 30 s, at most 1 h.
+    /// The longest wait; it takes precedence over the first. Default: 30 s, at most 1 h.
     pub backoff_max: Duration,
-    /// How long a start may take, the handshake included. 30 s, at most 1 h.
+    /// The time limit of a start, handshake included. Default: 30 s, at most 1 h.
     pub start_timeout: Duration,
-    /// How long a stop may take before the server is killed. 60 s, at most 1 h.
+    /// The time limit of a stop, after which the server is killed. Default: 60 s, at most 1 h.
     pub stop_timeout: Duration,
 }
 
@@ -67,25 +64,25 @@ impl Default for SuperviseConfig {
 
 impl From<&RestartConfig> for SuperviseConfig {
     fn from(file: &RestartConfig) -> Self {
-        let ours = Self::default();
+        let default = Self::default();
         Self {
-            policy: file.restart_policy.clone().unwrap_or(ours.policy),
-            max_restarts: file.max_restarts.unwrap_or(ours.max_restarts),
-            window: file.restart_window_secs.map_or(ours.window, Duration::from_secs),
-            backoff_base: file.backoff_base_ms.map_or(ours.backoff_base, Duration::from_millis),
-            backoff_max: file.backoff_max_ms.map_or(ours.backoff_max, Duration::from_millis),
-            ..ours
+            policy: file.restart_policy.clone().unwrap_or(default.policy),
+            max_restarts: file.max_restarts.unwrap_or(default.max_restarts),
+            window: file.restart_window_secs.map_or(default.window, Duration::from_secs),
+            backoff_base: file.backoff_base_ms.map_or(default.backoff_base, Duration::from_millis),
+            backoff_max: file.backoff_max_ms.map_or(default.backoff_max, Duration::from_millis),
+            ..default
         }
     }
 }
 
 impl SuperviseConfig {
-    /// The same with every figure within its bounds, and a policy that is known.
+    /// Returns the configuration with every value within its bounds, and a known policy.
     pub(super) fn bounded(mut self) -> Self {
         if let RestartPolicy::Other(word) = &self.policy {
             tracing::warn!(
                 policy = %word,
-                "unknown restart policy, taken as `never`; known: never, on_failure, always"
+                "unknown restart policy, using `never`; known: never, on_failure, always"
             );
             self.policy = RestartPolicy::Never;
         }
@@ -93,7 +90,7 @@ impl SuperviseConfig {
         self.window = self.window.clamp(MIN_WINDOW, MAX_WINDOW);
         self.backoff_max = self.backoff_max.min(MAX_WAIT);
         self.backoff_base = self.backoff_base.min(self.backoff_max);
-        self.start_timeout = self.start_timeout.clamp(MIN_START, MAX_WAIT);
+        self.start_timeout = self.start_timeout.clamp(MIN_START_TIMEOUT, MAX_WAIT);
         self.stop_timeout = self.stop_timeout.min(MAX_WAIT);
         self
     }
@@ -104,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_brought_within_their_bounds() {
+    fn values_are_brought_within_their_bounds() {
         let mut config = SuperviseConfig::default();
         assert_eq!(config.clone().bounded(), config);
         config.policy = RestartPolicy::from("sometimes");
@@ -118,11 +115,11 @@ mod tests {
             (config.backoff_base, config.backoff_max),
             (config.backoff_max, Duration::from_secs(2))
         );
-        assert_eq!((config.start_timeout, config.stop_timeout), (MIN_START, MAX_WAIT));
+        assert_eq!((config.start_timeout, config.stop_timeout), (MIN_START_TIMEOUT, MAX_WAIT));
     }
 
     #[test]
-    fn a_file_may_leave_everything_out_and_may_say_more() {
+    fn a_file_may_omit_all_members_and_may_have_unknown_ones() {
         let read =
             |text| SuperviseConfig::from(&serde_json::from_str::<RestartConfig>(text).unwrap());
         assert_eq!(read("{}"), SuperviseConfig::default());

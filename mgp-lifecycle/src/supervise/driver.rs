@@ -1,6 +1,4 @@
-//! Does what a supervisor decides, as one task of tokio (MGP §11.5).
-//!
-//! Applies to: outbound.
+//! The task that executes a supervisor's decisions (MGP §11.5).
 
 use std::future::pending;
 use std::sync::Arc;
@@ -15,25 +13,27 @@ use tracing::Instrument;
 
 use super::config::SuperviseConfig;
 use super::event::{Action, Event, LimitExceeded};
-use super::handle::{GONE, Live, Order, Report, Standing, Supervised, Wish, gone};
+use super::handle::{
+    Command, CommandKind, Live, RUNTIME_STOPPED, Report, Status, Supervised, runtime_stopped,
+};
+use super::incarnation::{Incarnation, Outcome};
 use super::machine::Supervisor;
-use super::work::{Done, Work};
 use crate::state::State;
 
-/// Orders that wait for the task; whoever gives one more waits for room.
-const ORDERS: usize = 16;
-/// How many reports a listener may lag behind before it loses the oldest.
-const KEPT: usize = 256;
+/// The most commands that wait for the task; further senders wait for room.
+const MAX_COMMANDS: usize = 16;
+/// The most reports that a listener may lag behind before it loses the oldest.
+const MAX_REPORT_LAG: usize = 256;
 
-/// What a server of such a [`Spawn`] is called through.
+/// The client of a server that is started by `S`.
 pub type ClientOf<S> = <<S as Spawn>::Server as Spawned>::Client;
 
-/// Supervises a server: [`Supervised::start`] starts it, and from then on it is restarted as its policy says.
+/// Supervises a server: [`Supervised::start`] starts it, and from then on it is restarted by its policy.
 ///
-/// `state` is the server's from now on, so that gates over it can be built before; nobody else may change it.
+/// `state` becomes the server's state, so that gates over it can be built before; nothing else may change it.
 ///
 /// # Panics
-/// Outside a tokio runtime with a timer.
+/// Panics outside a tokio runtime with a timer.
 ///
 /// ```
 /// use mgp_lifecycle::{State, SuperviseConfig, supervise};
@@ -86,97 +86,99 @@ pub fn supervise<S: Spawn>(
     config: SuperviseConfig,
     state: State,
 ) -> Supervised<ClientOf<S>> {
-    let (orders, taken) = mpsc::channel(ORDERS);
-    let (live, follow) = watch::channel(None);
-    let (standing, stands) = watch::channel(Standing::default());
-    let reports = broadcast::Sender::new(KEPT);
+    let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
+    let (live, live_receiver) = watch::channel(None);
+    let (status, status_receiver) = watch::channel(Status::default());
+    let reports = broadcast::Sender::new(MAX_REPORT_LAG);
     if let Some(rests) = rest_of(&state.now()) {
-        // The edge exists; if somebody else was quicker, the next change tells.
+        // The edge exists; if the state has changed since, the next change corrects it.
         let _ = state.enter(rests, "supervision begins");
     }
     let driver = Driver {
-        core: Supervisor::new(config, fastrand::u64(..)).found(state.now()),
+        machine: Supervisor::new(config, fastrand::u64(..)).found(state.now()),
         spawn: Arc::new(spawn),
-        work: Work::new(),
+        incarnation: Incarnation::new(),
         begun: Instant::now(),
         run: 0,
         exceeded: None,
         state: state.clone(),
         live,
-        standing,
+        status,
         reports: reports.clone(),
     };
-    tokio::spawn(driver.run(taken).in_current_span());
-    Supervised { orders, state, live: follow, standing: stands, reports }
+    tokio::spawn(driver.run(receiver).in_current_span());
+    Supervised { commands, state, live: live_receiver, status: status_receiver, reports }
 }
 
 struct Driver<S: Spawn> {
-    core: Supervisor,
+    machine: Supervisor,
     spawn: Arc<S>,
-    work: Work<S::Server>,
+    incarnation: Incarnation<S::Server>,
     begun: Instant,
     run: u64,
-    /// The limit, until the state that it leads to.
+    /// The limit that was exceeded, until the state change that it causes.
     exceeded: Option<LimitExceeded>,
     state: State,
     live: watch::Sender<Option<Live<ClientOf<S>>>>,
-    standing: watch::Sender<Standing>,
+    status: watch::Sender<Status>,
     reports: broadcast::Sender<Report>,
 }
 
 impl<S: Spawn> Driver<S> {
-    async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         loop {
-            let due = self.core.deadline();
+            let due = self.machine.deadline();
             tokio::select! {
-                order = orders.recv() => match order {
-                    Some(order) => self.take(order),
+                command = commands.recv() => match command {
+                    Some(command) => self.execute(command),
                     None => break,
                 },
-                done = self.work.next() => self.done(done),
+                outcome = self.incarnation.next() => self.on_outcome(outcome),
                 () = until(self.begun, due) => self.perform(Event::Tick),
             }
         }
-        // Nobody holds a handle any more, so nothing is started again.
+        // The last handle was dropped, so nothing is started again.
         self.perform(Event::Stop(ShutdownReason::KernelShutdown));
-        while self.core.is_stopping() {
-            let due = self.core.deadline();
+        while self.machine.is_stopping() {
+            let due = self.machine.deadline();
             tokio::select! {
-                done = self.work.next() => self.done(done),
+                outcome = self.incarnation.next() => self.on_outcome(outcome),
                 () = until(self.begun, due) => self.perform(Event::Tick),
             }
         }
     }
 
-    fn take(&mut self, order: Order) {
-        match order.wish {
-            Wish::Start => self.perform(Event::Start),
-            Wish::Restart => self.perform(Event::Restart),
-            Wish::Stop(reason) => self.perform(Event::Stop(reason)),
-            Wish::Unhealthy { run, why } if run == self.run => self.perform(Event::Unhealthy(why)),
-            Wish::Unhealthy { .. } => {}
+    fn execute(&mut self, command: Command) {
+        match command.kind {
+            CommandKind::Start => self.perform(Event::Start),
+            CommandKind::Restart => self.perform(Event::Restart),
+            CommandKind::Stop(reason) => self.perform(Event::Stop(reason)),
+            CommandKind::Unhealthy { run, why } if run == self.run => {
+                self.perform(Event::Unhealthy(why));
+            }
+            CommandKind::Unhealthy { .. } => {}
         }
-        // Fails if whoever gave the order has left; it is carried out all the same.
-        let _ = order.taken.send(());
+        // Fails if the sender no longer waits; the command is executed all the same.
+        let _ = command.accepted.send(());
     }
 
-    fn done(&mut self, done: Done<ClientOf<S>>) {
-        let event = match done {
-            Done::Ready(client) => {
-                // Before the state, so that whoever sees `connected` finds the client.
+    fn on_outcome(&mut self, outcome: Outcome<ClientOf<S>>) {
+        let event = match outcome {
+            Outcome::Ready(client) => {
+                // Before the state, so that an observer of `connected` finds the client.
                 self.live.send_replace(Some(Live { client, run: self.run }));
                 Event::Ready
             }
-            Done::StartFailed(error) => Event::StartFailed(error.to_string()),
-            Done::Exited(exit) => Event::Exited(exit),
-            Done::Stopped => Event::Stopped,
+            Outcome::StartFailed(error) => Event::StartFailed(error.to_string()),
+            Outcome::Exited(exit) => Event::Exited(exit),
+            Outcome::Stopped => Event::Stopped,
         };
         self.perform(event);
     }
 
     fn perform(&mut self, event: Event) {
         let now = self.begun.elapsed();
-        for action in self.core.handle(event, now) {
+        for action in self.machine.handle(event, now) {
             match action {
                 Action::Enter { from, to, reason, restarts } => {
                     let at = Timestamp::now();
@@ -185,31 +187,28 @@ impl<S: Spawn> Driver<S> {
                 }
                 Action::Start => {
                     self.run = self.run.saturating_add(1);
-                    self.work.start(&self.spawn);
+                    self.incarnation.start(&self.spawn);
                 }
-                Action::Stop { reason } => self.work.stop(reason),
+                Action::Stop { reason } => self.incarnation.stop(reason),
                 Action::Kill => {
-                    tracing::warn!(
-                        run = self.run,
-                        "the server did not stop in time and was killed"
-                    );
-                    self.work.kill();
+                    tracing::warn!(run = self.run, "server stop timeout: killing it");
+                    self.incarnation.kill();
                 }
                 Action::GiveUp(limit) => {
-                    tracing::warn!(run = self.run, %limit, "the server will not be restarted");
+                    tracing::warn!(run = self.run, %limit, "restart limit exceeded: giving up on the server");
                     self.exceeded = Some(limit);
                 }
             }
         }
-        let state = self.core.state();
+        let state = self.machine.state();
         if !matches!(state, ServerState::Connected | ServerState::Draining) {
             self.live.send_if_modified(|live| live.take().is_some());
         }
-        self.standing.send_replace(Standing {
+        self.status.send_replace(Status {
             is_connected: *state == ServerState::Connected,
-            is_stopping: self.core.is_stopping(),
-            restarts: self.core.restarts(),
-            rest: self.core.rest(),
+            is_stopping: self.machine.is_stopping(),
+            restarts: self.machine.restarts(),
+            rest: self.machine.rest(),
         });
     }
 
@@ -218,33 +217,36 @@ impl<S: Spawn> Driver<S> {
             Ok(change) => {
                 report.at = change.at;
                 report.limit = self.exceeded.take_if(|_| report.to == ServerState::Error);
-                // Fails if nobody listens.
+                // Fails if there is no listener.
                 let _ = self.reports.send(report);
             }
-            Err(error) => tracing::error!(%error, "somebody else changed the state of the server"),
+            Err(error) => {
+                tracing::error!(%error, "server state was changed from outside its supervisor");
+            }
         }
     }
 }
 
 impl<S: Spawn> Drop for Driver<S> {
-    /// Tells what became of a server whose runtime is shut down under it.
+    /// Reports the end of a server whose runtime is shut down.
     fn drop(&mut self) {
-        self.work.kill();
+        self.incarnation.kill();
         self.live.send_if_modified(|live| live.take().is_some());
-        if self.core.rest().is_some() {
+        if self.machine.rest().is_some() {
             return;
         }
-        let (from, restarts) = (self.state.now(), self.core.restarts());
+        let (from, restarts) = (self.state.now(), self.machine.restarts());
         if let Some(to) = rest_of(&from) {
             let (at, elapsed, limit) = (Timestamp::now(), self.begun.elapsed(), None);
-            self.enter(Report { at, elapsed, from, to, reason: GONE.into(), restarts, limit });
+            let reason = RUNTIME_STOPPED.into();
+            self.enter(Report { at, elapsed, from, to, reason, restarts, limit });
         }
-        let rest = gone(&self.state, restarts);
-        self.standing.send_replace(Standing { restarts, rest: Some(rest), ..Standing::default() });
+        let rest = runtime_stopped(&self.state, restarts);
+        self.status.send_replace(Status { restarts, rest: Some(rest), ..Status::default() });
     }
 }
 
-/// Where a server rests that was in a state in which something runs.
+/// Returns the state in which a server rests after a state in which something runs.
 fn rest_of(state: &ServerState) -> Option<ServerState> {
     match state {
         ServerState::Connecting | ServerState::Connected | ServerState::Draining => {

@@ -1,6 +1,4 @@
-//! What a supervisor hears, and what it wants done (MGP §11.2, §11.5).
-//!
-//! Applies to: outbound.
+//! The events and actions of a supervisor (MGP §11.2, §11.5).
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,59 +7,59 @@ use std::time::Duration;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
-/// Something that happened to a server, or that somebody wants of it.
+/// An event of a server, or a request about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Somebody wants it to run. Changes nothing where it starts or runs.
+    /// A request to start it. Changes nothing if it is starting or running.
     Start,
-    /// A person wants it started anew, now; earlier restarts are forgotten.
+    /// An operator's request to restart it now; earlier restarts are no longer counted.
     Restart,
-    /// Somebody wants it stopped; the reason decides whether it is started again.
+    /// A request to stop it; the reason decides whether it is started again.
     Stop(ShutdownReason),
-    /// It can be called.
+    /// The server can be called.
     Ready,
-    /// It did not start.
+    /// The start failed.
     StartFailed(String),
-    /// It ended by itself, or was lost.
+    /// The server ended without a request, or was lost.
     Exited(Exit),
-    /// Whoever watches its health gave it up.
+    /// The health monitor found the server unhealthy.
     Unhealthy(String),
-    /// What [`Action::Stop`] asked for is done.
+    /// The stop requested by [`Action::Stop`] is complete.
     Stopped,
-    /// The time of [`Supervisor::deadline`](super::Supervisor::deadline) has come.
+    /// The time of [`Supervisor::deadline`](super::Supervisor::deadline) is reached.
     Tick,
 }
 
-/// Something to be done, in the order given.
+/// An action to execute, in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
     /// The state changes; always along an edge of §11.2.
     Enter {
-        /// The state it leaves.
+        /// The previous state.
         from: ServerState,
-        /// The state it enters.
+        /// The new state.
         to: ServerState,
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
-        /// How often it was restarted until then.
+        /// The number of restarts so far.
         restarts: u64,
     },
-    /// Start the server; [`Event::Ready`], [`Event::StartFailed`] or [`Event::Exited`] tells what became of it.
+    /// Start the server; [`Event::Ready`], [`Event::StartFailed`] or [`Event::Exited`] reports the outcome.
     Start,
-    /// Stop the server, if there is one, and its whole tree; [`Event::Stopped`] tells when all is gone.
+    /// Stop the server, if there is one, with its process tree; [`Event::Stopped`] reports the end of all of it.
     Stop {
-        /// What it is told. Nothing where it failed.
+        /// The reason sent to it; `None` if it failed.
         reason: Option<ShutdownReason>,
     },
-    /// The stop took too long: end the tree by force, and do not wait for it.
+    /// The stop timed out: kill the process tree, and do not wait for it.
     Kill,
-    /// No restart any more; the state `error` follows, with this in its reason.
+    /// There will be no restart; the state `error` follows, with this in its reason.
     GiveUp(LimitExceeded),
 }
 
-/// More restarts than the window allows.
+/// The restart limit of the window was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitExceeded {
@@ -72,7 +70,7 @@ pub struct LimitExceeded {
 }
 
 impl LimitExceeded {
-    /// The word of §11.5 for it.
+    /// The word of §11.5 for this reason.
     pub const WORD: &'static str = "restart_limit_exceeded";
 }
 
@@ -82,17 +80,17 @@ impl fmt::Display for LimitExceeded {
     }
 }
 
-/// A server that does not run, and that only a person starts again.
+/// A server that does not run, and that only a request starts again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server rests in `{state}`: {reason}")]
 #[non_exhaustive]
 pub struct Rest {
     /// `disconnected` or `error`; `registered` if it never started.
     pub state: ServerState,
-    /// Why: the reason it was stopped for, or how it ended.
+    /// The reason of its stop, or how it ended.
     pub reason: Arc<str>,
-    /// How often it was restarted in all.
+    /// The number of all restarts.
     pub restarts: u64,
-    /// The limit, if that is why.
+    /// The limit, if it was exceeded.
     pub limit: Option<LimitExceeded>,
 }

@@ -1,8 +1,5 @@
-//! The handle of a supervised server, and what it tells (MGP §11.2, §11.5).
-//!
-//! Applies to: outbound.
+//! The handle of a supervised server, and its reports (MGP §11.2, §11.5).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,25 +10,25 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use super::event::{LimitExceeded, Rest};
 use crate::state::State;
 
-/// A server that is started, stopped and started again; clones are handles of the same one.
+/// A handle of a server that is started, stopped and restarted; clones are handles of the same server.
 ///
 /// When the last handle is dropped the server is stopped, with the reason `kernel_shutdown`, and its task ends.
 #[derive(Clone)]
 pub struct Supervised<C> {
-    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) commands: mpsc::Sender<Command>,
     pub(super) state: State,
     pub(super) live: watch::Receiver<Option<Live<C>>>,
-    pub(super) standing: watch::Receiver<Standing>,
+    pub(super) status: watch::Receiver<Status>,
     pub(super) reports: broadcast::Sender<Report>,
 }
 
-/// The present incarnation of a server.
+/// The current incarnation of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Live<C> {
-    /// What it is called through.
+    /// The client through which it is called.
     pub client: C,
-    /// Which start it came from, counted from 1.
+    /// The number of the start, from 1.
     pub run: u64,
 }
 
@@ -39,41 +36,39 @@ pub struct Live<C> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// When.
+    /// The time of the change.
     pub at: Timestamp,
-    /// The same, since the supervisor began.
+    /// The same time, since the supervisor began.
     pub elapsed: Duration,
-    /// The state it left.
+    /// The previous state.
     pub from: ServerState,
-    /// The state it entered.
+    /// The new state.
     pub to: ServerState,
-    /// Why: a word of §11.4, or what happened.
+    /// The reason: a value of §11.4, or what happened.
     pub reason: Arc<str>,
-    /// How often it was restarted until then.
+    /// The number of restarts so far.
     pub restarts: u64,
-    /// The limit, where that is why it will not be restarted; told once.
+    /// The limit, if it was exceeded, so that there will be no restart; reported once.
     pub limit: Option<LimitExceeded>,
 }
 
-/// What the task tells its handles.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct Status {
     pub(super) is_connected: bool,
     pub(super) is_stopping: bool,
     pub(super) restarts: u64,
     pub(super) rest: Option<Rest>,
 }
 
-/// What a handle tells the task.
 #[derive(Debug)]
-pub(super) struct Order {
-    pub(super) wish: Wish,
-    /// Told once the order was taken.
-    pub(super) taken: oneshot::Sender<()>,
+pub(super) struct Command {
+    pub(super) kind: CommandKind,
+    /// Notified once the command was executed.
+    pub(super) accepted: oneshot::Sender<()>,
 }
 
 #[derive(Debug)]
-pub(super) enum Wish {
+pub(super) enum CommandKind {
     Start,
     Restart,
     Stop(ShutdownReason),
@@ -81,61 +76,61 @@ pub(super) enum Wish {
 }
 
 impl<C: Clone + Send + Sync + 'static> Supervised<C> {
-    /// Starts the server, unless it starts or runs; earlier restarts are forgotten.
+    /// Starts the server, unless it is starting or running; earlier restarts are no longer counted.
     ///
-    /// Completes once it is starting. To wait until it can be called, wait for [`ready`](Self::ready).
+    /// Completes once it is starting; use [`ready`](Self::ready) to wait until it can be called.
     ///
     /// # Cancel safety
-    /// Dropped, it may have started the server or not.
+    /// If the future is dropped, the server may have been started or not.
     pub async fn start(&self) {
-        self.order(Wish::Start).await;
+        self.send(CommandKind::Start).await;
     }
 
-    /// Starts the server anew, now, whatever its policy; earlier restarts are forgotten.
+    /// Restarts the server now, whatever its policy; earlier restarts are no longer counted.
     ///
-    /// Completes once the order is taken. What runs is drained first.
+    /// Completes once the restart was accepted. A running server is drained first.
     ///
     /// # Cancel safety
-    /// Dropped, it may have ordered the restart or not.
+    /// If the future is dropped, the restart may have been requested or not.
     pub async fn restart(&self) {
-        self.order(Wish::Restart).await;
+        self.send(CommandKind::Restart).await;
     }
 
-    /// Stops the server and everything it started; completes when all is gone.
+    /// Stops the server and all its processes; completes when all have ended.
     ///
-    /// After `configuration_change` it is started anew; after `resource_limit` too, as the policy and its limit
-    /// allow. After any other reason only [`start`](Self::start) and [`restart`](Self::restart) start it.
+    /// After `configuration_change` it is started again; after `resource_limit` too, if the policy and its limit allow.
+    /// After any other reason only [`start`](Self::start) and [`restart`](Self::restart) start it.
     ///
     /// # Cancel safety
-    /// Dropped, it may have ordered the stop or not; what was ordered is carried out.
+    /// If the future is dropped, the stop may have been requested or not; a requested stop is completed.
     pub async fn stop(&self, reason: ShutdownReason) {
-        self.order(Wish::Stop(reason)).await;
-        // Fails if the task is gone, and the server with it.
-        let _ = self.standing.clone().wait_for(|standing| !standing.is_stopping).await;
+        self.send(CommandKind::Stop(reason)).await;
+        // Fails if the task has ended, and the server with it.
+        let _ = self.status.clone().wait_for(|status| !status.is_stopping).await;
     }
 
-    /// Gives the server up as failed: it is stopped, and restarted as its policy says.
+    /// Reports the server as failed: it is stopped, and restarted by its policy.
     ///
-    /// `run` says of which incarnation this is known ([`Live::run`]); another one is left alone.
+    /// `run` is the incarnation that the caller observed ([`Live::run`]); a report about another one is ignored.
     ///
     /// # Cancel safety
-    /// Dropped, it may have been told or not.
+    /// If the future is dropped, the report may have been sent or not.
     pub async fn unhealthy(&self, run: u64, why: impl Into<String>) {
-        self.order(Wish::Unhealthy { run, why: why.into() }).await;
+        self.send(CommandKind::Unhealthy { run, why: why.into() }).await;
     }
 
     /// Waits until the server can be called.
     ///
     /// # Errors
-    /// [`Rest`], once it rests and nothing starts it any more.
+    /// [`Rest`], if it rests and will not be started without a request.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time.
+    /// Cancel safe.
     pub async fn ready(&self) -> Result<C, Rest> {
-        let mut standing = self.standing.clone();
+        let mut status = self.status.clone();
         loop {
             {
-                let now = standing.borrow_and_update();
+                let now = status.borrow_and_update();
                 if let Some(rest) = &now.rest {
                     return Err(rest.clone());
                 }
@@ -145,74 +140,69 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
                     return Ok(client);
                 }
             }
-            if standing.changed().await.is_err() {
-                return Err(gone(&self.state, self.restarts()));
+            if status.changed().await.is_err() {
+                return Err(runtime_stopped(&self.state, self.restarts()));
             }
         }
     }
 
-    /// Waits until the server rests: nothing runs, and only a person starts it again.
+    /// Waits until the server rests: nothing runs, and it will not be started without a request.
     ///
     /// # Cancel safety
-    /// May be dropped and called again at any time.
+    /// Cancel safe.
     pub async fn ended(&self) -> Rest {
-        let mut standing = self.standing.clone();
-        let rest = match standing.wait_for(|standing| standing.rest.is_some()).await {
-            Ok(standing) => standing.rest.clone(),
+        let mut status = self.status.clone();
+        let rest = match status.wait_for(|status| status.rest.is_some()).await {
+            Ok(status) => status.rest.clone(),
             Err(_) => None,
         };
-        rest.unwrap_or_else(|| gone(&self.state, self.restarts()))
+        rest.unwrap_or_else(|| runtime_stopped(&self.state, self.restarts()))
     }
 
-    /// What the server is called through, while it is connected or draining.
+    /// Returns the client of the server, while it is connected or draining.
     #[must_use]
     pub fn client(&self) -> Option<C> {
         self.live.borrow().as_ref().map(|live| live.client.clone())
     }
 
-    /// Follows the incarnations; each is there before the state becomes `connected`.
+    /// Subscribes to the incarnations; each is available before the state becomes `connected`.
     #[must_use]
     pub fn current(&self) -> watch::Receiver<Option<Live<C>>> {
         self.live.clone()
     }
 
-    /// The state of the server.
+    /// Returns the state of the server.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// How often the server was restarted, whoever wanted it.
+    /// Returns the number of restarts, automatic and requested.
     #[must_use]
     pub fn restarts(&self) -> u64 {
-        self.standing.borrow().restarts
+        self.status.borrow().restarts
     }
 
-    /// Follows every change of state from now on; who lags 256 behind loses the oldest.
+    /// Subscribes to every change of state from now on; a listener that lags 256 behind loses the oldest.
     #[must_use]
     pub fn reports(&self) -> broadcast::Receiver<Report> {
         self.reports.subscribe()
     }
 
-    async fn order(&self, wish: Wish) {
-        let (taken, wait) = oneshot::channel();
-        // Both fail if the task is gone, and the server with it: there is nothing left to order.
-        if self.orders.send(Order { wish, taken }).await.is_ok() {
+    async fn send(&self, kind: CommandKind) {
+        let (accepted, wait) = oneshot::channel();
+        // Both fail if the task has ended, and the server with it: there is nothing left to do.
+        if self.commands.send(Command { kind, accepted }).await.is_ok() {
             let _ = wait.await;
         }
     }
 }
 
-impl<C> fmt::Debug for Supervised<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Supervised").field("state", &self.state).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Supervised<C> { state });
 
-/// Why a server ended whose runtime was shut down.
-pub(super) const GONE: &str = "its runtime was shut down";
+/// The reason of a server's end whose runtime was shut down.
+pub(super) const RUNTIME_STOPPED: &str = "its runtime was shut down";
 
-/// How such a server rests.
-pub(super) fn gone(state: &State, restarts: u64) -> Rest {
-    Rest { state: state.now(), reason: GONE.into(), restarts, limit: None }
+pub(super) fn runtime_stopped(state: &State, restarts: u64) -> Rest {
+    Rest { state: state.now(), reason: RUNTIME_STOPPED.into(), restarts, limit: None }
 }

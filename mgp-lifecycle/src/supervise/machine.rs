@@ -1,6 +1,4 @@
-//! The supervisor: events in, actions out; no clock, no input and no output (MGP §11.2, §11.5).
-//!
-//! Applies to: outbound.
+//! The supervisor: events in, actions out; without clock, input or output (MGP §11.2, §11.5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +6,18 @@ use std::time::Duration;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
-use super::backoff::Window;
+use super::backoff::RestartWindow;
 use super::config::SuperviseConfig;
 use super::event::{Action, Event, LimitExceeded, Rest};
-use super::verdict::{is_final, restarts_after};
+use super::policy::{is_final, restarts_after};
 
-/// What a server says of its end may be long; as much of it is kept, in bytes.
-const WORDS: usize = 512;
+/// The most bytes of a reason; a server may describe its end at any length.
+const MAX_REASON_BYTES: usize = 512;
 
-/// Decides when one server is started, stopped and started again.
+/// Decides when one server is started, stopped and restarted.
 ///
-/// Time is the time since the supervisor began. After each event do what is returned, and come back with
-/// [`Event::Tick`] at [`deadline`](Self::deadline): that is the only wait there ever is.
+/// Times are relative to the creation of the supervisor. After each event execute the returned actions, and send
+/// [`Event::Tick`] at [`deadline`](Self::deadline), which is the only timer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,55 +42,55 @@ const WORDS: usize = 512;
 #[derive(Debug)]
 pub struct Supervisor {
     config: SuperviseConfig,
-    window: Window,
+    window: RestartWindow,
     state: ServerState,
     phase: Phase,
-    /// How long it was connected in all, the present time not included.
-    lived: Duration,
+    /// The total time it was connected, without the current connection.
+    connected: Duration,
     restarts: u64,
-    /// Why it rests; nothing before anybody wanted anything.
+    /// The reason of its rest; `None` before the first request.
     rest: Option<(Arc<str>, Option<LimitExceeded>)>,
 }
 
-/// What goes on; each phase but two has one deadline.
+/// The current activity; each phase but two has one deadline.
 #[derive(Debug)]
 enum Phase {
-    /// Nothing runs and nothing will.
+    /// Nothing runs, and nothing will be started.
     Resting,
-    /// Nothing runs yet.
+    /// Nothing runs until the wait before a restart is over.
     Waiting { until: Duration },
-    /// It was started and is not ready.
+    /// The server was started and is not ready.
     Starting { until: Duration },
-    /// It is connected.
+    /// The server is connected.
     Running { since: Duration },
-    /// It is being stopped, or what it left is.
-    Stopping { until: Duration, then: Then },
+    /// The server, or what remains of it, is being stopped.
+    Stopping { until: Duration, next: AfterStop },
 }
 
-/// What follows a stop.
+/// The step that follows a stop.
 #[derive(Debug)]
-enum Then {
+enum AfterStop {
     Rest { reason: Arc<str>, limit: Option<LimitExceeded> },
     GiveUp { limit: LimitExceeded, how: Arc<str> },
     Start { at: Duration, reason: Arc<str> },
 }
 
 impl Supervisor {
-    /// A server that is registered; the seed makes the jitter of its waits.
+    /// Creates a supervisor of a registered server; the seed determines the jitter of its waits.
     #[must_use]
     pub fn new(config: SuperviseConfig, seed: u64) -> Self {
         Self {
             config: config.bounded(),
-            window: Window::new(seed),
+            window: RestartWindow::new(seed),
             state: ServerState::Registered,
             phase: Phase::Resting,
-            lived: Duration::ZERO,
+            connected: Duration::ZERO,
             restarts: 0,
             rest: None,
         }
     }
 
-    /// The same for a server that rests in `disconnected` or `error`; other states count as `registered`.
+    /// Sets a state in which the server rests, `disconnected` or `error`; other states count as `registered`.
     #[must_use]
     pub fn found(mut self, state: ServerState) -> Self {
         if matches!(state, ServerState::Disconnected | ServerState::Error) {
@@ -101,19 +99,19 @@ impl Supervisor {
         self
     }
 
-    /// The state the server is in.
+    /// Returns the state of the server.
     #[must_use]
     pub fn state(&self) -> &ServerState {
         &self.state
     }
 
-    /// How often it was started again since the supervisor began, whoever wanted it.
+    /// Returns the number of restarts since the supervisor was created, automatic and requested.
     #[must_use]
     pub fn restarts(&self) -> u64 {
         self.restarts
     }
 
-    /// When [`Event::Tick`] is due; no other wait is ever outstanding.
+    /// Returns when [`Event::Tick`] is due; there is no other timer.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         match self.phase {
@@ -124,13 +122,13 @@ impl Supervisor {
         }
     }
 
-    /// Whether something is being stopped.
+    /// Returns whether the server is being stopped.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         matches!(self.phase, Phase::Stopping { .. })
     }
 
-    /// How it rests, once nothing runs and nothing will without a person; not before anybody wanted anything.
+    /// Returns how the server rests, if nothing runs or will be started; `None` before the first request.
     #[must_use]
     pub fn rest(&self) -> Option<Rest> {
         let (Phase::Resting, Some((reason, limit))) = (&self.phase, &self.rest) else {
@@ -144,23 +142,23 @@ impl Supervisor {
         })
     }
 
-    /// Takes an event and says what is to be done; an event that does not fit changes nothing.
-    #[must_use = "nothing happens unless the actions are done"]
+    /// Handles an event and returns the actions to execute; an event that does not fit the phase changes nothing.
+    #[must_use = "the actions must be executed"]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let mut out = Vec::new();
         match event {
             Event::Start => self.start(now, &mut out),
             Event::Restart => self.restart(now, &mut out),
             Event::Stop(reason) if is_final(&reason) => self.stop(&reason, now, &mut out),
-            Event::Stop(ShutdownReason::ResourceLimit) => self.overdrawn(now, &mut out),
-            Event::Stop(reason) => self.renew(&reason, now, &mut out),
+            Event::Stop(ShutdownReason::ResourceLimit) => self.limit_reached(now, &mut out),
+            Event::Stop(reason) => self.replace(&reason, now, &mut out),
             Event::Ready => self.ready(now, &mut out),
             Event::StartFailed(how) => self.start_failed(&how, now, &mut out),
             Event::Exited(exit) => self.exited(exit, now, &mut out),
             Event::Unhealthy(how) if self.is_running() => {
                 self.failed(&Exit::failure(how), now, &mut out);
             }
-            Event::Stopped if self.is_stopping() => self.settle(now, &mut out),
+            Event::Stopped if self.is_stopping() => self.stopped(now, &mut out),
             Event::Tick => self.tick(now, &mut out),
             Event::Unhealthy(_) | Event::Stopped => {}
         }
@@ -171,7 +169,7 @@ impl Supervisor {
         matches!(self.phase, Phase::Running { .. })
     }
 
-    // What people want.
+    // === Requests ===
 
     fn start(&mut self, now: Duration, out: &mut Vec<Action>) {
         if let Phase::Starting { .. } | Phase::Running { .. } = self.phase {
@@ -179,76 +177,78 @@ impl Supervisor {
         }
         self.window.clear();
         match &mut self.phase {
-            Phase::Stopping { then, .. } => *then = at_once("start".into()),
+            Phase::Stopping { next, .. } => *next = start_at_once("start".into()),
             Phase::Resting => self.begin("start".into(), out, now),
-            _ => self.begin_again("start".into(), out, now),
+            _ => self.begin_restart("start".into(), out, now),
         }
     }
 
     fn restart(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let wanted_by = ShutdownReason::OperatorRequest;
+        let reason = ShutdownReason::OperatorRequest;
         match &mut self.phase {
             Phase::Resting if self.state == ServerState::Registered => self.start(now, out),
             Phase::Resting => {
                 self.window.clear();
-                self.begin_again(word(&wanted_by), out, now);
+                self.begin_restart(word(&reason), out, now);
             }
-            Phase::Stopping { then, .. } => {
+            Phase::Stopping { next, .. } => {
                 self.window.clear();
-                *then = at_once(word(&wanted_by));
+                *next = start_at_once(word(&reason));
             }
-            _ => self.renew(&wanted_by, now, out),
+            _ => self.replace(&reason, now, out),
         }
     }
 
-    /// Stops it for good.
+    /// Stops the server without a restart.
     fn stop(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<Action>) {
-        let why = word(reason);
+        let text = word(reason);
         match &mut self.phase {
             Phase::Resting => {
-                self.rest.get_or_insert((why, None));
+                self.rest.get_or_insert((text, None));
             }
-            Phase::Waiting { .. } => self.settle_down(why, None, out),
-            Phase::Stopping { then: then @ Then::Start { .. }, .. } => {
-                *then = Then::Rest { reason: why, limit: None };
+            Phase::Waiting { .. } => self.rest_now(text, None, out),
+            Phase::Stopping { next: next @ AfterStop::Start { .. }, .. } => {
+                *next = AfterStop::Rest { reason: text, limit: None };
             }
             Phase::Stopping { .. } => {}
             Phase::Starting { .. } | Phase::Running { .. } => {
-                self.drain(reason, Then::Rest { reason: why, limit: None }, now, out);
+                self.drain(reason, AfterStop::Rest { reason: text, limit: None }, now, out);
             }
         }
     }
 
-    /// Stops it and starts it anew at once, as somebody who changed something wants: that is no crash.
-    fn renew(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<Action>) {
+    /// Stops the server and starts it again at once, e.g. after a configuration change; this does not count as a crash.
+    fn replace(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<Action>) {
         match &mut self.phase {
             Phase::Resting
-            | Phase::Stopping { then: Then::Rest { .. } | Then::GiveUp { .. }, .. } => return,
-            Phase::Stopping { then, .. } => *then = at_once(word(reason)),
-            Phase::Waiting { .. } => self.begin_again(word(reason), out, now),
+            | Phase::Stopping { next: AfterStop::Rest { .. } | AfterStop::GiveUp { .. }, .. } => {
+                return;
+            }
+            Phase::Stopping { next, .. } => *next = start_at_once(word(reason)),
+            Phase::Waiting { .. } => self.begin_restart(word(reason), out, now),
             Phase::Starting { .. } | Phase::Running { .. } => {
-                self.drain(reason, at_once(word(reason)), now, out);
+                self.drain(reason, start_at_once(word(reason)), now, out);
             }
         }
         self.window.clear();
     }
 
-    /// It used too much: a failure, but one that is told to it.
-    fn overdrawn(&mut self, now: Duration, out: &mut Vec<Action>) {
+    /// Stops a server that uses too much: this counts as a failure, but the server receives the reason.
+    fn limit_reached(&mut self, now: Duration, out: &mut Vec<Action>) {
         let reason = ShutdownReason::ResourceLimit;
         let exit = Exit::failure(reason.as_str()).because(reason.clone());
         match self.phase {
             Phase::Starting { .. } => self.failed(&exit, now, out),
             Phase::Running { .. } => {
                 self.pause(now);
-                let then = self.judge(&exit, word(&reason), now);
-                self.drain(&reason, then, now, out);
+                let next = self.after_end(&exit, word(&reason), now);
+                self.drain(&reason, next, now, out);
             }
             _ => {}
         }
     }
 
-    // What happens to the server.
+    // === Events of the server ===
 
     fn ready(&mut self, now: Duration, out: &mut Vec<Action>) {
         if let Phase::Starting { .. } = self.phase {
@@ -271,7 +271,7 @@ impl Supervisor {
                 self.failed(&early, now, out);
             }
             Phase::Running { .. } => self.failed(&exit, now, out),
-            // A stop is over when all of the tree is gone, not only this.
+            // A stop is complete when the whole process tree has ended, not only this process.
             _ => {}
         }
     }
@@ -281,94 +281,100 @@ impl Supervisor {
             return;
         }
         match self.phase {
-            Phase::Waiting { .. } => self.begin_again("back-off is over".into(), out, now),
+            Phase::Waiting { .. } => self.begin_restart("back-off is over".into(), out, now),
             Phase::Starting { .. } => {
                 let how = format!("not ready within {:?}", self.config.start_timeout);
                 self.failed(&Exit::failure(how), now, out);
             }
             Phase::Stopping { .. } => {
                 out.push(Action::Kill);
-                self.settle(now, out);
+                self.stopped(now, out);
             }
             Phase::Resting | Phase::Running { .. } => {}
         }
     }
 
-    /// It is gone or has to go; decides what follows, and clears away what is left.
+    /// Handles a server that ended or must end: decides what follows, and stops what remains of it.
     fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<Action>) {
         self.pause(now);
-        let how = shortened(&exit.how);
+        let how = clipped(&exit.how);
         let after = if exit.is_success { ServerState::Disconnected } else { ServerState::Error };
-        let then = match self.judge(exit, Arc::clone(&how), now) {
-            Then::GiveUp { limit, how } => {
+        let next = match self.after_end(exit, Arc::clone(&how), now) {
+            AfterStop::GiveUp { limit, how } => {
                 let reason = self.give_up(limit, &how, out);
-                Then::Rest { reason, limit: Some(limit) }
+                AfterStop::Rest { reason, limit: Some(limit) }
             }
-            Then::Start { at, reason } => {
+            AfterStop::Start { at, reason } => {
                 self.enter(after, how, out);
                 if !exit.is_success {
                     self.enter(ServerState::Restarting, Arc::clone(&reason), out);
                 }
-                Then::Start { at, reason }
+                AfterStop::Start { at, reason }
             }
-            then @ Then::Rest { .. } => {
+            next @ AfterStop::Rest { .. } => {
                 self.enter(after, how, out);
-                then
+                next
             }
         };
         out.push(Action::Stop { reason: None });
-        self.phase = Phase::Stopping { until: self.stop_until(now), then };
+        self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
-    /// What follows an end that nobody here asked for.
-    fn judge(&mut self, exit: &Exit, how: Arc<str>, now: Duration) -> Then {
+    /// Returns what follows an end that was not requested.
+    fn after_end(&mut self, exit: &Exit, how: Arc<str>, now: Duration) -> AfterStop {
         if !restarts_after(&self.config.policy, exit.is_success, exit.reason.as_ref()) {
-            return Then::Rest { reason: how, limit: None };
+            return AfterStop::Rest { reason: how, limit: None };
         }
         let max = self.config.max_restarts;
-        match self.window.count(self.lived, &self.config) {
+        match self.window.add(self.connected, &self.config) {
             None => {
                 let limit = LimitExceeded { restarts: max, window: self.config.window };
-                Then::GiveUp { limit, how }
+                AfterStop::GiveUp { limit, how }
             }
             Some(allowed) => {
                 let (number, wait) = (allowed.number, allowed.wait.as_millis());
-                Then::Start {
+                AfterStop::Start {
                     at: now.saturating_add(allowed.wait),
-                    // Who looks sees this state, and would not know why it came to that.
-                    reason: shortened(&format!("restart {number} of {max} in {wait} ms: {how}")),
+                    // Shown with the state, so it contains the cause as well.
+                    reason: clipped(&format!("restart {number} of {max} in {wait} ms: {how}")),
                 }
             }
         }
     }
 
-    /// Asks it to stop; what is not connected has nothing to drain and keeps its state until it is gone.
-    fn drain(&mut self, reason: &ShutdownReason, then: Then, now: Duration, out: &mut Vec<Action>) {
+    /// Stops the server; one that is not connected has nothing to drain and keeps its state until it has ended.
+    fn drain(
+        &mut self,
+        reason: &ShutdownReason,
+        next: AfterStop,
+        now: Duration,
+        out: &mut Vec<Action>,
+    ) {
         self.pause(now);
         if self.state == ServerState::Connected {
             self.enter(ServerState::Draining, word(reason), out);
         }
         out.push(Action::Stop { reason: Some(reason.clone()) });
-        self.phase = Phase::Stopping { until: self.stop_until(now), then };
+        self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
-    /// All of it is gone.
-    fn settle(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let Phase::Stopping { then, .. } = std::mem::replace(&mut self.phase, Phase::Resting)
+    /// Handles the end of a stop.
+    fn stopped(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let Phase::Stopping { next, .. } = std::mem::replace(&mut self.phase, Phase::Resting)
         else {
             return;
         };
-        match then {
-            Then::Rest { reason, limit } => self.settle_down(reason, limit, out),
-            Then::GiveUp { limit, how } => {
+        match next {
+            AfterStop::Rest { reason, limit } => self.rest_now(reason, limit, out),
+            AfterStop::GiveUp { limit, how } => {
                 if self.state == ServerState::Draining {
-                    // The only way from there to `error`.
+                    // The only path from there to `error`.
                     self.enter(ServerState::Restarting, Arc::clone(&how), out);
                 }
                 let reason = self.give_up(limit, &how, out);
-                self.settle_down(reason, Some(limit), out);
+                self.rest_now(reason, Some(limit), out);
             }
-            Then::Start { at, reason } if at > now => {
+            AfterStop::Start { at, reason } if at > now => {
                 match self.state {
                     ServerState::Draining | ServerState::Error => {
                         self.enter(ServerState::Restarting, reason, out);
@@ -377,22 +383,17 @@ impl Supervisor {
                 }
                 self.phase = Phase::Waiting { until: at };
             }
-            Then::Start { reason, .. } => self.begin_again(reason, out, now),
+            AfterStop::Start { reason, .. } => self.begin_restart(reason, out, now),
         }
     }
 
-    /// Nothing runs any more and nothing will.
-    fn settle_down(
-        &mut self,
-        reason: Arc<str>,
-        limit: Option<LimitExceeded>,
-        out: &mut Vec<Action>,
-    ) {
+    /// Enters the resting phase, because nothing runs and nothing will be started.
+    fn rest_now(&mut self, reason: Arc<str>, limit: Option<LimitExceeded>, out: &mut Vec<Action>) {
         match self.state {
             ServerState::Connecting | ServerState::Draining => {
                 self.enter(ServerState::Disconnected, Arc::clone(&reason), out);
             }
-            // From there no edge leads to `disconnected`, and it failed indeed.
+            // No edge leads from there to `disconnected`, and the server did fail.
             ServerState::Restarting => self.enter(ServerState::Error, Arc::clone(&reason), out),
             _ => {}
         }
@@ -407,7 +408,7 @@ impl Supervisor {
         reason
     }
 
-    fn begin_again(&mut self, reason: Arc<str>, out: &mut Vec<Action>, now: Duration) {
+    fn begin_restart(&mut self, reason: Arc<str>, out: &mut Vec<Action>, now: Duration) {
         self.make_ready(&reason, out);
         self.restarts = self.restarts.saturating_add(1);
         self.begin(reason, out, now);
@@ -421,7 +422,7 @@ impl Supervisor {
         self.phase = Phase::Starting { until: now.saturating_add(self.config.start_timeout) };
     }
 
-    /// Enters a state from which an edge leads to `connecting`.
+    /// Enters a state with an edge to `connecting`.
     fn make_ready(&mut self, reason: &Arc<str>, out: &mut Vec<Action>) {
         match self.state {
             ServerState::Draining | ServerState::Error => {
@@ -434,15 +435,15 @@ impl Supervisor {
         }
     }
 
-    /// Stops the clock of the window.
+    /// Stops the clock of the restart window.
     fn pause(&mut self, now: Duration) {
         if let Phase::Running { since } = &mut self.phase {
-            self.lived = self.lived.saturating_add(now.saturating_sub(*since));
+            self.connected = self.connected.saturating_add(now.saturating_sub(*since));
             *since = now;
         }
     }
 
-    fn stop_until(&self, now: Duration) -> Duration {
+    fn stop_deadline(&self, now: Duration) -> Duration {
         now.saturating_add(self.config.stop_timeout)
     }
 
@@ -452,14 +453,14 @@ impl Supervisor {
     }
 }
 
-const fn at_once(reason: Arc<str>) -> Then {
-    Then::Start { at: Duration::ZERO, reason }
+const fn start_at_once(reason: Arc<str>) -> AfterStop {
+    AfterStop::Start { at: Duration::ZERO, reason }
 }
 
 fn word(reason: &ShutdownReason) -> Arc<str> {
-    shortened(reason.as_str())
+    clipped(reason.as_str())
 }
 
-fn shortened(text: &str) -> Arc<str> {
-    text[..text.floor_char_boundary(WORDS)].into()
+fn clipped(text: &str) -> Arc<str> {
+    mgp_types::clip(text, MAX_REASON_BYTES).into()
 }

@@ -1,17 +1,15 @@
-//! Supervision of servers: when one is started, stopped and started again (MGP §11.5).
+//! Supervision of servers: when one is started, stopped and restarted (MGP §11.5).
 //!
-//! [`Supervisor`] decides and does nothing; [`supervise`] does what it decides.
-//!
-//! Applies to: outbound.
+//! [`Supervisor`] decides; [`supervise`] executes its decisions.
 
 mod backoff;
 mod config;
 mod driver;
 mod event;
 mod handle;
+mod incarnation;
 mod machine;
-mod verdict;
-mod work;
+mod policy;
 
 pub use config::SuperviseConfig;
 pub use driver::{ClientOf, supervise};

@@ -1,6 +1,4 @@
 //! Drives the future of a call after it became a task, and keeps the task until its time to live is over.
-//!
-//! Applies to: inbound.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,52 +13,54 @@ use tracing::Instrument;
 use super::entry::{Entry, Outcome};
 use super::table::Table;
 use crate::error::Refusal;
-use crate::handshake::veil::{Seen, veil};
+use crate::handshake::plain_errors::{CallInfo, adapt_to_caller};
 
-/// Spawns what is left of a call.
+/// Spawns the driver of a call that became a task.
 ///
-/// The table is held weakly: a server that is gone drops its tasks.
+/// The driver holds the table weakly: dropping a server drops its tasks.
 pub(super) fn spawn(
     table: &Arc<Table>,
     entry: &Arc<Entry>,
     future: BoxFuture<'static, Result<Reply, RpcError>>,
 ) {
-    let (running, broken) = (table.enter(), Broken(Arc::clone(entry)));
-    let (held, asked_for) = (table.hold(), table.config().poll_interval.saturating_mul(2));
+    let (running, abort_guard) = (table.enter(), AbortGuard(Arc::clone(entry)));
+    let drain_hold = table.hold_drain();
+    let fetch_timeout = table.config().poll_interval.saturating_mul(2);
     let (weak, own) = (Arc::downgrade(table), Arc::clone(entry));
     let driver = async move {
-        let mut cut = held.as_ref().map(|held| Box::pin(held.cut()) as BoxFuture<'static, ()>);
+        let mut cut =
+            drain_hold.as_ref().map(|hold| Box::pin(hold.cut()) as BoxFuture<'static, ()>);
         let outcome = run(&own, future, &mut cut).await;
         drop(running);
         if let Some(outcome) = outcome {
-            own.end(Outcome::of(veil(outcome, &own.caller, Seen::TOOL_CALL)));
+            own.end(Outcome::of(adapt_to_caller(outcome, &own.caller, CallInfo::TOOL_CALL)));
         }
         if let Some(cut) = &mut cut {
-            // A server that ends at once would take the outcome with it, before its caller asks the next time.
-            let kept = own.expires.saturating_duration_since(Instant::now());
-            let fetched = timeout(asked_for.min(kept), own.delivered());
+            // A server that stops now would lose the outcome before its caller polls the next time.
+            let remaining = own.expires.saturating_duration_since(Instant::now());
+            let fetched = timeout(fetch_timeout.min(remaining), own.delivered());
             tokio::select! {
                 _ = fetched => {}
                 () = cut => {}
             }
         }
-        drop((cut, held));
-        // Time over and still without an outcome: nobody reads one any more.
+        drop((cut, drain_hold));
+        // At this time the task expires, with or without an outcome.
         sleep_until(own.expires).await;
         if let Some(table) = weak.upgrade() {
-            table.forget(&own.id);
+            table.remove(&own.id);
         }
-        drop(broken);
+        drop(abort_guard);
     };
     let handle = tokio::spawn(driver.in_current_span()).abort_handle();
-    // Set once: a task is spawned once.
+    // A task is spawned once, so this is set once.
     entry.driver.set(handle).ok();
-    if entry.is_gone() {
-        entry.let_go();
+    if entry.is_removed() {
+        entry.on_removed();
     }
 }
 
-/// Polls the call until it ends, its task is cancelled or its time is over; it is dropped before this returns.
+/// Polls the call until it ends, its task is cancelled or it expires; the future is dropped before this returns.
 async fn run(
     entry: &Entry,
     mut future: BoxFuture<'static, Result<Reply, RpcError>>,
@@ -68,7 +68,7 @@ async fn run(
 ) -> Option<Result<Reply, RpcError>> {
     let mut expired = pin!(sleep_until(entry.expires));
     poll_fn(|task| {
-        if entry.has_ended_or_wakes(task.waker()) {
+        if entry.poll_ended(task.waker()) {
             return Poll::Ready(None);
         }
         if let Poll::Ready(outcome) = future.as_mut().poll(task) {
@@ -76,7 +76,7 @@ async fn run(
         }
         if cut.as_mut().is_some_and(|cut| cut.as_mut().poll(task).is_ready()) {
             *cut = None;
-            return Poll::Ready(Some(Err(Refusal::CutShort.into())));
+            return Poll::Ready(Some(Err(Refusal::DrainTimedOut.into())));
         }
         expired.as_mut().poll(task).map(|()| None)
     })
@@ -84,10 +84,10 @@ async fn run(
 }
 
 /// Ends a task whose driver panicked or was stopped.
-struct Broken(Arc<Entry>);
+struct AbortGuard(Arc<Entry>);
 
-impl Drop for Broken {
+impl Drop for AbortGuard {
     fn drop(&mut self) {
-        self.0.end(Outcome::Failed(Refusal::TaskBroken.into()));
+        self.0.end(Outcome::Failed(Refusal::TaskAborted.into()));
     }
 }

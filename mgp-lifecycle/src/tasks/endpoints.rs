@@ -1,8 +1,6 @@
 //! `tasks/get`, `tasks/update`, `tasks/cancel`, and `tasks/result` and `tasks/list` of 2025-11-25.
 //!
-//! They stand above the gates, with an authorisation of their own: a task exists for its principal only.
-//!
-//! Applies to: inbound.
+//! They run outside the gates and authorise callers themselves: a task is visible to its principal only.
 
 use std::sync::Arc;
 
@@ -20,14 +18,14 @@ use super::negotiate::offers_tasks;
 use super::table::Table;
 use crate::error::Refusal;
 
-/// Answers the methods about tasks.
+/// Returns the router of the methods about tasks.
 pub(super) fn router(table: &Arc<Table>) -> Router {
     let now = |answer: fn(&Table, &Params, &Context) -> Result<Reply, RpcError>| {
         let table = Arc::clone(table);
         Stack::from_fn(move |call: Call| {
-            // Answered here, in wire order, so that an update is seen by the get behind it.
-            let answered = admit(&call).and_then(|()| answer(&table, call.params(), call.cx()));
-            std::future::ready(answered)
+            // Answered here, in wire order, so that a get sees the update sent before it.
+            let reply = admit(&call).and_then(|()| answer(&table, call.params(), call.cx()));
+            std::future::ready(reply)
         })
     };
     let table = Arc::clone(table);
@@ -43,7 +41,7 @@ pub(super) fn router(table: &Arc<Table>) -> Router {
         .route(TasksResult::METHOD, result)
 }
 
-/// Lets a caller pass whose revision has the method and who negotiated tasks.
+/// Checks that the caller's revision has the method, and that it negotiated tasks.
 fn admit(call: &Call) -> Result<(), RpcError> {
     let (caller, method) = (&call.cx().caller, call.method().as_str());
     if !lookup(method).is_some_and(|info| info.is_in(&caller.revision)) {
@@ -63,15 +61,15 @@ fn find(table: &Table, params: &Params, cx: &Context) -> Result<Arc<Entry>, RpcE
 fn update(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError> {
     let params: UpdateTaskParams = params.get()?;
     let entry = table.find(&params.task_id, &cx.principal)?;
-    entry.take_answers(params.input_responses.iter());
-    acknowledged()
+    entry.accept_answers(params.input_responses.iter());
+    acknowledge()
 }
 
 fn cancel(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError> {
     let entry = find(table, params, cx)?;
     match (cx.caller.era, entry.cancel()) {
-        // A caller cannot know that the task just ended, so that is no error.
-        (Era::Modern, _) => acknowledged(),
+        // The caller cannot know that the task has just ended, so that is not an error.
+        (Era::Modern, _) => acknowledge(),
         (Era::Legacy, Ok(())) => Reply::of(&entry.summary()),
         (Era::Legacy, Err(ended)) => Err(Refusal::TaskEnded(ended).into()),
     }
@@ -86,9 +84,9 @@ fn list(table: &Table, params: &Params, cx: &Context) -> Result<Reply, RpcError>
     Reply::of(&ListTasksResult::new(tasks))
 }
 
-/// Waits for the end of a task and answers as the call would have.
+/// Waits for the end of a task and returns what the call would have returned.
 async fn result(entry: &Arc<Entry>, cx: &Context) -> Result<Reply, RpcError> {
-    let _waiting = entry.wait(cx);
+    let _waiting = entry.add_waiting(cx);
     loop {
         let changed = entry.changed.notified();
         match entry.outcome() {
@@ -99,7 +97,7 @@ async fn result(entry: &Arc<Entry>, cx: &Context) -> Result<Reply, RpcError> {
             Some(Ok(Outcome::Completed(result))) => {
                 let mut reply = Reply::raw(result);
                 if let Some(body) = reply.as_body_mut() {
-                    let (name, task) = entry.related();
+                    let (name, task) = entry.related_task_meta();
                     body.insert_meta(name, task);
                 }
                 return Ok(reply);
@@ -108,7 +106,7 @@ async fn result(entry: &Arc<Entry>, cx: &Context) -> Result<Reply, RpcError> {
     }
 }
 
-fn acknowledged() -> Result<Reply, RpcError> {
+fn acknowledge() -> Result<Reply, RpcError> {
     let mut ack = EmptyResult::new();
     ack.result_type = Some(ResultType::Complete);
     Reply::of(&ack)

@@ -1,10 +1,7 @@
-//! One task: how far it is, what it asks, what it ended in.
-//!
-//! Applies to: inbound.
+//! One task: its state, its open questions, its outcome.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -12,6 +9,7 @@ use mgp_types::mcp::{
     CreateTaskResult, Era, LegacyCreateTaskResult, ResultType, Task, TaskStatus, key,
 };
 use mgp_types::service::{Ask, CallKey, Context, Facts, Reply};
+use mgp_types::sync::Mutex;
 use mgp_types::{Maybe, Payload, RpcError, Timestamp};
 use serde::Serialize;
 use tokio::sync::Notify;
@@ -25,39 +23,39 @@ use crate::error::Refusal;
 pub(super) struct Entry {
     pub(super) id: String,
     pub(super) owner: Owner,
-    /// The place in the order of creation.
+    /// The rank in the order of creation.
     pub(super) number: u64,
     pub(super) expires: Instant,
-    /// What the caller negotiated, for the words of the outcome.
+    /// The facts of the caller, which decide the form of the outcome.
     pub(super) caller: Arc<Facts>,
-    /// Tells of every change of `state`.
+    /// Notified on every change of `state`.
     pub(super) changed: Notify,
     pub(super) driver: OnceLock<AbortHandle>,
     era: Era,
     created: Timestamp,
     ttl_ms: u64,
     poll_ms: u64,
-    state: Mutex<State>,
+    state: Mutex<EntryState>,
 }
 
-struct State {
+struct EntryState {
     outcome: Option<Outcome>,
     updated: Timestamp,
     questions: BTreeMap<String, Question>,
     answers: HashMap<String, Payload>,
-    /// Callers that wait in `tasks/result`: requests to a legacy caller go their way.
+    /// Callers that wait in `tasks/result`: requests to a legacy caller are sent with one of them.
     waiting: Vec<Context>,
     delivered: bool,
-    gone: bool,
+    removed: bool,
     driver: Option<Waker>,
 }
 
 struct Question {
     ask: Ask,
-    asked_by: usize,
+    askers: usize,
 }
 
-/// What a task ended in.
+/// The way a task ended.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Completed(Payload),
@@ -66,7 +64,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Reads what the call ended with, already in the caller's words.
+    /// Returns the outcome of a call whose reply is already in the caller's form.
     pub(super) fn of(outcome: Result<Reply, RpcError>) -> Self {
         match outcome {
             Ok(Reply::Complete(body)) => match String::from_utf8(body.to_json()) {
@@ -107,32 +105,28 @@ impl Entry {
             changed: Notify::new(),
             driver: OnceLock::new(),
             era,
-            ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
-            poll_ms: u64::try_from(poll.as_millis()).unwrap_or(u64::MAX),
-            state: Mutex::new(State {
+            ttl_ms: mgp_types::millis(ttl),
+            poll_ms: mgp_types::millis(poll),
+            state: Mutex::new(EntryState {
                 outcome: None,
                 updated: created.clone(),
                 questions: BTreeMap::new(),
                 answers: HashMap::new(),
                 waiting: Vec::new(),
                 delivered: false,
-                gone: false,
+                removed: false,
                 driver: None,
             }),
             created,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    // === The outcome ===
 
-    // === The end ===
-
-    /// Ends the task; what it ended in first stays.
+    /// Ends the task; only the first outcome is kept.
     pub(super) fn end(&self, outcome: Outcome) {
         let waker = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if state.outcome.is_some() {
                 return;
             }
@@ -147,33 +141,33 @@ impl Entry {
         }
     }
 
-    /// Whether the task ended; else who drives it is woken when it does.
-    pub(super) fn has_ended_or_wakes(&self, waker: &Waker) -> bool {
-        let mut state = self.state();
+    /// Returns whether the task ended; if not, its end will wake `waker`.
+    pub(super) fn poll_ended(&self, waker: &Waker) -> bool {
+        let mut state = self.state.lock();
         if state.outcome.is_none() {
             state.driver = Some(waker.clone());
         }
         state.outcome.is_some()
     }
 
-    /// What the task ended in, or that nobody keeps it any more; handing it out counts as delivery.
+    /// Returns the outcome, or an error if the task was removed; the outcome then counts as delivered.
     pub(super) fn outcome(&self) -> Option<Result<Outcome, Refusal>> {
-        let mut state = self.state();
-        if state.gone {
+        let mut state = self.state.lock();
+        if state.removed {
             return Some(Err(Refusal::UnknownTask));
         }
         self.deliver(&mut state);
         state.outcome.clone().map(Ok)
     }
 
-    /// Its caller learns the outcome, where there is one.
-    fn deliver(&self, state: &mut State) {
+    /// Marks the outcome as delivered, if there is one.
+    fn deliver(&self, state: &mut EntryState) {
         if state.outcome.is_some() && !std::mem::replace(&mut state.delivered, true) {
             self.changed.notify_waiters();
         }
     }
 
-    /// Waits until the caller has asked for the outcome.
+    /// Waits until the outcome was delivered.
     pub(super) async fn delivered(&self) {
         loop {
             let changed = self.changed.notified();
@@ -184,23 +178,23 @@ impl Entry {
         }
     }
 
-    /// Whether the task ended and its caller knows, so that it may give way to another.
+    /// Returns whether the outcome was delivered, so that the task may be evicted.
     pub(super) fn is_delivered(&self) -> bool {
-        self.state().delivered
+        self.state.lock().delivered
     }
 
     /// Cancels the task.
     ///
     /// # Errors
-    /// The status it already ended in.
+    /// The status with which it had already ended.
     pub(super) fn cancel(&self) -> Result<(), TaskStatus> {
         let ended = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.delivered = true;
             state.outcome.as_ref().map(Outcome::status)
         };
         if let Some(status) = ended {
-            // Nobody asks for its outcome any more.
+            // The caller no longer needs the outcome.
             self.changed.notify_waiters();
             return Err(status);
         }
@@ -208,43 +202,40 @@ impl Entry {
         Ok(())
     }
 
-    /// The table let go of the task: whoever drives it stops, whoever waits for it learns.
-    pub(super) fn let_go(&self) {
-        self.state().gone = true;
+    /// Stops the driver and wakes the waiting callers of a task that was removed from the table.
+    pub(super) fn on_removed(&self) {
+        self.state.lock().removed = true;
         if let Some(driver) = self.driver.get() {
             driver.abort();
         }
         self.changed.notify_waiters();
     }
 
-    pub(super) fn is_gone(&self) -> bool {
-        self.state().gone
+    pub(super) fn is_removed(&self) -> bool {
+        self.state.lock().removed
     }
 
     // === Questions ===
 
-    /// Puts a question to the caller of the task; it stays open until it is answered or the guard is dropped.
-    pub(super) fn open(self: &Arc<Self>, key: &str, ask: Ask) -> Open {
-        let mut state = self.state();
+    /// Adds a question to the caller of the task; it stays open until it is answered or the guard is dropped.
+    pub(super) fn open_question(self: &Arc<Self>, key: &str, ask: Ask) -> OpenQuestion {
+        let mut state = self.state.lock();
         if state.outcome.is_none() && !state.answers.contains_key(key) {
-            state
-                .questions
-                .entry(key.to_owned())
-                .or_insert(Question { ask, asked_by: 0 })
-                .asked_by += 1;
+            state.questions.entry(key.to_owned()).or_insert(Question { ask, askers: 0 }).askers +=
+                1;
             state.updated = Timestamp::now();
         }
-        Open { entry: Arc::clone(self), key: key.to_owned() }
+        OpenQuestion { entry: Arc::clone(self), key: key.to_owned() }
     }
 
     pub(super) fn answer(&self, key: &str) -> Option<Payload> {
-        self.state().answers.get(key).cloned()
+        self.state.lock().answers.get(key).cloned()
     }
 
-    /// Takes answers to open questions; answers to others are ignored, as MCP says.
-    pub(super) fn take_answers<'a>(&self, answers: impl Iterator<Item = (&'a str, &'a Payload)>) {
+    /// Accepts answers to open questions; other answers are ignored, as MCP requires.
+    pub(super) fn accept_answers<'a>(&self, answers: impl Iterator<Item = (&'a str, &'a Payload)>) {
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             for (key, answer) in answers {
                 if state.questions.remove(key).is_some() {
                     state.answers.insert(key.to_owned(), answer.clone());
@@ -255,22 +246,22 @@ impl Entry {
         self.changed.notify_waiters();
     }
 
-    // === Callers that wait (2025-11-25) ===
+    // === Waiting callers (2025-11-25) ===
 
-    pub(super) fn wait(self: &Arc<Self>, cx: &Context) -> Waiting {
-        self.state().waiting.push(cx.clone());
+    pub(super) fn add_waiting(self: &Arc<Self>, cx: &Context) -> WaitingCaller {
+        self.state.lock().waiting.push(cx.clone());
         self.changed.notify_waiters();
-        Waiting { entry: Arc::clone(self), key: cx.key }
+        WaitingCaller { entry: Arc::clone(self), key: cx.key }
     }
 
-    /// The surroundings of the latest caller that waits.
-    pub(super) fn waiting(&self) -> Option<Context> {
-        self.state().waiting.last().cloned()
+    /// Returns the context of the latest waiting caller.
+    pub(super) fn latest_waiting(&self) -> Option<Context> {
+        self.state.lock().waiting.last().cloned()
     }
 
-    // === In the words of MCP ===
+    // === Wire forms ===
 
-    /// The reply of the call that became this task; a task begins as `working`, whatever became of it since.
+    /// Returns the reply of the call that became this task; its status is `working` even if the task has ended since.
     pub(super) fn created(&self) -> Result<Reply, RpcError> {
         match self.era {
             Era::Modern => {
@@ -280,7 +271,7 @@ impl Entry {
                     self.created.clone(),
                     self.created.clone(),
                 );
-                result.status_message = Some(RUNS.to_owned());
+                result.status_message = Some(WORKING_MESSAGE.to_owned());
                 result.ttl_ms = Some(self.ttl_ms);
                 result.poll_interval_ms = Some(self.poll_ms);
                 match Reply::of(&result)? {
@@ -290,15 +281,15 @@ impl Entry {
             }
             Era::Legacy => {
                 let mut task = self.task(TaskStatus::Working, self.created.clone());
-                task.status_message = Some(RUNS.to_owned());
+                task.status_message = Some(WORKING_MESSAGE.to_owned());
                 Reply::of(&LegacyCreateTaskResult::new(task))
             }
         }
     }
 
-    /// The task as its caller sees it; the modern era joins questions and outcome to it.
+    /// Returns the task in its caller's form; the modern form includes questions and outcome.
     pub(super) fn describe(&self) -> Result<Reply, RpcError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.deliver(&mut state);
         let task = self.snapshot(&state);
         let mut reply = Reply::of(&task)?;
@@ -308,17 +299,17 @@ impl Entry {
             Some(Outcome::Failed(error)) => body.insert("error", Payload::of(error)?),
             Some(Outcome::Cancelled) => {}
             None if state.questions.is_empty() => {}
-            None => body.insert("inputRequests", asked(&state.questions)?),
+            None => body.insert("inputRequests", input_requests(&state.questions)?),
         }
         Ok(reply)
     }
 
-    /// The task without what it ended in.
+    /// Returns the task without its outcome.
     pub(super) fn summary(&self) -> Task {
-        self.snapshot(&self.state())
+        self.snapshot(&self.state.lock())
     }
 
-    fn snapshot(&self, state: &State) -> Task {
+    fn snapshot(&self, state: &EntryState) -> Task {
         let (status, message) = match &state.outcome {
             Some(Outcome::Completed(_)) => {
                 (TaskStatus::Completed, "the tool has answered".to_owned())
@@ -327,10 +318,10 @@ impl Entry {
             Some(Outcome::Cancelled) => {
                 (TaskStatus::Cancelled, "cancelled by its caller".to_owned())
             }
-            None if state.questions.is_empty() => (TaskStatus::Working, RUNS.to_owned()),
+            None if state.questions.is_empty() => (TaskStatus::Working, WORKING_MESSAGE.to_owned()),
             None => {
                 let keys: Vec<&str> = state.questions.keys().map(String::as_str).collect();
-                (TaskStatus::InputRequired, format!("waits for answers: {}", keys.join(", ")))
+                (TaskStatus::InputRequired, format!("waiting for answers: {}", keys.join(", ")))
             }
         };
         let mut task = self.task(status, state.updated.clone());
@@ -355,64 +346,60 @@ impl Entry {
         task
     }
 
-    /// Names the task in `_meta` (2025-11-25).
-    pub(super) fn related(&self) -> (&'static str, Payload) {
+    /// Returns the `_meta` member that names the task (2025-11-25).
+    pub(super) fn related_task_meta(&self) -> (&'static str, Payload) {
         (key::RELATED_TASK, Payload::from_trusted(format!(r#"{{"taskId":"{}"}}"#, self.id)))
     }
 }
 
-const RUNS: &str = "the tool is running";
+const WORKING_MESSAGE: &str = "the tool is running";
 
-fn asked(questions: &BTreeMap<String, Question>) -> Result<Payload, RpcError> {
+fn input_requests(questions: &BTreeMap<String, Question>) -> Result<Payload, RpcError> {
     #[derive(Serialize)]
-    struct Asked<'a> {
+    struct InputRequest<'a> {
         method: &'a str,
         params: &'a Payload,
     }
-    let all: BTreeMap<&str, Asked<'_>> = questions
+    let all: BTreeMap<&str, InputRequest<'_>> = questions
         .iter()
         .map(|(key, Question { ask, .. })| {
-            (key.as_str(), Asked { method: ask.method(), params: ask.params() })
+            (key.as_str(), InputRequest { method: ask.method(), params: ask.params() })
         })
         .collect();
     Payload::of(&all)
 }
 
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The id is as good as a key, so it stays out of logs.
-        f.debug_struct("Entry").field("number", &self.number).finish_non_exhaustive()
-    }
-}
+// The id works like a key, so it is kept out of logs.
+mgp_types::opaque_debug!(Entry { number });
 
-/// Keeps a question open.
+/// Keeps a question open until dropped.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenQuestion {
     entry: Arc<Entry>,
     key: String,
 }
 
-impl Drop for Open {
+impl Drop for OpenQuestion {
     fn drop(&mut self) {
-        let mut state = self.entry.state();
+        let mut state = self.entry.state.lock();
         let Some(question) = state.questions.get_mut(&self.key) else { return };
-        question.asked_by -= 1;
-        if question.asked_by == 0 {
+        question.askers -= 1;
+        if question.askers == 0 {
             state.questions.remove(&self.key);
             state.updated = Timestamp::now();
         }
     }
 }
 
-/// Keeps a caller among those that wait.
+/// Keeps a caller among those that wait, until dropped.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingCaller {
     entry: Arc<Entry>,
     key: CallKey,
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingCaller {
     fn drop(&mut self) {
-        self.entry.state().waiting.retain(|cx| cx.key != self.key);
+        self.entry.state.lock().waiting.retain(|cx| cx.key != self.key);
     }
 }

@@ -1,6 +1,4 @@
-//! The request of a call that may become a task.
-//!
-//! Applies to: inbound.
+//! The response future of a call that may become a task.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,24 +12,24 @@ use tokio::time::{Sleep, sleep};
 
 use super::drive::spawn;
 use super::entry::{Entry, Outcome};
-use super::switch::{Switch, Turn};
+use super::handover::{CallStage, NextStep};
 use super::table::Table;
-use crate::handshake::veil::{Seen, veil};
+use crate::handshake::plain_errors::{CallInfo, adapt_to_caller};
 
-/// Polls a call within its request, and hands it over when it stays pending.
+/// Polls a call within its request, and hands it over to the task table if it stays pending.
 ///
-/// Dropping it before the hand-over drops the call; afterwards the call is the table's.
+/// Dropping it before the hand-over drops the call; afterwards the table owns the call.
 pub(super) struct ResponseFuture {
-    /// None after the hand-over.
+    /// `None` after the hand-over.
     inner: Option<BoxFuture<'static, Result<Reply, RpcError>>>,
-    switch: Arc<Switch>,
+    stage: Arc<CallStage>,
     table: Arc<Table>,
     grace: Grace,
 }
 
-/// How long the call stays in its request.
+/// The time the call stays in its request.
 enum Grace {
-    // The timer is made when the call does not complete at once.
+    // The timer is created only if the call does not complete at once.
     Fresh,
     Running(Pin<Box<Sleep>>),
     Over,
@@ -40,60 +38,60 @@ enum Grace {
 impl ResponseFuture {
     pub(super) fn new(
         inner: BoxFuture<'static, Result<Reply, RpcError>>,
-        switch: Arc<Switch>,
+        stage: Arc<CallStage>,
         table: Arc<Table>,
     ) -> Self {
-        Self { inner: Some(inner), switch, table, grace: Grace::Fresh }
+        Self { inner: Some(inner), stage, table, grace: Grace::Fresh }
     }
 
     fn hand_over(&mut self, entry: &Arc<Entry>) -> Result<Reply, RpcError> {
         if let Some(inner) = self.inner.take() {
             spawn(&self.table, entry, inner);
         }
-        tracing::debug!(task = entry.number, "a call became a task");
+        tracing::debug!(task = entry.number, "call became a task");
         entry.created()
     }
 
-    /// The call ended within its request.
-    fn ended(&mut self, outcome: Result<Reply, RpcError>) -> Result<Reply, RpcError> {
+    /// Returns the reply of a call that ended within its request.
+    fn complete(&mut self, outcome: Result<Reply, RpcError>) -> Result<Reply, RpcError> {
         self.inner = None;
-        let begun = self.switch.close();
-        if self.switch.plan().era == Era::Modern {
-            if let Some(entry) = begun {
-                // Nobody learned of the task.
-                self.table.forget(&entry.id);
+        let started = self.stage.close();
+        if self.stage.plan().era == Era::Modern {
+            if let Some(entry) = started {
+                // The caller never received the task's id.
+                self.table.remove(&entry.id);
             }
             return outcome;
         }
-        // A caller of 2025-11-25 asked for a task and reads nothing else, so a result becomes a task that has ended.
-        // A failure is told as it is.
-        let own = self.switch.own();
-        match veil(outcome, &own.caller, Seen::TOOL_CALL) {
+        // A caller of 2025-11-25 requested a task and reads nothing else, so a result becomes a task that has ended.
+        // An error is returned unchanged.
+        let own = self.stage.own();
+        match adapt_to_caller(outcome, &own.caller, CallInfo::TOOL_CALL) {
             Ok(reply @ Reply::Complete(_)) => {
-                let entry = match begun {
+                let entry = match started {
                     Some(entry) => entry,
-                    None => self.table.insert(own, self.switch.plan())?,
+                    None => self.table.insert(own, self.stage.plan())?,
                 };
                 entry.end(Outcome::of(Ok(reply)));
                 spawn(&self.table, &entry, Box::pin(std::future::ready(Ok(Reply::None))));
                 entry.created()
             }
             other => {
-                if let Some(entry) = begun {
-                    self.table.forget(&entry.id);
+                if let Some(entry) = started {
+                    self.table.remove(&entry.id);
                 }
                 other
             }
         }
     }
 
-    /// Drops the call, and with it whatever its guards hold; after the hand-over there is nothing to drop.
-    fn give_up(&mut self) {
+    /// Drops the call and its guards; does nothing after the hand-over.
+    fn abandon(&mut self) {
         if self.inner.take().is_some()
-            && let Some(entry) = self.switch.close()
+            && let Some(entry) = self.stage.close()
         {
-            // Nobody learned of the task.
-            self.table.forget(&entry.id);
+            // The caller never received the task's id.
+            self.table.remove(&entry.id);
         }
     }
 
@@ -101,7 +99,7 @@ impl ResponseFuture {
         loop {
             match &mut self.grace {
                 Grace::Fresh => {
-                    self.grace = match self.switch.plan().grace {
+                    self.grace = match self.stage.plan().grace {
                         Some(grace) => Grace::Running(Box::pin(sleep(grace))),
                         None => Grace::Over,
                     }
@@ -122,40 +120,40 @@ impl Future for ResponseFuture {
     fn poll(self: Pin<&mut Self>, task: &mut Poller<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let Some(inner) = &mut this.inner else { return Poll::Pending };
-        this.switch.polling();
+        this.stage.begin_poll();
         if let Poll::Ready(outcome) = inner.as_mut().poll(task) {
-            return Poll::Ready(this.ended(outcome));
+            return Poll::Ready(this.complete(outcome));
         }
-        let mut turn = this.switch.polled(task.waker());
-        if matches!(turn, Turn::Wait) && this.poll_grace(task).is_ready() {
-            turn = match this.switch.hand_over() {
-                Ok(turn) => turn,
+        let mut next = this.stage.end_poll(task.waker());
+        if matches!(next, NextStep::Wait) && this.poll_grace(task).is_ready() {
+            next = match this.stage.hand_over() {
+                Ok(next) => next,
                 Err(error) => {
-                    this.give_up();
+                    this.abandon();
                     return Poll::Ready(Err(error));
                 }
             };
         }
-        match turn {
-            // Its questions were taken where it runs; it ends with them.
-            Turn::Wait => Poll::Pending,
-            Turn::Answer(reply) => {
-                this.give_up();
+        match next {
+            NextStep::Wait => Poll::Pending,
+            // The call ends with its questions, which were collected where it runs.
+            NextStep::Answer(reply) => {
+                this.abandon();
                 Poll::Ready(Ok(reply))
             }
-            Turn::Task(entry) => Poll::Ready(this.hand_over(&entry)),
+            NextStep::Task(entry) => Poll::Ready(this.hand_over(&entry)),
         }
     }
 }
 
 impl Drop for ResponseFuture {
     fn drop(&mut self) {
-        self.give_up();
+        self.abandon();
     }
 }
 
 impl fmt::Debug for ResponseFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.switch.fmt(f)
+        self.stage.fmt(f)
     }
 }

@@ -1,8 +1,7 @@
-//! The layer: decides which calls may become tasks, and serves the methods about them.
+//! The layer: decides which calls may become tasks, and serves the methods about tasks.
 //!
 //! Applies to: inbound.
 
-use std::fmt;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context as Poller, Poll};
@@ -16,8 +15,8 @@ use tower_service::Service;
 
 use super::endpoints;
 use super::future::ResponseFuture;
-use super::negotiate::{Plan, asks};
-use super::switch::Switch;
+use super::handover::CallStage;
+use super::negotiate::{Plan, can_wait_for_task};
 use super::table::Table;
 use crate::drain::Drain;
 
@@ -25,26 +24,26 @@ use crate::drain::Drain;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TasksConfig {
-    /// Tasks that are kept, running or ended; more are refused with 3001. 128.
+    /// The most tasks, running or ended; further ones are refused with 3001. Default: 128.
     ///
-    /// A task keeps the turn its call has at a limit, so this stays below what a limit lets run.
+    /// A task keeps the permit its call has at a limit, so this should stay below what the limit lets run.
     ///
-    /// Where there is no room, the oldest ended task whose caller saw the outcome gives way first.
+    /// When the table is full, the oldest ended task whose outcome was delivered is evicted first.
     pub max: usize,
-    /// The same for one principal. 64.
+    /// The most tasks of one principal. Default: 64.
     pub max_per_principal: usize,
-    /// How long a task is kept from its beginning on, unless its caller asks for another time. 10 minutes.
+    /// The time to live of a task from its start, unless its caller asks for another. Default: 10 minutes.
     ///
-    /// What still runs then is dropped.
+    /// A call that is still running then is dropped.
     pub ttl: Duration,
-    /// The longest time a caller can ask for. 24 hours.
+    /// The longest time to live a caller can ask for. Default: 24 hours.
     pub ttl_max: Duration,
-    /// How often callers are told to ask. 1 s.
+    /// The poll interval that callers are given. Default: 1 s.
     pub poll_interval: Duration,
-    /// How long a modern call stays in its request before it becomes a task. 50 ms; zero is one poll.
+    /// The time a modern call stays in its request before it becomes a task. Default: 50 ms; zero is one poll.
     ///
-    /// A tool that runs on its own is never done within one poll of its call, however quick it is.
-    /// Callers of 2025-11-25 ask for a task themselves, so for them it is one poll always.
+    /// A tool that runs on a task of its own never completes within one poll of its call, however fast it is.
+    /// Callers of 2025-11-25 request a task themselves, so for them it is always one poll.
     pub grace: Duration,
 }
 
@@ -63,10 +62,10 @@ impl Default for TasksConfig {
 
 /// Turns tool calls that take long into tasks, and answers `tasks/*`.
 ///
-/// It stands between drain and audit: the gates below are passed within the request, so a refusal answers at once,
+/// It belongs between drain and audit: the gates further in run within the request, so a refusal is returned at once,
 /// and their guards live as long as the call.
-/// All stacks a layer is put on share one table, which knows principals and no connections.
-/// Partial results of a task go nowhere, since no stream is open for them.
+/// All stacks of a layer share one table, which is keyed by principal, not by connection.
+/// Partial results of a task are dropped, since no stream is open for them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -102,14 +101,14 @@ impl Default for TasksConfig {
 pub struct TasksLayer {
     table: Arc<Table>,
     support: Support,
-    only_if_asked: bool,
+    only_if_requested: bool,
 }
 
-/// Says whether a tool runs as a task.
+/// Returns whether a tool runs as a task.
 type Support = Arc<dyn Fn(&str) -> TaskSupport + Send + Sync>;
 
 impl TasksLayer {
-    /// A layer with one table; `support` says of each tool whether it runs as a task.
+    /// Creates a layer with one table; `support` returns whether a tool runs as a task.
     pub fn new(
         config: TasksConfig,
         support: impl Fn(&str) -> TaskSupport + Send + Sync + 'static,
@@ -117,48 +116,46 @@ impl TasksLayer {
         Self {
             table: Arc::new(Table::new(config)),
             support: Arc::new(support),
-            only_if_asked: false,
+            only_if_requested: false,
         }
     }
 
-    /// Looks at calls only whose caller can wait for a task, as where finding a tool costs something: what runs only as a
-    /// task is then the matter of whoever runs it.
+    /// Ignores calls whose caller cannot wait for a task, e.g. if looking up a tool is expensive.
+    ///
+    /// Tools that run only as a task must then be refused by the service that runs them.
     pub fn only_if_asked(mut self) -> Self {
-        self.only_if_asked = true;
+        self.only_if_requested = true;
         self
     }
 
-    /// Has a drain wait for the tasks, and cut them with the calls when its time is over.
+    /// Makes a drain wait for the tasks, and cut them together with the calls when it times out.
     ///
-    /// An outcome nobody asked for yet is kept up for two [`poll_interval`](TasksConfig::poll_interval)s.
+    /// An outcome that was not delivered yet delays the drain by at most two
+    /// [`poll_interval`](TasksConfig::poll_interval)s.
     pub fn drain(self, drain: Drain) -> Self {
         self.table.drain(drain);
         self
     }
 
-    /// Tasks whose call still runs.
+    /// Returns the number of tasks whose call is still running.
     #[must_use]
     pub fn running(&self) -> usize {
         self.table.running()
     }
 
-    /// Tasks that are kept, running or ended.
+    /// Returns the number of tasks in the table, running or ended.
     #[must_use]
     pub fn kept(&self) -> usize {
-        self.table.kept()
+        self.table.len()
     }
 
-    /// Cancels every task that runs.
+    /// Cancels every running task.
     pub fn cancel_all(&self) {
         self.table.cancel_all();
     }
 }
 
-impl fmt::Debug for TasksLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.table.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(TasksLayer { table });
 
 impl<S> Layer<S> for TasksLayer {
     type Service = Routed<Tasks<S>>;
@@ -169,37 +166,33 @@ impl<S> Layer<S> for TasksLayer {
             inner,
             table: Arc::clone(&self.table),
             support: Arc::clone(&self.support),
-            only_if_asked: self.only_if_asked,
+            only_if_requested: self.only_if_requested,
         })
     }
 }
 
-/// Service of [`TasksLayer`], below its endpoints.
+/// Service of [`TasksLayer`], inside its endpoints.
 #[derive(Clone)]
 pub struct Tasks<S> {
     inner: S,
     table: Arc<Table>,
     support: Support,
-    only_if_asked: bool,
+    only_if_requested: bool,
 }
 
-impl<S> fmt::Debug for Tasks<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.table.fmt(f)
-    }
-}
+mgp_types::opaque_debug!(Tasks<S> { table });
 
 impl<S> Tasks<S> {
-    /// The plan for a call that may become a task.
+    /// Returns the plan for a call that may become a task.
     fn plan(&self, call: &Call) -> Result<Option<Plan>, RpcError> {
         let Some(tool) = call.tool() else { return Ok(None) };
-        if self.only_if_asked && !asks(call) {
+        if self.only_if_requested && !can_wait_for_task(call) {
             return Ok(None);
         }
         let support = (self.support)(tool.name);
         let plan = Plan::of(call, tool.name, &support, self.table.config())?;
-        if plan.as_ref().is_some_and(|plan| plan.must) {
-            // What can only be a task does not begin without room for one.
+        if plan.as_ref().is_some_and(|plan| plan.task_only) {
+            // A call that can only be a task is not started without room for one.
             self.table.has_room(&call.cx().principal)?;
         }
         Ok(plan)
@@ -211,9 +204,7 @@ impl<S: MgpService> Service<Call> for Tasks<S> {
     type Error = RpcError;
     type Future = Either<S::Future, Either<Pending, Ready<Result<Reply, RpcError>>>>;
 
-    fn poll_ready(&mut self, task: &mut Poller<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let plan = match self.plan(&call) {
@@ -224,9 +215,9 @@ impl<S: MgpService> Service<Call> for Tasks<S> {
             }
         };
         call.cx_mut().deadline = Deadline::after(plan.ttl);
-        let switch = Switch::install(&mut call, &self.table, plan);
+        let stage = CallStage::install(&mut call, &self.table, plan);
         let inner = Box::pin(self.inner.call(call));
-        let future = Pending(ResponseFuture::new(inner, switch, Arc::clone(&self.table)));
+        let future = Pending(ResponseFuture::new(inner, stage, Arc::clone(&self.table)));
         Either::Right { future: Either::Left { future } }
     }
 }

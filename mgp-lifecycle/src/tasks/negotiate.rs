@@ -1,6 +1,4 @@
-//! Whether a call may become a task: what its caller negotiated, and what the tool supports.
-//!
-//! Applies to: inbound.
+//! The decision whether a call may become a task, by what its caller negotiated and what the tool supports.
 
 use std::time::Duration;
 
@@ -12,21 +10,21 @@ use serde::Deserialize;
 use super::layer::TasksConfig;
 use crate::error::Refusal;
 
-/// How a call may become a task.
+/// The way in which a call may become a task.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// In whose words the task is told.
+    /// The era whose wire form the task has.
     pub(super) era: Era,
-    /// How long the task is kept.
+    /// The time to live of the task.
     pub(super) ttl: Duration,
-    /// How long the call stays in its request first; none means one poll.
+    /// The time the call stays in its request first; `None` means one poll.
     pub(super) grace: Option<Duration>,
-    /// Whether only a task will do, so that a full table refuses before anything runs.
-    pub(super) must: bool,
+    /// If set, the call must become a task, so a full table refuses it before anything runs.
+    pub(super) task_only: bool,
 }
 
 impl Plan {
-    /// Makes the plan of a tool call; none when the call stays a request.
+    /// Returns the plan of a tool call; `None` if the call stays a request.
     pub(super) fn of(
         call: &Call,
         tool: &str,
@@ -45,15 +43,15 @@ impl Plan {
         support: &TaskSupport,
         config: &TasksConfig,
     ) -> Result<Option<Self>, RpcError> {
-        let must = *support == TaskSupport::Required;
-        if !may(support) {
+        let task_only = *support == TaskSupport::Required;
+        if !supports_tasks(support) {
             return Ok(None);
         }
         if !offers_tasks(caller) {
-            return if must { Err(Refusal::TasksNotOffered.into()) } else { Ok(None) };
+            return if task_only { Err(Refusal::TasksNotOffered.into()) } else { Ok(None) };
         }
         let grace = (!config.grace.is_zero()).then_some(config.grace);
-        Ok(Some(Self { era: Era::Modern, ttl: config.ttl.min(config.ttl_max), grace, must }))
+        Ok(Some(Self { era: Era::Modern, ttl: config.ttl.min(config.ttl_max), grace, task_only }))
     }
 
     fn legacy(
@@ -67,23 +65,25 @@ impl Plan {
             task: Option<TaskAugmentation>,
         }
         // Older revisions have no tasks, whatever a caller sends.
-        let asked = if call.cx().caller.revision < Revision::V2025_11_25
+        let requested = if call.cx().caller.revision < Revision::V2025_11_25
             || !call.params().mentions("\"task\"")
         {
             None
         } else {
             call.params().get::<Augmented>()?.task
         };
-        match asked {
-            Some(_) if !may(support) => Err(Refusal::TaskForbidden(tool.to_owned()).into()),
-            Some(asked) => {
-                // A task that is gone before it can be asked for is of no use to anybody.
-                let ttl = asked
+        match requested {
+            Some(_) if !supports_tasks(support) => {
+                Err(Refusal::TaskForbidden(tool.to_owned()).into())
+            }
+            Some(requested) => {
+                // A task that expires before it can be polled is of no use.
+                let ttl = requested
                     .ttl
                     .map_or(config.ttl, Duration::from_millis)
-                    .max(TTL_MIN)
+                    .max(MIN_TTL)
                     .min(config.ttl_max);
-                Ok(Some(Self { era: Era::Legacy, ttl, grace: None, must: true }))
+                Ok(Some(Self { era: Era::Legacy, ttl, grace: None, task_only: true }))
             }
             None if *support == TaskSupport::Required => {
                 Err(Refusal::TaskRequired(tool.to_owned()).into())
@@ -93,26 +93,26 @@ impl Plan {
     }
 }
 
-/// The shortest time to live a caller can ask for.
-const TTL_MIN: Duration = Duration::from_secs(1);
+/// The shortest time to live that a caller can ask for.
+const MIN_TTL: Duration = Duration::from_secs(1);
 
-/// Whether a tool ever becomes a task; a word of a later revision is no leave.
-fn may(support: &TaskSupport) -> bool {
+/// Returns whether a tool ever becomes a task; an unknown value means no.
+fn supports_tasks(support: &TaskSupport) -> bool {
     matches!(support, TaskSupport::Optional | TaskSupport::Required)
 }
 
-/// Whether the caller of a call can wait for a task.
-pub(super) fn asks(call: &Call) -> bool {
+/// Returns whether the caller of a call can wait for a task.
+pub(super) fn can_wait_for_task(call: &Call) -> bool {
     match call.cx().caller.era {
         Era::Modern => offers_tasks(&call.cx().caller),
         Era::Legacy => call.params().mentions("\"task\""),
     }
 }
 
-/// Whether a modern caller offers the tasks extension.
+/// Returns whether a modern caller offers the tasks extension.
 pub(super) fn offers_tasks(caller: &Facts) -> bool {
     let Some(capabilities) = &caller.capabilities else { return false };
-    // Most callers do not; the look is cheaper than the parse.
+    // Most callers do not offer it, and the search is cheaper than the parse.
     capabilities.as_str().contains(key::TASKS_EXTENSION)
         && capabilities.get::<ClientCapabilities>().is_ok_and(|offered| {
             offered.extensions.is_some_and(|all| all.get(key::TASKS_EXTENSION).is_some())

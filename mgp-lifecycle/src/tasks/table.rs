@@ -1,28 +1,27 @@
 //! The bounded table of tasks, shared by all connections of a server.
-//!
-//! Applies to: inbound.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use mgp_types::RpcError;
 use mgp_types::service::{AgentId, Context, Principal, Subject, TenantId};
+use mgp_types::sync::Mutex;
 
 use super::entry::{Entry, Outcome};
 use super::layer::TasksConfig;
 use super::negotiate::Plan;
-use crate::drain::{Drain, Held};
+use crate::drain::{Drain, DrainHold};
 use crate::error::Refusal;
 
-/// Holds every task, running or ended, until its time to live is over.
+/// Stores every task, running or ended, until it expires.
 pub(super) struct Table {
     config: TasksConfig,
     tasks: Mutex<Tasks>,
     running: Arc<AtomicUsize>,
-    /// The drain that waits for them.
+    /// The drain that waits for the tasks.
     drain: OnceLock<Drain>,
 }
 
@@ -32,7 +31,7 @@ struct Tasks {
     number: u64,
 }
 
-/// To whom a task belongs; what a principal may administer is no part of it.
+/// The owner of a task: the principal without its authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     tenant: TenantId,
@@ -55,26 +54,22 @@ impl Table {
         Self { config, tasks: Mutex::default(), running: Arc::default(), drain: OnceLock::new() }
     }
 
-    fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn config(&self) -> &TasksConfig {
         &self.config
     }
 
-    /// Refuses when there is no room for another task.
+    /// Checks that there is room for another task.
     pub(super) fn has_room(&self, principal: &Principal) -> Result<(), Refusal> {
-        self.tasks().make_room(&self.config, &Owner::of(principal), Yielding::Keep).map(drop)
+        self.tasks.lock().make_room(&self.config, &Owner::of(principal), Eviction::DryRun).map(drop)
     }
 
-    /// Makes a task of a call.
+    /// Creates the task of a call.
     pub(super) fn insert(&self, cx: &Context, plan: &Plan) -> Result<Arc<Entry>, RpcError> {
         let id = new_id()?;
         let owner = Owner::of(&cx.principal);
-        let (entry, yielded) = {
-            let mut tasks = self.tasks();
-            let yielded = tasks.make_room(&self.config, &owner, Yielding::Take)?;
+        let (entry, evicted) = {
+            let mut tasks = self.tasks.lock();
+            let evicted = tasks.make_room(&self.config, &owner, Eviction::Remove)?;
             tasks.number += 1;
             let entry = Entry::new(
                 id.clone(),
@@ -86,110 +81,117 @@ impl Table {
             );
             let entry = Arc::new(entry);
             tasks.by_id.insert(id, Arc::clone(&entry));
-            (entry, yielded)
+            (entry, evicted)
         };
-        if let Some(yielded) = yielded {
-            yielded.let_go();
+        if let Some(evicted) = evicted {
+            evicted.on_removed();
         }
         Ok(entry)
     }
 
-    /// Finds a principal's task; another's does not exist for it.
+    /// Returns a principal's task; a task of another principal is unknown to it.
     pub(super) fn find(&self, id: &str, principal: &Principal) -> Result<Arc<Entry>, Refusal> {
         let owner = Owner::of(principal);
-        let found = self.tasks().by_id.get(id).filter(|entry| entry.owner == owner).cloned();
-        found.ok_or(Refusal::UnknownTask)
+        let entry = self.tasks.lock().by_id.get(id).filter(|entry| entry.owner == owner).cloned();
+        entry.ok_or(Refusal::UnknownTask)
     }
 
-    /// A principal's tasks, oldest first.
+    /// Returns a principal's tasks, oldest first.
     pub(super) fn of(&self, principal: &Principal) -> Vec<Arc<Entry>> {
         let owner = Owner::of(principal);
-        let mut own: Vec<_> =
-            self.tasks().by_id.values().filter(|entry| entry.owner == owner).cloned().collect();
+        let mut own: Vec<_> = self
+            .tasks
+            .lock()
+            .by_id
+            .values()
+            .filter(|entry| entry.owner == owner)
+            .cloned()
+            .collect();
         own.sort_unstable_by_key(|entry| entry.number);
         own
     }
 
-    /// Lets go of a task.
-    pub(super) fn forget(&self, id: &str) {
-        let entry = self.tasks().by_id.remove(id);
+    /// Removes a task and stops its driver.
+    pub(super) fn remove(&self, id: &str) {
+        let entry = self.tasks.lock().by_id.remove(id);
         if let Some(entry) = entry {
-            entry.let_go();
+            entry.on_removed();
         }
     }
 
-    /// Cancels every task that runs.
+    /// Cancels every running task.
     pub(super) fn cancel_all(&self) {
-        let all: Vec<_> = self.tasks().by_id.values().cloned().collect();
+        let all: Vec<_> = self.tasks.lock().by_id.values().cloned().collect();
         for entry in all {
             entry.end(Outcome::Cancelled);
         }
     }
 
-    pub(super) fn kept(&self) -> usize {
-        self.tasks().by_id.len()
+    pub(super) fn len(&self) -> usize {
+        self.tasks.lock().by_id.len()
     }
 
     pub(super) fn running(&self) -> usize {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Has a drain wait for the tasks; the first one stays.
+    /// Makes a drain wait for the tasks; only the first one is used.
     pub(super) fn drain(&self, drain: Drain) {
         let _ = self.drain.set(drain);
     }
 
-    /// Holds up the drain for a task, whose request still does.
-    pub(super) fn hold(&self) -> Option<Held> {
+    /// Holds up the drain for a task, while its request still does.
+    pub(super) fn hold_drain(&self) -> Option<DrainHold> {
         self.drain.get().map(Drain::hold)
     }
 
-    /// Counts a call that is about to be driven here.
-    pub(super) fn enter(&self) -> Running {
+    /// Counts a call that is about to be driven as a task.
+    pub(super) fn enter(&self) -> RunningGuard {
         self.running.fetch_add(1, Ordering::AcqRel);
-        Running(Arc::clone(&self.running))
+        RunningGuard(Arc::clone(&self.running))
     }
 }
 
-/// Whether a task that must give way is taken out at once.
+/// The treatment of a task that must be evicted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Yielding {
-    Keep,
-    Take,
+enum Eviction {
+    DryRun,
+    Remove,
 }
 
 impl Tasks {
-    /// Finds room for one more task.
+    /// Makes room for one more task; returns the task to evict, if any.
     ///
-    /// The overflow rule: where there is none, the oldest ended task whose caller knows the outcome gives way;
-    /// where there is none of those either, the new one is refused.
+    /// A full table evicts the oldest ended task whose outcome was delivered;
+    /// if there is none, the new task is refused.
     fn make_room(
         &mut self,
         config: &TasksConfig,
         owner: &Owner,
-        yielding: Yielding,
+        eviction: Eviction,
     ) -> Result<Option<Arc<Entry>>, Refusal> {
         let own = self.by_id.values().filter(|entry| entry.owner == *owner).count();
         let own_full = own >= config.max_per_principal;
         if !own_full && self.by_id.len() < config.max {
             return Ok(None);
         }
-        let yields =
+        let can_be_evicted =
             |entry: &&Arc<Entry>| (!own_full || entry.owner == *owner) && entry.is_delivered();
-        let oldest = self.by_id.values().filter(yields).min_by_key(|entry| entry.number).cloned();
+        let oldest =
+            self.by_id.values().filter(can_be_evicted).min_by_key(|entry| entry.number).cloned();
         let oldest = oldest.ok_or(Refusal::TooManyTasks)?;
-        if yielding == Yielding::Take {
+        if eviction == Eviction::Remove {
             self.by_id.remove(&oldest.id);
         }
         Ok(Some(oldest))
     }
 }
 
-/// Counts a call as long as its future lives.
+/// Counts a call while its future lives.
 #[derive(Debug)]
-pub(super) struct Running(Arc<AtomicUsize>);
+pub(super) struct RunningGuard(Arc<AtomicUsize>);
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -197,9 +199,9 @@ impl Drop for Running {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        let tasks = std::mem::take(&mut *self.tasks());
+        let tasks = std::mem::take(&mut *self.tasks.lock());
         for entry in tasks.by_id.into_values() {
-            entry.let_go();
+            entry.on_removed();
         }
     }
 }
@@ -208,16 +210,17 @@ impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table")
             .field("config", &self.config)
-            .field("kept", &self.kept())
+            .field("tasks", &self.len())
             .finish_non_exhaustive()
     }
 }
 
-/// 128 bits that nobody can guess.
+/// Returns a random id of 128 bits.
 fn new_id() -> Result<String, RpcError> {
     let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| RpcError::internal("the system gave no random bytes").because(error))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        RpcError::internal("the system returned no random bytes").because(error)
+    })?;
     Ok(bytes.iter().fold(String::with_capacity(32), |mut id, byte| {
         // Writing into a string cannot fail.
         let _ = write!(id, "{byte:02x}");

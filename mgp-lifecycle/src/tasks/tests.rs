@@ -53,7 +53,7 @@ fn legacy(stack: Stack) -> Client {
     client
 }
 
-/// A stack of the layer around a tool.
+/// Returns a stack of the layer around a tool.
 fn over<F, Fut>(layer: &TasksLayer, tool: F) -> Stack
 where
     F: Fn(Call) -> Fut + Send + Sync + 'static,
@@ -62,13 +62,13 @@ where
     Stack::new(layer.layer(Stack::from_fn(tool)))
 }
 
-fn said(text: &str) -> Result<Reply, RpcError> {
+fn text_result(text: &str) -> Result<Reply, RpcError> {
     Reply::of(&serde_json::json!({ "content": [{ "type": "text", "text": text }] }))
 }
 
 async fn slow(_: Call) -> Result<Reply, RpcError> {
     sleep(Duration::from_mins(1)).await;
-    said("done")
+    text_result("done")
 }
 
 fn elicit() -> Ask {
@@ -106,17 +106,17 @@ async fn settle() {
     }
 }
 
-/// Counts how many of it live.
-struct Live(Arc<AtomicUsize>);
+/// Counts its live instances.
+struct LiveGuard(Arc<AtomicUsize>);
 
-impl Live {
+impl LiveGuard {
     fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }

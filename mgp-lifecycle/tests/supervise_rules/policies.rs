@@ -1,14 +1,12 @@
-//! Who is restarted: three policies, and why a server ended (C21).
-//!
-//! Applies to: outbound.
+//! The three restart policies, by the reason why a server ended (MGP §11.5).
 
 use mgp_lifecycle::Event;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
-use super::world::{World, config, crash, goodbye, secs};
+use super::world::{World, clean_exit, config, crash, secs};
 
-/// Every end that is a failure.
+/// Returns every end that is a failure.
 fn failures() -> Vec<Event> {
     vec![
         crash(),
@@ -19,7 +17,7 @@ fn failures() -> Vec<Event> {
 }
 
 #[test]
-fn never_restarts_after_nothing() {
+fn the_policy_never_restarts_nothing() {
     for end in failures() {
         let mut world = World::connected(config("never"));
         world.send(end);
@@ -27,7 +25,7 @@ fn never_restarts_after_nothing() {
         assert_eq!((world.rest().state, world.rest().limit), (ServerState::Error, None));
     }
     let mut world = World::connected(config("never"));
-    world.send(goodbye());
+    world.send(clean_exit());
     assert_eq!(world.rest().state, ServerState::Disconnected);
     let mut world = World::new(config("never"));
     world.send(Event::Start);
@@ -39,7 +37,7 @@ fn never_restarts_after_nothing() {
 }
 
 #[test]
-fn on_failure_restarts_after_each_kind_of_failure() {
+fn the_policy_on_failure_restarts_after_each_kind_of_failure() {
     for end in failures() {
         let mut world = World::connected(config("on_failure"));
         world.send(end);
@@ -50,7 +48,7 @@ fn on_failure_restarts_after_each_kind_of_failure() {
             world.path(9),
             "registered connecting connected error restarting connecting connected"
         );
-        assert_eq!((world.starts.len(), world.core.restarts()), (2, 1));
+        assert_eq!((world.starts.len(), world.machine.restarts()), (2, 1));
     }
     let mut world = World::new(config("on_failure"));
     world.send(Event::Start);
@@ -60,17 +58,17 @@ fn on_failure_restarts_after_each_kind_of_failure() {
 }
 
 #[test]
-fn on_failure_leaves_a_server_that_ended_well() {
+fn the_policy_on_failure_does_not_restart_a_server_that_succeeded() {
     let mut world = World::connected(config("on_failure"));
-    world.send(goodbye());
+    world.send(clean_exit());
     assert_eq!(world.path(9), "registered connecting connected disconnected");
     assert_eq!(&*world.rest().reason, "exited with code 0");
 }
 
 #[test]
-fn always_restarts_after_an_exit_0_the_server_chose() {
+fn the_policy_always_restarts_after_exit_code_0() {
     let mut world = World::connected(config("always"));
-    world.send(goodbye());
+    world.send(clean_exit());
     assert_eq!(world.path(2), "connected disconnected");
     world.wait();
     world.send(Event::Ready);
@@ -81,14 +79,14 @@ fn always_restarts_after_an_exit_0_the_server_chose() {
 }
 
 #[test]
-fn an_unknown_policy_is_never() {
+fn an_unknown_policy_never_restarts() {
     let mut world = World::connected(config("sometimes"));
     world.send(crash());
     assert_eq!(world.rest().state, ServerState::Error);
 }
 
 #[test]
-fn nobody_restarts_after_a_stop_that_is_meant() {
+fn no_policy_restarts_after_a_final_stop() {
     for policy in ["never", "on_failure", "always"] {
         for reason in ["operator_request", "idle_timeout", "kernel_shutdown", "whim"] {
             let mut world = World::connected(config(policy));
@@ -104,18 +102,18 @@ fn nobody_restarts_after_a_stop_that_is_meant() {
 }
 
 #[test]
-fn nobody_restarts_a_server_that_was_told_to_stop_by_others() {
+fn no_policy_restarts_a_server_that_another_peer_stopped() {
     for policy in ["never", "on_failure", "always"] {
         for exit in [Exit::success("exited with code 0"), Exit::failure("exited with code 3")] {
             let mut world = World::connected(config(policy));
             world.send(Event::Exited(exit.because(ShutdownReason::OperatorRequest)));
-            assert!(world.core.rest().is_some(), "{policy}");
+            assert!(world.machine.rest().is_some(), "{policy}");
         }
     }
 }
 
 #[test]
-fn a_changed_configuration_restarts_at_once_and_forgets() {
+fn a_changed_configuration_restarts_at_once_and_resets_the_count() {
     for policy in ["never", "on_failure", "always"] {
         let mut world = World::connected(config(policy));
         for _ in 0..20 {
@@ -124,12 +122,12 @@ fn a_changed_configuration_restarts_at_once_and_forgets() {
             world.send(Event::Ready);
         }
         assert_eq!((world.starts.len(), world.now), (21, secs(0)));
-        assert_eq!(world.core.restarts(), 20);
+        assert_eq!(world.machine.restarts(), 20);
     }
 }
 
 #[test]
-fn a_server_over_its_resources_restarts_but_not_for_ever() {
+fn a_server_over_its_resource_limit_restarts_but_not_for_ever() {
     for policy in ["on_failure", "always"] {
         let mut world = World::connected(config(policy));
         for _ in 0..5 {

@@ -1,6 +1,4 @@
-//! What holds for every configuration and every order of events.
-//!
-//! Applies to: outbound.
+//! Properties of every configuration and every order of events.
 
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use super::world::{World, ms};
 enum Step {
     Tell(Event),
     Pass(Duration),
-    /// Goes to the deadline, if there is one.
+    /// Advances to the deadline, if there is one.
     Due,
 }
 
@@ -32,16 +30,16 @@ fn configs() -> impl Strategy<Value = SuperviseConfig> {
     })
 }
 
-/// Whether people are among those who do something.
+/// The presence of requests among the events.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum People {
+enum Requests {
     Present,
     Absent,
 }
 
-fn steps(people: People) -> impl Strategy<Value = Vec<Step>> {
-    let kinds = if people == People::Present { 0..46_u8 } else { 6..46_u8 };
-    // Drawn as figures: a strategy for each step takes most of the time of a case.
+fn steps(requests: Requests) -> impl Strategy<Value = Vec<Step>> {
+    let kinds = if requests == Requests::Present { 0..46_u8 } else { 6..46_u8 };
+    // Drawn as numbers: a strategy for each step takes most of the time of a case.
     prop::collection::vec((kinds, 0..100_000_u64), 0..200)
         .prop_map(|steps| steps.into_iter().map(|(kind, detail)| step(kind, detail)).collect())
 }
@@ -64,7 +62,7 @@ fn step(kind: u8, detail: u64) -> Step {
 
 fn reason(n: u64) -> ShutdownReason {
     let known = ShutdownReason::KNOWN;
-    let n = usize::try_from(n).expect("a small figure") % (known.len() + 1);
+    let n = usize::try_from(n).expect("a small number") % (known.len() + 1);
     known.get(n).cloned().unwrap_or_else(|| "whim".into())
 }
 
@@ -73,14 +71,14 @@ fn exit(n: u64) -> Event {
     Event::Exited(if n % 10 < 2 { exit.because(reason(n / 10)) } else { exit })
 }
 
-/// Walks; every change is checked on the way.
+/// Applies all steps; every change is checked.
 fn walk(world: &mut World, steps: Vec<Step>) {
     for step in steps {
         match step {
             Step::Tell(event) => world.send(event),
             Step::Pass(time) => world.pass(time),
             Step::Due => {
-                if world.core.deadline().is_some() {
+                if world.machine.deadline().is_some() {
                     world.wait();
                 }
             }
@@ -90,18 +88,18 @@ fn walk(world: &mut World, steps: Vec<Step>) {
 
 fn runs_or_rests(world: &World) -> bool {
     use ServerState::{Connected, Disconnected, Error, Registered};
-    matches!(world.core.state(), Connected | Disconnected | Error | Registered)
-        && world.core.deadline().is_none()
+    matches!(world.machine.state(), Connected | Disconnected | Error | Registered)
+        && world.machine.deadline().is_none()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn never_more_starts_than_the_window_allows(config in configs(), walked in steps(People::Absent), seed: u64) {
+    fn never_more_starts_than_the_window_allows(config in configs(), walked in steps(Requests::Absent), seed: u64) {
         let (window, max) = (config.window.max(Duration::from_secs(1)), config.max_restarts as usize);
         let mut world = World::seeded(config, seed);
-        world.obeys = false;
+        world.stops_at_once = false;
         world.send(Event::Start);
         walk(&mut world, walked);
         for starts in world.starts.windows(max + 2) {
@@ -110,59 +108,59 @@ proptest! {
     }
 
     #[test]
-    fn it_runs_or_rests_once_nothing_happens_any_more(
-        config in configs(), walked in steps(People::Present), seed: u64, becomes_ready: bool, obeys: bool,
+    fn it_runs_or_rests_after_the_last_event(
+        config in configs(), walked in steps(Requests::Present), seed: u64, becomes_ready: bool, stops_at_once: bool,
     ) {
         let max = config.max_restarts as usize;
         let mut world = World::seeded(config, seed);
-        world.obeys = false;
+        world.stops_at_once = false;
         world.send(Event::Start);
         walk(&mut world, walked);
-        world.obeys = obeys;
+        world.stops_at_once = stops_at_once;
         for _ in 0..3 * (max + 2) {
-            let before = (world.states.len(), world.core.deadline());
-            if becomes_ready && world.is(&ServerState::Connecting) && !world.core.is_stopping() {
+            let before = (world.states.len(), world.machine.deadline());
+            if becomes_ready && world.is(&ServerState::Connecting) && !world.machine.is_stopping() {
                 world.send(Event::Ready);
             }
-            if world.core.deadline().is_some() {
+            if world.machine.deadline().is_some() {
                 world.wait();
-                prop_assert_ne!(before, (world.states.len(), world.core.deadline()), "a wait leads on");
+                prop_assert_ne!(before, (world.states.len(), world.machine.deadline()), "a wait leads to a change");
             }
         }
-        prop_assert!(runs_or_rests(&world), "{:?}", world.core);
-        prop_assert_eq!(world.core.rest().is_some(), !world.is(&ServerState::Connected));
+        prop_assert!(runs_or_rests(&world), "{:?}", world.machine);
+        prop_assert_eq!(world.machine.rest().is_some(), !world.is(&ServerState::Connected));
     }
 
     #[test]
-    fn a_stop_that_is_meant_is_the_end_at_any_moment(config in configs(), before in steps(People::Present), after in steps(People::Absent), seed: u64) {
+    fn a_final_stop_ends_the_restarts_at_any_moment(config in configs(), before in steps(Requests::Present), after in steps(Requests::Absent), seed: u64) {
         let mut world = World::seeded(config, seed);
-        world.obeys = false;
+        world.stops_at_once = false;
         walk(&mut world, before);
         world.send(Event::Stop(ShutdownReason::OperatorRequest));
         let starts = world.starts.len();
         walk(&mut world, after);
-        if world.core.deadline().is_some() {
+        if world.machine.deadline().is_some() {
             world.wait();
         }
         prop_assert_eq!(world.starts.len(), starts);
-        prop_assert!(world.core.rest().is_some());
+        prop_assert!(world.machine.rest().is_some());
     }
 
     #[test]
-    fn a_person_can_always_start_it(config in configs(), walked in steps(People::Present), seed: u64, anew: bool) {
+    fn a_request_can_always_start_it(config in configs(), walked in steps(Requests::Present), seed: u64, restarts: bool) {
         let mut world = World::seeded(config, seed);
-        world.obeys = false;
+        world.stops_at_once = false;
         walk(&mut world, walked);
-        world.send(if anew { Event::Restart } else { Event::Start });
-        if world.core.is_stopping() {
+        world.send(if restarts { Event::Restart } else { Event::Start });
+        if world.machine.is_stopping() {
             world.send(Event::Stopped);
         }
-        prop_assert!(matches!(world.core.state(), ServerState::Connecting | ServerState::Connected));
-        prop_assert_eq!(world.is(&ServerState::Connected), world.core.deadline().is_none());
+        prop_assert!(matches!(world.machine.state(), ServerState::Connecting | ServerState::Connected));
+        prop_assert_eq!(world.is(&ServerState::Connected), world.machine.deadline().is_none());
     }
 
     #[test]
-    fn one_server_at_a_time(config in configs(), walked in steps(People::Present), seed: u64) {
+    fn one_server_at_a_time(config in configs(), walked in steps(Requests::Present), seed: u64) {
         // Between two starts the first one is stopped, and its stop completed or was cut short.
         let mut world = World::seeded(config, seed);
         walk(&mut world, walked);

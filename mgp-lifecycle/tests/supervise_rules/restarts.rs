@@ -1,13 +1,11 @@
-//! How often and how soon: the window, the waits, the limit (11.l, C21).
-//!
-//! Applies to: outbound.
+//! Number and delay of restarts: the window, the waits, the limit (MGP §11.5).
 
 use std::time::Duration;
 
 use mgp_lifecycle::{Event, SuperviseConfig};
 use mgp_types::mgp::ServerState;
 
-use super::world::{World, config, crash, goodbye, ms, secs};
+use super::world::{World, clean_exit, config, crash, ms, secs};
 
 #[test]
 fn five_restarts_and_the_sixth_exit_ends_in_error() {
@@ -16,7 +14,7 @@ fn five_restarts_and_the_sixth_exit_ends_in_error() {
         assert!(world.crash_after(secs(1)));
     }
     assert!(!world.crash_after(secs(1)));
-    assert_eq!((world.starts.len(), world.core.restarts()), (6, 5));
+    assert_eq!((world.starts.len(), world.machine.restarts()), (6, 5));
     let rest = world.rest();
     assert_eq!((rest.state, rest.restarts), (ServerState::Error, 5));
     assert_eq!(&*rest.reason, "restart_limit_exceeded: 5 restarts within 300s; exited with code 1");
@@ -34,8 +32,8 @@ fn the_limit_is_reported_once() {
         world.send(event);
     }
     assert_eq!((world.gave_up.len(), world.starts.len()), (1, 6));
-    let told = world.reasons.iter().filter(|reason| reason.contains("restart_limit_exceeded"));
-    assert_eq!(told.count(), 1);
+    let limits = world.reasons.iter().filter(|reason| reason.contains("restart_limit_exceeded"));
+    assert_eq!(limits.count(), 1);
     assert_eq!(world.path(2), "connected error");
 }
 
@@ -52,20 +50,20 @@ fn failed_starts_count_like_crashes() {
 }
 
 #[test]
-fn always_has_the_same_limit_for_ends_that_are_no_failures() {
+fn the_policy_always_has_the_same_limit_for_successful_ends() {
     let mut world = World::connected(config("always"));
     for _ in 0..5 {
-        world.send(goodbye());
+        world.send(clean_exit());
         world.wait();
         world.send(Event::Ready);
     }
-    world.send(goodbye());
+    world.send(clean_exit());
     assert_eq!(world.path(2), "connected error");
     assert_eq!((world.starts.len(), world.gave_up.len()), (6, 1));
 }
 
 #[test]
-fn to_connect_again_does_not_reset_the_count() {
+fn a_new_connection_does_not_reset_the_count() {
     let mut world = World::connected(SuperviseConfig::default());
     // 59 s each: six ends within 295 s of being connected.
     for _ in 0..5 {
@@ -76,12 +74,12 @@ fn to_connect_again_does_not_reset_the_count() {
 }
 
 #[test]
-fn a_server_that_holds_longer_is_restarted_for_ever() {
+fn a_server_that_runs_long_enough_is_restarted_for_ever() {
     let mut world = World::connected(SuperviseConfig::default());
     for _ in 0..1000 {
         assert!(world.crash_after(secs(60)));
     }
-    assert_eq!(world.core.restarts(), 1000);
+    assert_eq!(world.machine.restarts(), 1000);
 }
 
 #[test]
@@ -113,7 +111,7 @@ fn the_first_wait_after_a_stable_period_is_the_first_wait() {
 }
 
 #[test]
-fn a_limit_of_none_never_restarts() {
+fn a_limit_of_zero_never_restarts() {
     for policy in ["on_failure", "always"] {
         let mut none = config(policy);
         none.max_restarts = 0;
@@ -122,7 +120,7 @@ fn a_limit_of_none_never_restarts() {
         assert_eq!((world.rest().state, world.starts.len()), (ServerState::Error, 1));
         assert_eq!(world.rest().limit.unwrap().restarts, 0);
         world.send(Event::Restart);
-        assert_eq!(world.starts.len(), 2, "a person's restart is none of these");
+        assert_eq!(world.starts.len(), 2, "a requested restart does not count");
     }
 }
 
@@ -145,7 +143,7 @@ fn waits_double_with_jitter_up_to_the_longest() {
 }
 
 #[test]
-fn two_servers_do_not_wait_alike() {
+fn two_servers_wait_differently() {
     let waits: Vec<Duration> = (0..20)
         .map(|seed| {
             let mut world = World::seeded(SuperviseConfig::default(), seed);
@@ -160,7 +158,7 @@ fn two_servers_do_not_wait_alike() {
 }
 
 #[test]
-fn a_crash_loop_ends_though_its_waits_are_longer_than_the_window() {
+fn a_crash_loop_ends_even_if_its_waits_are_longer_than_the_window() {
     let mut short = SuperviseConfig::default();
     (short.window, short.backoff_base) = (secs(2), secs(20));
     let mut world = World::connected(short);
@@ -169,7 +167,7 @@ fn a_crash_loop_ends_though_its_waits_are_longer_than_the_window() {
 }
 
 #[test]
-fn no_wait_and_a_longest_wait_under_the_first_are_borne() {
+fn no_wait_and_a_longest_wait_below_the_first_are_allowed() {
     let mut odd = SuperviseConfig::default();
     odd.backoff_base = Duration::ZERO;
     let mut world = World::connected(odd.clone());
@@ -186,7 +184,7 @@ fn no_wait_and_a_longest_wait_under_the_first_are_borne() {
 }
 
 #[test]
-fn huge_figures_neither_allocate_nor_overflow() {
+fn huge_values_neither_allocate_nor_overflow() {
     let mut huge = SuperviseConfig::default();
     (huge.max_restarts, huge.window) = (u32::MAX, Duration::MAX);
     (huge.backoff_base, huge.backoff_max) = (Duration::MAX, Duration::MAX);
@@ -204,12 +202,12 @@ fn huge_figures_neither_allocate_nor_overflow() {
     world.now = Duration::ZERO;
     world.send(Event::Ready);
     world.send(crash());
-    assert!(world.core.deadline().is_some());
+    assert!(world.machine.deadline().is_some());
 }
 
 #[test]
-fn a_long_last_word_is_cut() {
+fn a_long_reason_is_clipped() {
     let mut world = World::connected(SuperviseConfig::default());
     world.send(Event::Unhealthy("é".repeat(10_000)));
-    assert!(world.reasons.iter().all(|reason| reason.len() <= 512));
+    assert!(world.reasons.iter().all(|reason| reason.len() <= 512 + "…".len()));
 }

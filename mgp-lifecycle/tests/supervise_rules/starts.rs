@@ -1,11 +1,9 @@
-//! Starts that take long, fail, or never end (11.b, C17).
-//!
-//! Applies to: outbound.
+//! Starts that take long, fail, or never end (MGP §11.5).
 
 use mgp_lifecycle::{Event, SuperviseConfig};
 use mgp_types::mgp::{ServerState, ShutdownReason};
 
-use super::world::{World, config, crash, goodbye, secs};
+use super::world::{World, clean_exit, config, crash, secs};
 
 #[test]
 fn a_server_that_is_never_ready_is_stopped_and_counts_as_failed() {
@@ -25,7 +23,7 @@ fn a_server_that_is_never_ready_is_stopped_and_counts_as_failed() {
 }
 
 #[test]
-fn a_slow_start_within_its_time_is_fine() {
+fn a_slow_start_within_its_time_succeeds() {
     let mut world = World::new(SuperviseConfig::default());
     world.send(Event::Start);
     world.pass(secs(29));
@@ -40,15 +38,15 @@ fn a_slow_start_within_its_time_is_fine() {
 fn an_end_before_it_was_ready_is_a_failed_start() {
     let mut world = World::new(config("on_failure"));
     world.send(Event::Start);
-    world.send(goodbye());
+    world.send(clean_exit());
     assert_eq!(world.path(3), "connecting error restarting");
     assert_eq!(world.reasons[1], "exited with code 0 before it was ready");
 }
 
 #[test]
-fn the_next_start_waits_until_the_tree_is_gone() {
+fn the_next_start_waits_until_the_process_tree_has_ended() {
     let mut world = World::connected(SuperviseConfig::default());
-    world.obeys = false;
+    world.stops_at_once = false;
     world.send(crash());
     assert!(world.is(&ServerState::Restarting));
     world.pass(secs(20));
@@ -59,16 +57,16 @@ fn the_next_start_waits_until_the_tree_is_gone() {
 }
 
 #[test]
-fn a_tree_that_does_not_go_is_killed_and_delays_no_longer() {
+fn a_process_tree_that_does_not_end_is_killed() {
     let mut world = World::connected(SuperviseConfig::default());
-    world.obeys = false;
+    world.stops_at_once = false;
     world.send(crash());
     world.wait();
     assert_eq!((world.kills, world.starts.len(), world.now), (1, 2, secs(60)));
 }
 
 #[test]
-fn a_server_over_its_resources_while_it_starts_failed_to_start() {
+fn a_server_over_its_resource_limit_during_a_start_has_failed() {
     let mut world = World::new(SuperviseConfig::default());
     world.send(Event::Start);
     world.send(Event::Stop(ShutdownReason::ResourceLimit));
@@ -76,7 +74,7 @@ fn a_server_over_its_resources_while_it_starts_failed_to_start() {
 }
 
 #[test]
-fn who_is_not_ready_cannot_be_unhealthy() {
+fn a_server_that_is_not_ready_cannot_be_unhealthy() {
     let mut world = World::new(SuperviseConfig::default());
     world.send(Event::Unhealthy("late".into()));
     world.send(Event::Start);

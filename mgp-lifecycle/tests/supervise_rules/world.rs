@@ -1,6 +1,4 @@
-//! A supervisor, a clock, and a record of what it wanted.
-//!
-//! Applies to: outbound.
+//! A supervisor, a clock, and a record of its actions.
 
 use std::time::Duration;
 
@@ -26,23 +24,23 @@ pub(crate) fn crash() -> Event {
     Event::Exited(Exit::failure("exited with code 1"))
 }
 
-pub(crate) fn goodbye() -> Event {
+pub(crate) fn clean_exit() -> Event {
     Event::Exited(Exit::success("exited with code 0"))
 }
 
-/// What happened to one server.
+/// One supervised server, with a record of all actions.
 pub(crate) struct World {
-    pub(crate) core: Supervisor,
+    pub(crate) machine: Supervisor,
     pub(crate) now: Duration,
-    /// The states it went through, the first included.
+    /// All states, the first included.
     pub(crate) states: Vec<ServerState>,
     pub(crate) reasons: Vec<String>,
     pub(crate) starts: Vec<Duration>,
     pub(crate) stops: Vec<Option<ShutdownReason>>,
     pub(crate) kills: usize,
     pub(crate) gave_up: Vec<LimitExceeded>,
-    /// Whether stops complete at once.
-    pub(crate) obeys: bool,
+    /// If set, stops complete at once.
+    pub(crate) stops_at_once: bool,
 }
 
 impl World {
@@ -52,7 +50,7 @@ impl World {
 
     pub(crate) fn seeded(config: SuperviseConfig, seed: u64) -> Self {
         Self {
-            core: Supervisor::new(config, seed),
+            machine: Supervisor::new(config, seed),
             now: Duration::ZERO,
             states: vec![ServerState::Registered],
             reasons: Vec::new(),
@@ -60,11 +58,11 @@ impl World {
             stops: Vec::new(),
             kills: 0,
             gave_up: Vec::new(),
-            obeys: true,
+            stops_at_once: true,
         }
     }
 
-    /// A server that is connected.
+    /// Creates a connected server.
     pub(crate) fn connected(config: SuperviseConfig) -> Self {
         let mut world = Self::new(config);
         world.send(Event::Start);
@@ -72,17 +70,17 @@ impl World {
         world
     }
 
-    /// Tells an event, checks each change, and obeys.
+    /// Sends an event, checks each change, and executes the actions.
     #[track_caller]
     pub(crate) fn send(&mut self, event: Event) {
         let mut stops = false;
-        let told = format!("{event:?}");
-        for action in self.core.handle(event, self.now) {
+        let event_text = format!("{event:?}");
+        for action in self.machine.handle(event, self.now) {
             match action {
                 Action::Enter { from, to, reason, restarts } => {
-                    assert_eq!(Some(&from), self.states.last(), "{told}");
-                    assert!(from.can_become(&to), "{from} to {to} by {told}");
-                    assert!(restarts <= self.core.restarts());
+                    assert_eq!(Some(&from), self.states.last(), "{event_text}");
+                    assert!(from.can_become(&to), "{from} to {to} by {event_text}");
+                    assert!(restarts <= self.machine.restarts());
                     self.states.push(to);
                     self.reasons.push(reason.to_string());
                 }
@@ -96,8 +94,8 @@ impl World {
                 _ => panic!("unknown action {action:?}"),
             }
         }
-        assert_eq!(Some(self.core.state()), self.states.last());
-        if stops && self.obeys {
+        assert_eq!(Some(self.machine.state()), self.states.last());
+        if stops && self.stops_at_once {
             self.send(Event::Stopped);
         }
     }
@@ -106,21 +104,21 @@ impl World {
         self.now += time;
     }
 
-    /// Goes to the deadline and says so; how long it waited.
+    /// Advances to the deadline and sends the tick; returns the time waited.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> Duration {
-        let due = self.core.deadline().expect("there is a deadline");
+        let due = self.machine.deadline().expect("there is a deadline");
         let waited = due.saturating_sub(self.now);
         self.now = self.now.max(due);
         self.send(Event::Tick);
         waited
     }
 
-    /// The server lives for some time and crashes; the supervisor waits, if it wants to; whether it started again.
+    /// Lets the server run for a time and crash, and waits for a restart; returns whether there was one.
     pub(crate) fn crash_after(&mut self, time: Duration) -> bool {
         self.pass(time);
         self.send(crash());
-        let again = self.core.deadline().is_some();
+        let again = self.machine.deadline().is_some();
         if again {
             self.wait();
             self.send(Event::Ready);
@@ -128,7 +126,7 @@ impl World {
         again
     }
 
-    /// Crashes again and again until it is given up.
+    /// Lets the server crash until the supervisor gives up.
     #[track_caller]
     pub(crate) fn crash_loop(&mut self, time: Duration) {
         for _ in 0..100 {
@@ -136,18 +134,18 @@ impl World {
                 return;
             }
         }
-        panic!("it goes on for ever");
+        panic!("the restarts never end");
     }
 
     pub(crate) fn rest(&self) -> Rest {
-        self.core.rest().expect("it rests")
+        self.machine.rest().expect("it rests")
     }
 
     pub(crate) fn is(&self, state: &ServerState) -> bool {
-        self.core.state() == state
+        self.machine.state() == state
     }
 
-    /// The last states in words.
+    /// Returns the last states, separated by spaces.
     pub(crate) fn path(&self, last: usize) -> String {
         let from = self.states.len().saturating_sub(last);
         let words: Vec<_> = self.states[from..].iter().map(ServerState::as_str).collect();

@@ -1,6 +1,4 @@
-//! Answers from a list, without asking anybody (MGP §3.3, §4.4).
-//!
-//! Applies to: both.
+//! An approver that answers from a list (MGP §3.3, §4.4).
 
 use std::collections::BTreeSet;
 
@@ -10,9 +8,9 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::{About, Approver, Decision, Question};
 
-/// Approves what the operator listed, and knows nothing of the rest.
+/// Approves what the operator listed, and is unavailable for anything else.
 ///
-/// In a [`First`](super::First) the next one is asked about the rest.
+/// In a [`First`](super::First), the next approver is asked about anything else.
 ///
 /// ```
 /// use mgp_security::Configured;
@@ -29,20 +27,20 @@ pub struct Configured {
 }
 
 impl Configured {
-    /// Lists nothing.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lists permissions, for every server that asks (`interactive`); a short name stands for standard ones.
+    /// Adds permissions, granted to every server with the `interactive` policy; a short name means the standard ones.
     ///
-    /// They are granted as long as this is the configuration; what an operator or a person decided comes first.
+    /// They are granted while this is the configuration; decisions of operators and persons take precedence.
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions.extend(permissions.into_iter().flat_map(|name| name.expand()));
         self
     }
 
-    /// Lists a tool of a server: its calls are confirmed.
+    /// Adds a tool of a server, whose calls are confirmed.
     pub fn tool(mut self, server: impl Into<ServerId>, tool: impl Into<String>) -> Self {
         self.tools.insert((server.into(), tool.into()));
         self
@@ -59,7 +57,7 @@ impl Configured {
 }
 
 impl Approver for Configured {
-    /// Confirms the calls it lists; the permissions it lists need no question.
+    /// Confirms listed calls; listed permissions need no question.
     fn decide(
         &self,
         _cx: &Context,
@@ -70,7 +68,7 @@ impl Approver for Configured {
         } else {
             Err(RpcError::new(
                 ErrorCode::PERMISSION_DENIED,
-                "nobody can be asked: the configuration does not list it",
+                "no approver is available: the configuration does not list it",
             ))
         };
         Box::pin(std::future::ready(decided))

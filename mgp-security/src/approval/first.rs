@@ -1,6 +1,4 @@
-//! Several approvers, one after the other (MGP §3.4, §4.4).
-//!
-//! Applies to: both.
+//! A chain of approvers (MGP §3.4, §4.4).
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +10,9 @@ use mgp_types::{ErrorCode, RpcError};
 
 use super::{Approver, Decision, Question};
 
-/// Lets the first approver decide that can be asked.
+/// Asks approvers in order; the first one that is available decides.
 ///
-/// One that was asked and said no, or nothing yet, has decided; the next one is not asked.
+/// An approver that denied or deferred has decided, and the next one is not asked.
 ///
 /// ```
 /// use mgp_security::{Configured, Elicit, First};
@@ -27,12 +25,12 @@ use super::{Approver, Decision, Question};
 pub struct First(Vec<Arc<dyn Approver>>);
 
 impl First {
-    /// Begins with one.
+    /// Creates a chain with its first approver.
     pub fn of(approver: impl Approver + 'static) -> Self {
         Self(vec![Arc::new(approver)])
     }
 
-    /// Goes on with another where those before cannot be asked.
+    /// Adds an approver that is asked if those before it are unavailable.
     pub fn then(mut self, approver: impl Approver + 'static) -> Self {
         self.0.push(Arc::new(approver));
         self
@@ -53,15 +51,15 @@ impl Approver for First {
     ) -> BoxFuture<'static, Result<Decision, RpcError>> {
         let (approvers, cx) = (self.0.clone(), cx.clone());
         Box::pin(async move {
-            let mut last = RpcError::new(ErrorCode::PERMISSION_DENIED, "nobody can be asked");
+            let mut last = RpcError::new(ErrorCode::PERMISSION_DENIED, "no approver is available");
             for approver in approvers {
                 let deciding = approver.decide(&cx, question.clone());
                 match tokio::time::timeout(approver.patience(), deciding).await {
                     Ok(Ok(decision)) => return Ok(decision),
                     Ok(Err(error)) => last = error,
-                    // It may still decide; a second word would contradict it.
+                    // It may still decide, and the next approver could contradict it.
                     Err(_) => {
-                        return Err(RpcError::new(ErrorCode::TIMEOUT, "nobody decided in time"));
+                        return Err(RpcError::new(ErrorCode::TIMEOUT, "no decision in time"));
                     }
                 }
             }
@@ -73,7 +71,7 @@ impl Approver for First {
         self.0.iter().any(|approver| approver.grants(server, permission))
     }
 
-    /// As long as all of them together.
+    /// Returns the sum of the time limits.
     fn patience(&self) -> Duration {
         self.0.iter().map(Approver::patience).fold(Duration::ZERO, Duration::saturating_add)
     }

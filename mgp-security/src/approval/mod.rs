@@ -1,12 +1,10 @@
-//! Asking somebody who may decide: about permissions a server needs, and about single calls (MGP §3.4, §4.4).
-//!
-//! Applies to: both.
+//! Approvers, who decide about the permissions of a server and about single calls (MGP §3.4, §4.4).
 
 mod configured;
+mod describe;
 mod elicit;
 mod first;
 mod inbox;
-mod shown;
 mod terminal;
 
 #[cfg(test)]
@@ -26,29 +24,30 @@ pub use first::First;
 pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
 pub use terminal::Terminal;
 
-/// Decides what the rules leave to a person, or to a configuration.
+/// Decides questions that the rules leave to a person or a configuration.
 ///
-/// It is never the party that the decision restrains.
+/// It must never be the party that the decision restrains.
 pub trait Approver: Send + Sync {
-    /// Decides about a question; `cx` is the call it is asked for.
+    /// Decides a question; `cx` is the call that it is about.
     ///
     /// # Errors
-    /// Nobody can be asked, or whoever was asked failed; the caller treats that as not approved.
+    /// The approver is unavailable or failed; the caller treats that as not approved.
     fn decide(
         &self,
         cx: &Context,
         question: Question,
     ) -> BoxFuture<'static, Result<Decision, RpcError>>;
 
-    /// Whether its configuration grants a permission, so that nobody needs to be asked; it never waits. No.
+    /// Returns whether the approver's configuration grants a permission, so that no question is needed; must not wait.
+    /// `false` by default.
     ///
-    /// It is looked at with each call, and nothing of it is kept: it holds as long as the configuration.
+    /// It is called for every call and never cached, so a grant ends with the configuration.
     fn grants(&self, server: Option<&ServerId>, permission: &Permission) -> bool {
         let _ = (server, permission);
         false
     }
 
-    /// How long a call waits for its decision; one that takes longer is not approved. 30 seconds.
+    /// Returns the time limit for a decision; a later decision counts as not approved. 30 seconds by default.
     fn patience(&self) -> Duration {
         Duration::from_secs(30)
     }
@@ -72,73 +71,73 @@ impl Approver for Arc<dyn Approver> {
     }
 }
 
-/// What is to be decided.
+/// A question for an approver.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Question {
-    /// What it is about.
+    /// The subject of the question.
     pub about: About,
-    /// The server, where there is one.
+    /// The server, if there is one.
     pub server: Option<ServerId>,
-    /// For whom.
+    /// The principal of the call.
     pub principal: Principal,
-    /// What it is bound to: an answer counts for nothing else.
+    /// The hash of everything the question is about; an answer is valid for nothing else.
     pub binding: Hash,
 }
 
-/// What a question is about.
+/// The subject of a question.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum About {
-    /// Permissions that a server, or one of its tools, needs.
+    /// Permissions that a server or one of its tools needs.
     Permissions {
         /// The permissions, by their standard names.
         permissions: Vec<Permission>,
-        /// The tool whose call needs them; none at the beginning of a connection.
+        /// The tool whose call needs them, or `None` when a connection begins.
         tool: Option<String>,
     },
     /// One call.
     Call {
         /// The tool.
         tool: String,
-        /// Its arguments in canonical form.
+        /// The arguments in canonical form.
         arguments: String,
-        /// How dangerous it is.
+        /// The risk of the call.
         risk: RiskLevel,
     },
 }
 
-/// Where a decision comes from.
+/// The origin of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecisionSource {
-    /// A person took it: the record names a `user`.
+    /// A person; the record names a `user`.
     #[default]
     Person,
-    /// A configuration says it: the record names the `kernel`.
+    /// A configuration; the record names the `kernel`.
     Configuration,
 }
 
-/// What was decided.
+/// The answer to a question.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Decision {
-    /// The answer.
+    /// The answer for the permissions without an entry in `single`, or for the call.
     pub answer: GrantDecision,
-    /// Permissions that were decided otherwise than the rest, or with limits.
+    /// The answers for single permissions, which may have limits.
     pub single: BTreeMap<Permission, Grant>,
-    /// Who decided.
+    /// The name of the person, or `configuration`.
     pub by: String,
-    /// Whether that was a person.
+    /// The origin.
     pub source: DecisionSource,
-    /// Until when it holds.
+    /// The expiry of the answer, or `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// What else whoever waits should know: an approval's id, the command to run.
+    /// Additional information for the caller, e.g. an approval id and the command to run.
     pub details: Object,
 }
 
 impl Question {
-    /// A question about something, bound to it.
+    /// Creates a question, bound to a hash.
     #[must_use]
     pub fn new(
         about: About,
@@ -151,7 +150,7 @@ impl Question {
 }
 
 impl Decision {
-    /// A decision of somebody, without an end.
+    /// Creates a decision of a person that does not expire.
     #[must_use]
     pub fn new(answer: GrantDecision, by: impl Into<String>) -> Self {
         Self {
@@ -164,13 +163,13 @@ impl Decision {
         }
     }
 
-    /// A decision that nobody took in this moment: the operator's configuration says it.
+    /// Creates a decision of the operator's configuration.
     #[must_use]
     pub fn configured(answer: GrantDecision) -> Self {
         Self { source: DecisionSource::Configuration, ..Self::new(answer, "configuration") }
     }
 
-    /// Whoever decided, for the record.
+    /// Returns the actor of the audit event.
     pub(crate) fn actor(&self) -> Actor {
         let kind = match self.source {
             DecisionSource::Person => "user",

@@ -1,10 +1,7 @@
-//! Asks at the terminal of this process (MGP §3.4, §4.4).
+//! An approver that asks at the terminal of this process (MGP §3.4, §4.4).
 //!
-//! Never on stdin or stdout: those may be the protocol.
-//!
-//! Applies to: both.
+//! It never uses stdin or stdout, which may carry the protocol.
 
-use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::Arc;
@@ -15,54 +12,52 @@ use mgp_types::service::{BoxFuture, Context};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::{Mutex, mpsc};
 
-use super::shown::{asker, in_words};
+use super::describe::{caller, describe};
 use super::{Approver, Decision, Question};
 
-/// The longest line that is read; a longer one counts as empty.
-const LINE_MAX: u64 = 256;
+/// The size limit for a line; a longer one counts as empty.
+const MAX_LINE: u64 = 256;
 
-/// How many lines wait to be looked at; the next one is thrown away.
-const LINES: usize = 16;
+/// The number of lines that are queued; further ones are dropped.
+const MAX_QUEUED_LINES: usize = 16;
 
-/// Asks whoever sits at the terminal of this process, one question at a time.
+/// Asks the person at the terminal of this process, one question at a time.
 ///
-/// Only `yes` with the code of the question approves, such as `yes 4f`: an answer that comes late is for no other one.
-/// A permission is approved for an hour.
-/// From its first question on it reads every line that is typed at that terminal,
-/// so it is for processes that read nothing else from there.
-/// Where the process has no terminal nobody can be asked.
+/// Only `yes` with the code of the question approves, e.g. `yes 4f`, so a late answer does not approve another
+/// question. A permission is approved for an hour. From the first question on, it reads every line typed at the
+/// terminal, so no other part of the process may read from there. In a process without a terminal, it is unavailable.
 #[derive(Clone)]
 #[must_use]
 pub struct Terminal {
-    opened: Arc<Mutex<Option<Opened>>>,
+    opened: Arc<Mutex<Option<OpenTerminal>>>,
     by: Arc<str>,
 }
 
-/// The terminal, once it was opened.
-struct Opened {
+/// An open terminal.
+struct OpenTerminal {
     screen: Box<dyn Write + Send>,
     lines: mpsc::Receiver<String>,
-    /// How many questions were asked.
-    asked: u8,
+    /// The number of questions so far.
+    question_count: u8,
 }
 
-/// A question on the screen; unless it is answered, dropping it says that it is withdrawn.
-struct Shown<'a> {
+/// A question on the screen; if it is dropped without an answer, the screen shows that it is withdrawn.
+struct ScreenQuestion<'a> {
     screen: &'a mut (dyn Write + Send),
-    answered: Answered,
+    answered: AnswerState,
 }
 
-/// Whether somebody has answered.
+/// The state of a question on the screen.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answered {
-    No,
-    Yes,
+enum AnswerState {
+    Pending,
+    Given,
 }
 
-impl Drop for Shown<'_> {
+impl Drop for ScreenQuestion<'_> {
     fn drop(&mut self) {
-        if self.answered == Answered::No {
-            // Whoever cannot be told cannot answer either.
+        if self.answered == AnswerState::Pending {
+            // The terminal may be gone.
             let _ = write!(self.screen, "\r\nThis question is withdrawn.\r\n");
             let _ = self.screen.flush();
         }
@@ -70,12 +65,12 @@ impl Drop for Shown<'_> {
 }
 
 impl Terminal {
-    /// The terminal that controls this process; it is opened with the first question.
+    /// Creates an approver for the controlling terminal, which is opened for the first question.
     pub fn new() -> Self {
         Self { opened: Arc::default(), by: "terminal".into() }
     }
 
-    /// Names the person who sits there, for the record. `terminal`.
+    /// Sets the name of the person at the terminal, for the record. `terminal` by default.
     pub fn by(mut self, person: &str) -> Self {
         self.by = person.into();
         self
@@ -86,7 +81,7 @@ impl Terminal {
         keyboard: impl Read + Send + 'static,
         screen: impl Write + Send + 'static,
     ) -> Self {
-        let opened = Opened::over(keyboard, Box::new(screen)).ok();
+        let opened = OpenTerminal::over(keyboard, Box::new(screen)).ok();
         Self { opened: Arc::new(Mutex::new(opened)), ..Self::new() }
     }
 }
@@ -97,11 +92,7 @@ impl Default for Terminal {
     }
 }
 
-impl fmt::Debug for Terminal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Terminal")
-    }
-}
+mgp_types::opaque_debug!(Terminal);
 
 impl Approver for Terminal {
     fn decide(
@@ -111,22 +102,22 @@ impl Approver for Terminal {
     ) -> BoxFuture<'static, Result<Decision, RpcError>> {
         let terminal = self.clone();
         Box::pin(async move {
-            // Whoever waits here has no question on the screen yet.
+            // Other questions wait here before they are shown.
             let mut opened = terminal.opened.lock().await;
-            let said = match &mut *opened {
+            let outcome = match &mut *opened {
                 Some(opened) => opened.ask(&question).await,
-                none => match Opened::new() {
+                none => match OpenTerminal::new() {
                     Ok(opened) => none.insert(opened).ask(&question).await,
                     Err(error) => Err(error),
                 },
             };
-            match said {
+            match outcome {
                 Ok(answer) => Ok(decision(answer, &terminal.by)),
                 Err(error) => {
                     *opened = None;
                     Err(RpcError::new(
                         ErrorCode::PERMISSION_DENIED,
-                        "nobody can be asked: this process has no terminal",
+                        "no approver is available: this process has no terminal",
                     )
                     .because(error))
                 }
@@ -135,19 +126,19 @@ impl Approver for Terminal {
     }
 }
 
-impl Opened {
+impl OpenTerminal {
     fn new() -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
         let screen = file.try_clone()?;
         Self::over(file, Box::new(screen))
     }
 
-    /// Reads lines on a thread of its own, because reading from a terminal cannot be given up.
+    /// Reads lines on a separate thread, because reading from a terminal cannot be cancelled.
     fn over(
         keyboard: impl Read + Send + 'static,
         screen: Box<dyn Write + Send>,
     ) -> io::Result<Self> {
-        let (sender, lines) = mpsc::channel(LINES);
+        let (sender, lines) = mpsc::channel(MAX_QUEUED_LINES);
         let mut keyboard = BufReader::new(keyboard);
         let read = move || {
             while let Some(line) = line(&mut keyboard) {
@@ -157,18 +148,19 @@ impl Opened {
             }
         };
         std::thread::Builder::new().name("terminal".to_owned()).spawn(read)?;
-        Ok(Self { screen, lines, asked: 0 })
+        Ok(Self { screen, lines, question_count: 0 })
     }
 
     async fn ask(&mut self, question: &Question) -> io::Result<GrantDecision> {
-        // What was typed before the question is no answer to it.
+        // Lines typed before the question do not answer it.
         while self.lines.try_recv().is_ok() {}
-        self.asked = self.asked.wrapping_add(1);
-        // Another one for each of 256 questions in a row; an odd factor mixes them.
-        let code = format!("{:02x}", self.asked.wrapping_mul(167));
-        let mut shown = Shown { screen: &mut *self.screen, answered: Answered::No };
-        let words = in_words(question).replace('\n', "\r\n");
-        let who = asker(question);
+        self.question_count = self.question_count.wrapping_add(1);
+        // Unique among 256 successive questions; the odd factor makes it look random.
+        let code = format!("{:02x}", self.question_count.wrapping_mul(167));
+        let mut shown =
+            ScreenQuestion { screen: &mut *self.screen, answered: AnswerState::Pending };
+        let words = describe(question).replace('\n', "\r\n");
+        let who = caller(question);
         write!(shown.screen, "\r\n{words}\r\nFor: {who}\r\nType yes {code} or no: ")?;
         shown.screen.flush()?;
         loop {
@@ -176,7 +168,7 @@ impl Opened {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             };
             if let Some(answer) = read(&line, &code) {
-                shown.answered = Answered::Yes;
+                shown.answered = AnswerState::Given;
                 return Ok(answer);
             }
             write!(shown.screen, "That answers another question. Type yes {code} or no: ")?;
@@ -185,12 +177,12 @@ impl Opened {
     }
 }
 
-/// One line, none after the last; of a line that is too long nothing is left, and nothing is no.
+/// Returns the next line, or `None` at the end; a line that is too long is returned as empty, which means no.
 fn line(keyboard: &mut impl BufRead) -> Option<String> {
     let mut line = Vec::new();
     let mut whole = true;
     loop {
-        let read = keyboard.by_ref().take(LINE_MAX).read_until(b'\n', &mut line).ok()?;
+        let read = keyboard.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
         if line.last() == Some(&b'\n') {
             let line = String::from_utf8_lossy(&line);
             return Some(if whole { line.trim().to_owned() } else { String::new() });
@@ -203,15 +195,15 @@ fn line(keyboard: &mut impl BufRead) -> Option<String> {
     }
 }
 
-/// What a line decides: `yes` and the code of the question approve, and without a code nothing else does.
+/// Returns the decision in a line: only `yes` with the code of the question approves; most other lines deny.
 ///
-/// A line with the code of another question is no answer.
+/// Returns `None` for a line that may be meant for another question.
 fn read(line: &str, code: &str) -> Option<GrantDecision> {
     let mut words = line.split_ascii_whitespace();
     match (words.next(), words.next(), words.next()) {
         (Some("yes"), Some(own), None) if own == code => Some(GrantDecision::Approved),
         (Some("yes" | "no"), Some(other), None) if other != code => None,
-        // A yes without a code may have been for another one, too.
+        // A `yes` without a code may be for another question as well.
         (Some("yes"), None, _) => None,
         _ => Some(GrantDecision::Denied),
     }

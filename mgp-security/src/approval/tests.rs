@@ -1,6 +1,4 @@
-//! Who can be asked, what is shown, and what counts as yes.
-//!
-//! Applies to: both.
+//! Approvers: their availability, the text they show, and the answers that approve.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
@@ -15,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{About, Approver, Configured, Decision, Elicit, First, Question, Terminal};
 
-/// A caller that answers every question the same, and remembers what it was asked.
+/// A caller that gives every question the same answer, and stores the questions.
 #[derive(Clone)]
 struct Caller {
     answer: Value,
@@ -23,7 +21,7 @@ struct Caller {
 }
 
 impl Caller {
-    fn says(answer: Value) -> Self {
+    fn answering(answer: Value) -> Self {
         Self { answer, asked: Arc::default() }
     }
 
@@ -69,7 +67,7 @@ fn permissions(names: &[&str]) -> Question {
 }
 
 async fn elicit(question: Question, answer: Value) -> (Decision, String, Value) {
-    let caller = Caller::says(answer);
+    let caller = Caller::answering(answer);
     let decision = Elicit::everyone().decide(&caller.cx(), question).await.unwrap();
     let (key, params) = caller.asked().remove(0);
     (decision, key, params)
@@ -92,7 +90,7 @@ async fn only_the_right_content_of_an_accepted_form_confirms() {
         assert_eq!(decision.answer, expected, "{answer}");
         assert!(key.starts_with("mgp.confirm."), "{key}");
     }
-    let caller = Caller::says(json!(7));
+    let caller = Caller::answering(json!(7));
     assert!(Elicit::everyone().decide(&caller.cx(), call("{}")).await.is_err());
 }
 
@@ -108,18 +106,18 @@ async fn the_form_shows_server_tool_risk_and_arguments_as_they_are() {
     );
     let field = &params["requestedSchema"]["properties"]["confirm"];
     assert_eq!(field["type"], "boolean");
-    assert!(field.get("default").is_none(), "what nobody touched is no yes");
+    assert!(field.get("default").is_none(), "an untouched field is not a yes");
     let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(100_000));
     let (_, _, params) = elicit(call(&long), json!({"action": "decline"})).await;
     assert!(params["message"].as_str().unwrap().len() < 3000);
 }
 
 #[tokio::test]
-async fn each_permission_is_decided_by_itself_and_for_a_time() {
+async fn each_permission_is_decided_separately_and_for_a_term() {
     let question = || permissions(&["filesystem.read", "shell.execute"]);
     let both =
         json!({"filesystem.read": true, "shell.execute": true, "holds for": "until revoked"});
-    let caller = Caller::says(json!({"action": "accept", "content": both}));
+    let caller = Caller::answering(json!({"action": "accept", "content": both}));
     let mut cx = caller.cx();
     cx.principal = Principal::local().operator();
     let decision = Elicit::everyone().decide(&cx, question()).await.unwrap();
@@ -140,7 +138,7 @@ async fn each_permission_is_decided_by_itself_and_for_a_time() {
     let end = decision.expires_at.unwrap().to_system_time().unwrap();
     let left = end.duration_since(SystemTime::now()).unwrap();
     assert!(left > Duration::from_hours(23) && left <= Duration::from_hours(24));
-    // No choice is the shortest one.
+    // Without a choice the shortest term applies.
     let silent = json!({"filesystem.read": true, "shell.execute": true, "holds for": "ever"});
     let (decision, ..) = elicit(question(), json!({"action": "accept", "content": silent})).await;
     let end = decision.expires_at.unwrap().to_system_time().unwrap();
@@ -150,7 +148,7 @@ async fn each_permission_is_decided_by_itself_and_for_a_time() {
 }
 
 #[tokio::test]
-async fn no_user_decides_for_a_tenant_without_an_end() {
+async fn no_user_decides_for_a_tenant_without_an_expiry() {
     let ends_soon = |decision: &Decision| {
         let end = decision.expires_at.as_ref().expect("it has an end").to_system_time().unwrap();
         end <= SystemTime::now() + Duration::from_hours(1)
@@ -175,7 +173,7 @@ async fn no_user_decides_for_a_tenant_without_an_end() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_on_the_form_is_not_decided() {
+async fn permissions_beyond_the_form_are_undecided() {
     let names: Vec<_> = (0..40).map(|index| format!("com.example.p{index}")).collect();
     let mut names: Vec<_> = names.iter().map(String::as_str).collect();
     names.push("holds for");
@@ -190,8 +188,8 @@ async fn what_does_not_fit_on_the_form_is_not_decided() {
 }
 
 #[tokio::test]
-async fn who_is_not_interactive_is_not_asked() {
-    let caller = Caller::says(json!({"action": "accept", "content": {"confirm": true}}));
+async fn a_caller_that_is_not_interactive_is_not_asked() {
+    let caller = Caller::answering(json!({"action": "accept", "content": {"confirm": true}}));
     let mut cx = caller.cx();
     assert!(Elicit::default().decide(&cx, call("{}")).await.is_err());
     let people = Elicit::new(|principal| principal.as_agent().is_none());
@@ -202,9 +200,9 @@ async fn who_is_not_interactive_is_not_asked() {
 }
 
 #[tokio::test]
-async fn the_first_that_can_be_asked_decides() {
+async fn the_first_available_approver_decides() {
     let yes = json!({"action": "accept", "content": {"confirm": true}});
-    let caller = Caller::says(yes);
+    let caller = Caller::answering(yes);
     let listed = || Configured::new().tool("files", "ls").permissions(["filesystem".into()]);
     let approver = First::of(listed()).then(Elicit::everyone());
     let decision = approver.decide(&caller.cx(), call("{}")).await.unwrap();
@@ -217,7 +215,7 @@ async fn the_first_that_can_be_asked_decides() {
     let decision = listed_call.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("configuration", 1));
     assert_eq!(decision.actor(), Actor::new("kernel", "configuration"), "no user did it");
-    let declines = Caller::says(json!({"action": "decline"}));
+    let declines = Caller::answering(json!({"action": "decline"}));
     let approver = First::of(Elicit::everyone()).then(Configured::new().tool("files", "rm"));
     let decision = approver.decide(&declines.cx(), call("{}")).await.unwrap();
     assert_eq!(decision.answer, GrantDecision::Denied, "a no is a decision");
@@ -249,14 +247,14 @@ impl Screen {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
 
-    /// Waits until so many questions were asked; the code of the last one.
+    /// Waits for a number of questions; returns the code of the last one.
     async fn questions(&self, count: usize) -> String {
         self.shows("\r\nType yes ", count).await;
         let text = self.text();
         text.rsplit("Type yes ").next().unwrap()[..2].to_owned()
     }
 
-    /// Waits until words stand there so often.
+    /// Waits until the screen shows a text a number of times.
     async fn shows(&self, words: &str, count: usize) {
         tokio::time::timeout(Duration::from_secs(10), async {
             while self.text().matches(words).count() < count {
@@ -277,7 +275,7 @@ fn terminal() -> (Terminal, Screen, impl Write) {
 #[tokio::test]
 async fn the_terminal_approves_with_yes_and_the_code_only_and_asks_one_thing_at_a_time() {
     let (terminal, screen, mut keys) = terminal();
-    let cx = Caller::says(json!(null)).cx();
+    let cx = Caller::answering(json!(null)).cx();
     let mut count = 0;
     for (line, expected) in [
         ("yes CODE\n", GrantDecision::Approved),
@@ -310,16 +308,16 @@ async fn the_terminal_approves_with_yes_and_the_code_only_and_asks_one_thing_at_
 }
 
 #[tokio::test]
-async fn a_late_yes_to_one_question_approves_no_other() {
+async fn a_late_yes_approves_no_other_question() {
     let (terminal, screen, mut keys) = terminal();
-    let mut cx = Caller::says(json!(null)).cx();
+    let mut cx = Caller::answering(json!(null)).cx();
     let given_up =
         tokio::time::timeout(Duration::from_millis(20), terminal.decide(&cx, call("{}")));
     assert!(given_up.await.is_err());
     let first = screen.questions(1).await;
     assert!(screen.text().contains("withdrawn"), "{}", screen.text());
     keys.write_all(format!("yes {first}\nyes\n").as_bytes()).unwrap();
-    // The thread that reads lines needs a moment to see them: they came before the next question.
+    // The reader thread needs time to read lines typed before the next question.
     tokio::time::sleep(Duration::from_millis(100)).await;
     cx.principal = Principal::new("acme", "ada").agent("bot");
     let question = Question { principal: cx.principal.clone(), ..call("{}") };
@@ -327,7 +325,7 @@ async fn a_late_yes_to_one_question_approves_no_other() {
     let second = screen.questions(2).await;
     assert!(screen.text().contains("For: agent `bot` of `ada` in `acme`"), "{}", screen.text());
     assert_ne!(first, second);
-    // These come while the second one is open, and are for the first one.
+    // These arrive while the second question is open, and are meant for the first one.
     keys.write_all(format!("yes {first}\nyes\nno {first}\n").as_bytes()).unwrap();
     screen.shows("That answers another question", 3).await;
     assert!(!deciding.is_finished());
@@ -336,7 +334,7 @@ async fn a_late_yes_to_one_question_approves_no_other() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_is_gone_can_be_asked_nothing() {
+async fn a_closed_terminal_is_unavailable() {
     struct Nothing;
     impl Read for Nothing {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
@@ -344,12 +342,12 @@ async fn a_terminal_that_is_gone_can_be_asked_nothing() {
         }
     }
     let terminal = Terminal::over(Nothing, Screen::default());
-    let cx = Caller::says(json!(null)).cx();
+    let cx = Caller::answering(json!(null)).cx();
     assert!(terminal.decide(&cx, call("{}")).await.is_err());
 }
 
 #[test]
-fn approvers_that_wait_for_ever_do_so_together() {
+fn time_limits_of_a_chain_do_not_overflow() {
     #[derive(Clone)]
     struct Patient;
     impl Approver for Patient {

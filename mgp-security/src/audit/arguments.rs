@@ -1,6 +1,4 @@
-//! What the log keeps of a call's arguments: a digest nobody can guess from, unless somebody asks for more (MGP §6.3).
-//!
-//! Applies to: both.
+//! The record of a call's arguments: a keyed digest by default, names or values if configured (MGP §6.3).
 
 use std::fmt;
 
@@ -12,32 +10,31 @@ use siphasher::sip128::SipHasher24;
 
 use super::log::DigestKey;
 
-/// Arguments up to this size are brought into canonical form before they are digested; longer ones as they came.
-const CANONICAL_MAX: usize = 64 * 1024;
+/// The size limit for arguments in canonical form; longer ones are digested as they were received.
+const MAX_CANONICAL: usize = 64 * 1024;
 
-/// The longest arguments that are written in full.
-const FULL_MAX: usize = 16 * 1024;
+/// The size limit for arguments that are recorded in full.
+const MAX_FULL: usize = 16 * 1024;
 
-/// How many names are written at most.
-const NAMES_MAX: usize = 32;
+const MAX_NAMES: usize = 32;
 
-/// The longest name that is written, in bytes; longer ones are cut and end with `…`.
-const NAME_MAX: usize = 64;
+/// The size limit for a recorded name, in bytes; longer ones are cut and end with `…`.
+const MAX_NAME: usize = 64;
 
-/// How much of a call's arguments is recorded.
+/// The amount of detail recorded of a call's arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Arguments {
-    /// A keyed digest and the size: equal arguments can be told, and nothing else.
+    /// A keyed digest and the size: equal arguments can be recognized, nothing more.
     #[default]
     Redacted,
-    /// The names of the members as well, 32 at most.
+    /// The digest, the size and the names of up to 32 members.
     Names,
-    /// The arguments themselves as well, up to 16 KiB in canonical form; what is longer is as [`Names`](Self::Names).
+    /// The digest, the size and the arguments, up to 16 KiB in canonical form; longer ones as [`Names`](Self::Names).
     Full,
 }
 
-/// How calls are recorded.
+/// Settings for the record of a call.
 ///
 /// ```
 /// use mgp_security::{Arguments, AuditConfig};
@@ -54,28 +51,29 @@ pub struct AuditConfig {
 }
 
 impl AuditConfig {
-    /// Arguments are redacted, under a key that is random for each layer.
+    /// Creates settings that redact arguments, with a random key for each layer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How much of the arguments is recorded.
+    /// Sets the amount of detail recorded of arguments.
     pub fn arguments(mut self, arguments: Arguments) -> Self {
         self.arguments = arguments;
         self
     }
 
-    /// The secret of the installation that digests are made with, so that they can be compared across restarts.
+    /// Sets the secret of the installation that digests are keyed with, so that they can be compared across restarts.
     ///
-    /// Whoever has it can check guesses at arguments; it belongs where no reader of the log finds it.
+    /// A reader of the log who has the secret can verify guesses of arguments; keep it where no such reader has access.
     ///
-    /// A log that [keeps one](crate::LogConfig::digest_key) has it as [`AuditLog::digest_key`](crate::AuditLog::digest_key).
+    /// An [`AuditLog`](crate::AuditLog) with a configured [key file](crate::LogConfig::digest_key) returns the key from
+    /// [`AuditLog::digest_key`](crate::AuditLog::digest_key).
     pub fn key(mut self, key: impl Into<DigestKey>) -> Self {
         self.key = Some(*key.into().as_bytes());
         self
     }
 
-    /// Whether a secret was set.
+    /// Returns whether a secret was set.
     pub(crate) fn has_key(&self) -> bool {
         self.key.is_some()
     }
@@ -89,27 +87,27 @@ impl fmt::Debug for AuditConfig {
 
 /// Writes the member `arguments` of an event's details.
 #[derive(Clone)]
-pub(super) struct Recorder {
+pub(super) struct ArgumentRecorder {
     arguments: Arguments,
-    /// None where the system has no randomness to make one: then there is no digest.
+    /// `None` if the system has no randomness for a key; then no digest is recorded.
     key: Option<SipHasher24>,
 }
 
-impl Recorder {
+impl ArgumentRecorder {
     pub(super) fn new(config: &AuditConfig) -> Self {
         let key = config.key.or_else(random_key).map(|key| {
-            // A key of its own, whatever else the installation's secret is used for.
+            // A derived key, whatever else the secret of the installation is used for.
             let own = blake3::derive_key("mgp audit digests of arguments, version 1", &key);
             SipHasher24::new_with_key(own.first_chunk().unwrap_or(&[0; 16]))
         });
         Self { arguments: config.arguments, key }
     }
 
-    /// Records arguments, which are valid JSON.
+    /// Records arguments, which must be valid JSON.
     pub(super) fn note(&self, text: &str, start: &mut Start) {
-        let form = Form::of(text);
+        let form = DigestInput::of(text);
         let of = match form {
-            Form::AsItCame(_) => DigestOf::AsItCame,
+            DigestInput::AsReceived(_) => DigestOf::AsItCame,
             _ => DigestOf::Canonical,
         };
         let digest = self.key.map(|key| key.hash(form.text().as_bytes()).as_bytes());
@@ -121,65 +119,65 @@ impl Recorder {
         }
     }
 
-    /// Adds the arguments or their names; only canonical text is written, so that it stays on one line.
-    fn shown(&self, form: &Form<'_>, digested: Digested) -> Payload {
+    /// Returns the digest with the arguments or their names; only canonical text is written, because it has no newline.
+    fn shown(&self, form: &DigestInput<'_>, digested: Digested) -> Payload {
         let mut out = Vec::new();
         digested.push(&mut out);
         out.pop();
         let full = match form {
-            Form::AsItCame(_) => None,
-            canonical => Some(canonical.text()).filter(|text| text.len() <= FULL_MAX),
+            DigestInput::AsReceived(_) => None,
+            canonical => Some(canonical.text()).filter(|text| text.len() <= MAX_FULL),
         };
         if let (Arguments::Full, Some(text)) = (self.arguments, full) {
             out.extend_from_slice(br#","value":"#);
             out.extend_from_slice(text.as_bytes());
-        } else if let Ok(names) = serde_json::to_string(&Names::of(form.text())) {
+        } else if let Ok(names) = serde_json::to_string(&MemberNames::of(form.text())) {
             out.extend_from_slice(br#","names":"#);
             out.extend_from_slice(names.as_bytes());
         }
         out.push(b'}');
-        // Everything in it was text before.
+        // It was built from valid text.
         Payload::from_trusted(String::from_utf8(out).unwrap_or_default())
     }
 }
 
 /// The text that is digested.
-enum Form<'a> {
-    Already(&'a str),
+enum DigestInput<'a> {
+    Unchanged(&'a str),
     Canonical(String),
-    /// Too long, nested too deep, or with a member that stands twice.
-    AsItCame(&'a str),
+    /// Too long, nested too deep, or with a duplicate member.
+    AsReceived(&'a str),
 }
 
-impl<'a> Form<'a> {
+impl<'a> DigestInput<'a> {
     fn of(text: &'a str) -> Self {
-        if text.len() > CANONICAL_MAX {
-            return Self::AsItCame(text);
+        if text.len() > MAX_CANONICAL {
+            return Self::AsReceived(text);
         }
         if is_canonical(text) {
-            return Self::Already(text);
+            return Self::Unchanged(text);
         }
-        canonical(text).map_or(Self::AsItCame(text), Self::Canonical)
+        canonical(text).map_or(Self::AsReceived(text), Self::Canonical)
     }
 
     fn text(&self) -> &str {
         match self {
-            Self::Already(text) | Self::AsItCame(text) => text,
+            Self::Unchanged(text) | Self::AsReceived(text) => text,
             Self::Canonical(text) => text,
         }
     }
 }
 
-/// The names of an object's members; none where the text is no object.
+/// The names of an object's members; empty if the text is not an object.
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Names(Vec<String>);
+struct MemberNames(Vec<String>);
 
-impl Names {
+impl MemberNames {
     fn of(text: &str) -> Self {
         struct Visitor;
         impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Names;
+            type Value = MemberNames;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -188,14 +186,14 @@ impl Names {
             fn visit_map<A: serde::de::MapAccess<'de>>(
                 self,
                 mut map: A,
-            ) -> Result<Names, A::Error> {
+            ) -> Result<MemberNames, A::Error> {
                 let mut names = Vec::new();
                 while let Some((name, _)) = map.next_entry::<String, &RawValue>()? {
-                    if names.len() < NAMES_MAX {
-                        names.push(super::event::cut(&name, NAME_MAX));
+                    if names.len() < MAX_NAMES {
+                        names.push(super::event::cut(&name, MAX_NAME));
                     }
                 }
-                Ok(Names(names))
+                Ok(MemberNames(names))
             }
         }
         let mut reader = serde_json::Deserializer::from_str(text);
@@ -230,13 +228,12 @@ mod tests {
         written(&config, text).get().unwrap()
     }
 
-    /// What stands in the event of a call.
     fn written(config: &AuditConfig, text: &str) -> Payload {
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
         let params = Params::split("tools/call", r#"{"name":"t"}"#.into()).unwrap();
         let call = Call::request(Method::of("tools/call"), params, cx);
         let mut start = Start::of(&call).unwrap();
-        Recorder::new(config).note(text, &mut start);
+        ArgumentRecorder::new(config).note(text, &mut start);
         let event = Ended::now(start.into(), Outcome::Success).to_event();
         event.details.unwrap().get("arguments").unwrap().clone()
     }
@@ -258,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_arguments_is_written() {
+    fn redacted_arguments_are_not_written() {
         let text = r#"{"password":"hunter2"}"#;
         let written = written(&AuditConfig::new().key(KEY), text);
         assert!(!written.as_str().contains("hunter2") && !written.as_str().contains("password"));
@@ -266,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_are_written_where_they_are_wanted() {
+    fn names_and_values_are_written_only_if_configured() {
         let text = "{\n\"b\": \"hunter2\", \"a\": {\"c\": 1}}";
         let names = of(Arguments::Names, text);
         assert_eq!(names.decode::<Vec<String>>("names").unwrap().unwrap(), ["a", "b"]);
@@ -276,15 +273,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_odd_is_digested_as_it_came() {
+    fn long_or_odd_arguments_are_digested_as_received() {
         let twice = of(Arguments::Full, r#"{"a":1,"a":2}"#);
         assert_eq!(twice.decode::<bool>("raw").unwrap(), Some(true));
         assert!(twice.get("value").is_none());
-        let long = format!(r#"{{"a": "{}"}}"#, "x".repeat(CANONICAL_MAX));
+        let long = format!(r#"{{"a": "{}"}}"#, "x".repeat(MAX_CANONICAL));
         let long = of(Arguments::Full, &long);
         assert_eq!(long.decode::<bool>("raw").unwrap(), Some(true));
         assert_eq!(long.decode::<Vec<String>>("names").unwrap().unwrap(), ["a"]);
-        let longish = format!(r#"{{"a":"{}"}}"#, "x".repeat(FULL_MAX));
+        let longish = format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_FULL));
         let longish = of(Arguments::Full, &longish);
         assert!(longish.get("value").is_none() && longish.get("raw").is_none());
     }
@@ -295,7 +292,7 @@ mod tests {
             (0..100).map(|n| (format!("{n}{}", "n".repeat(200)), Payload::null())).collect();
         let names = of(Arguments::Names, &serde_json::to_string(&many).unwrap());
         let names: Vec<String> = names.decode("names").unwrap().unwrap();
-        assert_eq!(names.len(), NAMES_MAX);
-        assert!(names.iter().all(|name| name.len() == NAME_MAX + '…'.len_utf8()));
+        assert_eq!(names.len(), MAX_NAMES);
+        assert!(names.iter().all(|name| name.len() == MAX_NAME + '…'.len_utf8()));
     }
 }

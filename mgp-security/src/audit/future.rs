@@ -1,6 +1,4 @@
-//! The response future of the audit layer: wait for the ticket, run, say how it ended.
-//!
-//! Applies to: both.
+//! The response future of the audit layer: waits for the ticket, runs the call, records its end.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,13 +8,13 @@ use std::task::{Context as Task, Poll, ready};
 use mgp_types::RpcError;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
-    Asker, Asking, AuditSink, Audited, BoxFuture, Call, MgpService, Reply, Rule, Start, Ticket,
-    Unaudited,
+    AgentId, Asker, Asking, AuditSink, Audited, BoxFuture, Call, MgpService, Reply, Rule, ServerId,
+    Start, Ticket, Unaudited,
 };
 use pin_project_lite::pin_project;
 
-use super::event::NO_REQUEST;
-use super::outcome::Ending;
+use super::event::REQUESTS_ONLY;
+use super::outcome::RoundEnd;
 use crate::error::Refusal;
 
 pin_project! {
@@ -32,12 +30,13 @@ pin_project! {
     enum State<S, F> {
         // Not recorded.
         Pass { #[pin] future: F },
-        // The sink has not answered; nothing has left.
+        // The sink has not answered, and no call was sent.
         Waiting {
             later: BoxFuture<'static, Result<Ticket, Unaudited>>,
             held: Option<(S, Call, Arc<dyn AuditSink>)>,
         },
-        // The future stands before the ticket: what the call holds is given back before its record is written.
+        // Fields are dropped in order: the future releases the resources of the call before the ticket writes its
+        // record.
         Running {
             #[pin]
             future: F,
@@ -45,8 +44,8 @@ pin_project! {
             asker: Option<Arc<dyn Asker>>,
             sink: Arc<dyn AuditSink>,
         },
-        // It was refused, and is answered once the second event of the refusal was taken.
-        Telling {
+        // The call was refused; the answer waits until the second event of the refusal is recorded.
+        RecordingSecond {
             later: BoxFuture<'static, Result<(), Unaudited>>,
             answer: Option<Result<Reply, RpcError>>,
         },
@@ -60,12 +59,12 @@ impl<S: MgpService> ResponseFuture<S> {
         Self { state: State::Pass { future } }
     }
 
-    /// Refuses a call that may be none, once its record was taken.
+    /// Refuses a tool call that was sent as a notification, after its record was accepted.
     pub(super) fn block(sink: &dyn AuditSink, blocked: AuditEvent) -> Self {
-        let refused = Refusal::NotARequest(Rule::new(NO_REQUEST)).into();
-        let state = match tell(sink, Some(blocked)) {
+        let refused = Refusal::NotARequest(Rule::new(REQUESTS_ONLY)).into();
+        let state = match record_second(sink, Some(blocked)) {
             None => State::Refused { error: Some(refused) },
-            Some(later) => State::Telling { later, answer: Some(Err(refused)) },
+            Some(later) => State::RecordingSecond { later, answer: Some(Err(refused)) },
         };
         Self { state }
     }
@@ -80,7 +79,7 @@ impl<S: MgpService> ResponseFuture<S> {
         let sink = Arc::clone(sink);
         let state = match begun {
             Audited::Ready(Ok(ticket)) => State::run(inner, call, ticket, sink),
-            Audited::Ready(Err(reason)) => State::Refused { error: Some(refuse(reason)) },
+            Audited::Ready(Err(reason)) => State::Refused { error: Some(refuse(reason, &call)) },
             Audited::Later(later) => {
                 State::Waiting { later, held: Some((inner.clone(), call, sink)) }
             }
@@ -92,7 +91,7 @@ impl<S: MgpService> ResponseFuture<S> {
 impl<S: MgpService> State<S, S::Future> {
     fn run(inner: &mut S, mut call: Call, ticket: Ticket, sink: Arc<dyn AuditSink>) -> Self {
         let cx = call.cx_mut();
-        // Layers further in add what they know; whatever runs the call says so.
+        // Layers further in add facts to it; the handler that runs the call marks it as run.
         cx.extensions.insert_shared(Arc::clone(ticket.start()));
         let asker = match &cx.asking {
             Asking::Via(asker) => Some(Arc::clone(asker)),
@@ -102,24 +101,24 @@ impl<S: MgpService> State<S, S::Future> {
     }
 }
 
-/// Hands over the second event of a refusal; what is left to wait for, if anything.
-fn tell(
+/// Records the second event of a refusal; returns the rest of the work if the sink is not done.
+fn record_second(
     sink: &dyn AuditSink,
     second: Option<AuditEvent>,
 ) -> Option<BoxFuture<'static, Result<(), Unaudited>>> {
     match sink.record(second?) {
         Audited::Later(later) => return Some(later),
         Audited::Ready(Ok(())) => {}
-        Audited::Ready(Err(reason)) => untold(&reason),
+        Audited::Ready(Err(reason)) => log_dropped(&reason),
     }
     None
 }
 
-/// The call was refused and its own record written: there is nothing left to refuse.
-fn untold(reason: &Unaudited) {
+/// Logs the loss of a second event; the call was refused and its first event is recorded, so no error is returned.
+fn log_dropped(reason: &Unaudited) {
     tracing::error!(
         error = reason as &dyn std::error::Error,
-        "the second event of a refusal is lost"
+        "dropped the second event of a refusal"
     );
 }
 
@@ -137,29 +136,35 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                         (Ok(ticket), Some((mut inner, call, sink))) => {
                             State::run(&mut inner, call, ticket, sink)
                         }
-                        (Ok(_), None) => State::Done,
-                        (Err(reason), _) => State::Refused { error: Some(refuse(reason)) },
+                        (Err(reason), Some((_, call, _))) => {
+                            State::Refused { error: Some(refuse(reason, &call)) }
+                        }
+                        (_, None) => State::Done,
                     };
                     state.set(next);
                 }
                 StateProj::Running { future, ticket, asker, sink } => {
-                    // Held here, the ticket is dropped by the panic that leaves the poll, and knows it.
+                    // The ticket is in a local variable while the call runs, so that a panic drops it and it records a
+                    // failure.
                     let held = ticket.take();
                     match future.poll(task) {
                         Poll::Ready(answer) => {
-                            let second = Ending::of(&answer, held.as_ref()).write(held);
-                            match tell(&**sink, second) {
+                            let second = RoundEnd::of(&answer, held.as_ref()).write(held);
+                            match record_second(&**sink, second) {
                                 None => return Poll::Ready(answer),
                                 Some(later) => {
-                                    state.set(State::Telling { later, answer: Some(answer) });
+                                    state.set(State::RecordingSecond {
+                                        later,
+                                        answer: Some(answer),
+                                    });
                                     continue;
                                 }
                             }
                         }
                         Poll::Pending => *ticket = held,
                     }
-                    // Questions of gates and handlers end the round here, or the ticket would be dropped with them
-                    // further out and the call be recorded as cancelled.
+                    // A question of a gate or handler ends the round here; otherwise a layer further out would drop
+                    // this future and the ticket would record the call as cancelled.
                     let Some(reply) = asker.as_ref().and_then(|asker| asker.take_suspended())
                     else {
                         return Poll::Pending;
@@ -171,9 +176,9 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                     }
                     return Poll::Ready(Ok(reply));
                 }
-                StateProj::Telling { later, answer } => {
+                StateProj::RecordingSecond { later, answer } => {
                     if let Err(reason) = ready!(later.as_mut().poll(task)) {
-                        untold(&reason);
+                        log_dropped(&reason);
                     }
                     match answer.take() {
                         Some(answer) => return Poll::Ready(answer),
@@ -184,17 +189,22 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                     Some(error) => return Poll::Ready(Err(error)),
                     None => return Poll::Pending,
                 },
-                // Only a future that has answered is here, and it is not polled again.
+                // The future has completed and is not polled again.
                 StateProj::Done => return Poll::Pending,
             }
         }
     }
 }
 
-fn refuse(reason: Unaudited) -> RpcError {
+fn refuse(reason: Unaudited, call: &Call) -> RpcError {
+    let cx = call.cx();
     tracing::error!(
+        server = cx.server.as_ref().map(ServerId::as_str),
+        tool = call.tool().map(|tool| tool.name),
+        agent = cx.principal.as_agent().map(AgentId::as_str),
+        trace = cx.trace.as_deref(),
         error = &reason as &dyn std::error::Error,
-        "call refused: it cannot be recorded"
+        "denied tool call that cannot be recorded"
     );
     Refusal::Unaudited(reason).into()
 }

@@ -2,24 +2,21 @@
 //!
 //! Applies to: both.
 
-use std::fmt;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 
 use mgp_types::method::Kind;
 use mgp_types::mgp::{AuditEvent, RiskLevel};
-use mgp_types::service::{AuditSink, Call, MgpService, Reply, ServerId, Start, Target};
+use mgp_types::service::{AgentId, AuditSink, Call, MgpService, Reply, ServerId, Start, Target};
 use mgp_types::{Payload, RpcError};
-use tower_layer::Layer;
 use tower_service::Service;
 
-use super::arguments::{AuditConfig, Recorder};
-use super::event::{Event, tenant_of};
+use super::arguments::{ArgumentRecorder, AuditConfig};
+use super::event::{Event, REQUESTS_ONLY, tenant_of};
 use super::future::ResponseFuture;
 
-/// Records tool calls in a sink; the same layer serves inbound and outbound stacks.
+/// Records tool calls in a sink; the same layer works on inbound and outbound stacks.
 ///
-/// A tool call that comes as a notification goes no further, and that is recorded too.
+/// A tool call sent as a notification is blocked, and that is recorded too.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,52 +45,56 @@ use super::future::ResponseFuture;
 #[must_use]
 pub struct AuditLayer {
     sink: Arc<dyn AuditSink>,
-    facts: Arc<CallFacts>,
+    settings: Arc<CallSettings>,
 }
 
-/// What the layer knows of every call.
+/// Settings of the layer that apply to every call.
 #[derive(Clone)]
-struct CallFacts {
+struct CallSettings {
     server: Option<ServerId>,
     risk: Option<Arc<RiskOf>>,
-    arguments: Recorder,
+    arguments: ArgumentRecorder,
 }
 
 type RiskOf = dyn Fn(&Call) -> Option<RiskLevel> + Send + Sync;
 
 impl AuditLayer {
-    /// A layer that records in a sink.
+    /// Creates a layer that records in a sink.
     ///
-    /// The risk of a call is the [`RiskLevel`] among its extensions; unless one is there it is unknown.
+    /// The risk of a call is the [`RiskLevel`] among its extensions, or unknown if there is none.
     pub fn new(sink: Arc<dyn AuditSink>) -> Self {
-        let arguments = Recorder::new(&AuditConfig::new());
-        Self { sink, facts: Arc::new(CallFacts { server: None, risk: None, arguments }) }
+        let arguments = ArgumentRecorder::new(&AuditConfig::new());
+        Self { sink, settings: Arc::new(CallSettings { server: None, risk: None, arguments }) }
     }
 
     /// Sets how much of the arguments is recorded, and the key of their digests.
     pub fn config(mut self, config: &AuditConfig) -> Self {
-        Arc::make_mut(&mut self.facts).arguments = Recorder::new(config);
+        Arc::make_mut(&mut self.settings).arguments = ArgumentRecorder::new(config);
         self
     }
 
-    /// Names the server whose tools are called, whatever the context says.
+    /// Sets the id of the server whose tools are called; it replaces the id in the context.
     pub fn server(mut self, id: impl Into<ServerId>) -> Self {
-        Arc::make_mut(&mut self.facts).server = Some(id.into());
+        Arc::make_mut(&mut self.settings).server = Some(id.into());
         self
     }
 
-    /// Finds the effective risk of a call, before any gate has seen it; an unknown one counts as the highest.
-    pub fn risk(mut self, of: impl Fn(&Call) -> Option<RiskLevel> + Send + Sync + 'static) -> Self {
-        Arc::make_mut(&mut self.facts).risk = Some(Arc::new(of));
+    /// Sets the function that returns the effective risk of a call, before any gate runs; an unknown risk counts as
+    /// the highest.
+    pub fn risk(
+        mut self,
+        risk_of: impl Fn(&Call) -> Option<RiskLevel> + Send + Sync + 'static,
+    ) -> Self {
+        Arc::make_mut(&mut self.settings).risk = Some(Arc::new(risk_of));
         self
     }
 }
 
-impl CallFacts {
-    /// What is recorded of a call before it runs; none where it is not recorded.
+impl CallSettings {
+    /// Returns the first half of the record of a call, or `None` if the call is not recorded.
     fn start(&self, call: &mut Call) -> Option<Start> {
         call.tool()?;
-        // Without a trace nothing would join the events of the call.
+        // Events of one call are joined by their trace id.
         call.cx_mut().trace_or_new();
         let mut start = Start::of(call)?;
         if let Some(arguments) = call.params().arguments() {
@@ -108,17 +109,15 @@ impl CallFacts {
             start.note("tenant", tenant);
         }
         start.risk = match &self.risk {
-            Some(of) => of(call),
+            Some(risk_of) => risk_of(call),
             None => call.cx().extensions.get::<RiskLevel>().cloned(),
         };
         Some(start)
     }
-}
 
-impl CallFacts {
-    /// The record of a tool call that came as a notification.
+    /// Returns the record of a tool call that was sent as a notification.
     ///
-    /// MCP has no such thing, gates that answer would answer nobody, and a server might run it all the same.
+    /// MCP has no such message: a gate could not answer it, and a server might run it nevertheless.
     fn blocked(&self, call: &mut Call) -> Option<AuditEvent> {
         if call.kind() != Kind::Notification {
             return None;
@@ -128,35 +127,23 @@ impl CallFacts {
         call.cx_mut().trace_or_new();
         let cx = call.cx();
         let server = self.server.as_ref().or(cx.server.as_ref());
+        tracing::warn!(
+            server = server.map(ServerId::as_str),
+            tool = &*tool,
+            agent = cx.principal.as_agent().map(AgentId::as_str),
+            trace = cx.trace.as_deref(),
+            rule = REQUESTS_ONLY,
+            "denied tool call sent as a notification"
+        );
         Some(Event::notification_blocked(&cx.principal, server, &tool, cx.trace.as_deref()).build())
     }
 }
 
-impl fmt::Debug for AuditLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AuditLayer")
-    }
-}
+mgp_types::opaque_debug!(AuditLayer);
 
-impl<S> Layer<S> for AuditLayer {
-    type Service = Audit<S>;
-
-    fn layer(&self, inner: S) -> Audit<S> {
-        Audit { inner, layer: self.clone() }
-    }
-}
-
-/// Service of [`AuditLayer`].
-#[derive(Clone)]
-pub struct Audit<S> {
-    inner: S,
-    layer: AuditLayer,
-}
-
-impl<S> fmt::Debug for Audit<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Audit")
-    }
+mgp_types::layer_service! {
+    /// Service of [`AuditLayer`].
+    pub Audit for AuditLayer
 }
 
 impl<S: MgpService> Service<Call> for Audit<S> {
@@ -164,15 +151,13 @@ impl<S: MgpService> Service<Call> for Audit<S> {
     type Error = RpcError;
     type Future = ResponseFuture<S>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        if let Some(blocked) = self.layer.facts.blocked(&mut call) {
+        if let Some(blocked) = self.layer.settings.blocked(&mut call) {
             return ResponseFuture::block(&*self.layer.sink, blocked);
         }
-        match self.layer.facts.start(&mut call) {
+        match self.layer.settings.start(&mut call) {
             Some(start) => ResponseFuture::begin(&self.layer.sink, start, &mut self.inner, call),
             None => ResponseFuture::pass(self.inner.call(call)),
         }

@@ -1,14 +1,14 @@
-//! Records every tool call, whatever becomes of it (MGP §6).
+//! The audit layer: one event for every tool call, however it ends (MGP §6).
 //!
-//! - Only `tools/call` requests are recorded; everything else passes for nothing.
-//! - The call runs once the sink has given a ticket, and not at all if it gives none: no chunk, result or event
-//!   of a call leaves before its record can be written.
-//! - A stack has one [`AuditLayer`], and each layer writes one event a call.
-//!   A call that crosses two audited stacks is recorded by both; in a kernel it stands on the outbound stack only.
-//! - Rounds of one logical call are one event, that of the round that completes. Each attempt of a retry is one.
-//!
-//! - Every recorded call has a trace; one is made where it brought none.
-//! - Arguments are recorded as [`AuditConfig`] says, redacted by default; texts of errors never are.
+//! - Only `tools/call` requests are recorded; every other message passes at no cost.
+//! - A call runs only after the sink has issued a ticket: no chunk, result or event of a call leaves this process
+//!   before its record can be written.
+//! - A stack has one [`AuditLayer`], and each layer writes one event per call.
+//!   A call that crosses two audited stacks is recorded by both; a kernel has the layer on its outbound stack only.
+//! - All rounds of one logical call are one event, written when the last round completes. Each attempt of a retry is
+//!   an event.
+//! - Every recorded call has a trace id; the layer creates one if the call has none.
+//! - Arguments are recorded as [`AuditConfig`] defines, redacted by default; error messages never are.
 //!
 //! | how the call ends | event | result | details |
 //! |---|---|---|---|
@@ -19,10 +19,8 @@
 //! | any other error, and any error of a peer | `TOOL_EXECUTED` | `FAILURE` | `code` |
 //! | no answer, or the future was dropped | `TOOL_EXECUTED` | `FAILURE` | `cancelled` |
 //!
-//! A refusal with 1000, 1010 or 1011 is told a second time, as `PERMISSION_DENIED`, `VALIDATION_FAILED` or
-//! `CODE_REJECTED` with the same trace; it is answered once that was recorded too.
-//!
-//! Applies to: both.
+//! A refusal with 1000, 1010 or 1011 is recorded a second time, as `PERMISSION_DENIED`, `VALIDATION_FAILED` or
+//! `CODE_REJECTED` with the same trace id; the caller gets its answer after that event was recorded too.
 
 mod arguments;
 mod event;
@@ -36,13 +34,13 @@ mod source;
 mod tests;
 
 pub use arguments::{Arguments, AuditConfig};
-pub use event::{By, Event, Flagged};
-pub use forward::{Delivery, Forwarder, Forwarding, Ingest, NotNamed, Replay};
+pub use event::{Event, EventActor, Flagged};
+pub use forward::{Delivery, Forwarder, Forwarding, Ingest, Replay, UnknownSink};
 pub use layer::{Audit, AuditLayer};
 #[cfg(feature = "sqlite")]
 pub(crate) use log::private_folder;
 pub use log::{
-    AuditLog, AuditPage, AuditQuery, Bad, DigestKey, Flaw, Fsync, Head, Keep, LogConfig, LogError,
-    LogFiles, verify,
+    AuditLog, AuditPage, AuditQuery, BadRecord, DigestKey, Fsync, Head, Keep, LogConfig, LogError,
+    LogFiles, RecordFlaw, verify,
 };
 pub use source::EventSource;

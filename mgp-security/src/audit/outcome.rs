@@ -1,6 +1,4 @@
-//! From the answer of a call to what is recorded of it.
-//!
-//! Applies to: both.
+//! The outcome of a call, derived from its answer.
 
 use std::sync::LazyLock;
 
@@ -12,14 +10,14 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 
 use super::event::Event;
 
-/// What becomes of the ticket.
+/// The final outcome of a call, or the end of one of its rounds.
 #[derive(Debug, PartialEq)]
-pub(super) enum Ending {
+pub(super) enum RoundEnd {
     Final(Outcome),
     Suspended,
 }
 
-impl Ending {
+impl RoundEnd {
     pub(super) fn of(answer: &Result<Reply, RpcError>, ticket: Option<&Ticket>) -> Self {
         Self::Final(match answer {
             Ok(Reply::InputRequired(_)) => return Self::Suspended,
@@ -38,7 +36,7 @@ impl Ending {
         })
     }
 
-    /// Writes the record of the call; answers with the second event, where a refusal is told twice.
+    /// Closes the ticket, and returns the second event of a refusal that has an event type of its own.
     pub(super) fn write(self, ticket: Option<Ticket>) -> Option<AuditEvent> {
         let ticket = ticket?;
         let Self::Final(outcome) = self else {
@@ -47,7 +45,7 @@ impl Ending {
         };
         let mut second = None;
         if let Outcome::Blocked { code, rule } = &outcome {
-            second = told_twice(*code, rule.as_ref(), ticket.start());
+            second = second_event(*code, rule.as_ref(), ticket.start());
             if let Some(reason) = code.name().and_then(|name| Payload::of(name).ok()) {
                 ticket.start().note("reason", reason);
             }
@@ -57,8 +55,8 @@ impl Ending {
     }
 }
 
-/// The event of a refusal that has a type of its own (§6.4).
-fn told_twice(code: ErrorCode, rule: Option<&Rule>, start: &Start) -> Option<AuditEvent> {
+/// Returns the event of a refusal that has a type of its own (MGP §6.4).
+fn second_event(code: ErrorCode, rule: Option<&Rule>, start: &Start) -> Option<AuditEvent> {
     let (by, server, tool) = (&start.principal, start.server.as_ref(), &*start.tool);
     let event = match code {
         ErrorCode::PERMISSION_DENIED => Event::call_denied(by, server, tool),
@@ -69,32 +67,33 @@ fn told_twice(code: ErrorCode, rule: Option<&Rule>, start: &Start) -> Option<Aud
     Some(event.rule(rule).during(start.trace.as_deref()).build())
 }
 
-/// Whether a code means that the call never ran: it was refused, or there was no turn, server or tool for it.
+/// Returns whether a code means that the call never ran: it was refused, or there was no capacity, server or tool.
 ///
-/// 3003 and 5000 to 5099 may come at any time, and so may the codes of JSON-RPC: params of other calls fail as well.
+/// 3003 and 5000 to 5099 can occur at any time, and so can the codes of JSON-RPC: params of inner calls fail as well.
 fn refuses(code: ErrorCode) -> bool {
     matches!(code.0, 1000..=1099 | 2000..=2099 | 3000..=3002 | 4000..=4003)
 }
 
-/// Whether a result says `isError`: a quick look at the text first, so that the rule costs one search.
+/// Returns whether a result has `isError: true`; searches the text first, and parses only results that may have it.
 fn is_error(body: &Body) -> bool {
     #[derive(serde::Deserialize)]
-    struct Said {
+    struct ErrorFlag {
         #[serde(rename = "isError", default)]
         is_error: bool,
     }
     static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(r#""isError""#));
     let raw = body.as_raw().as_str();
-    // How our own tools end: in valid JSON it is the last member, and a name that stands twice says nothing.
+    // Results of our own tools end like this. In valid JSON it is then the last member, and a name that occurs
+    // twice has no meaning.
     if raw.ends_with(r#","isError":false}"#) {
         return false;
     }
-    let mut said = NAME.find_iter(raw.as_bytes()).map(|at| &raw[at + NAME.needle().len()..]);
-    let says =
-        said.any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"));
-    (says || memchr(b'\\', raw.as_bytes()).is_some() && raw.contains("\\u"))
-        // The words may stand further in, in structured content, and in other letters.
-        && serde_json::from_str(raw).is_ok_and(|Said { is_error }| is_error)
+    let mut values = NAME.find_iter(raw.as_bytes()).map(|at| &raw[at + NAME.needle().len()..]);
+    let may_be_true = values
+        .any(|rest| rest.trim_start_matches([':', ' ', '\t', '\n', '\r']).starts_with("true"));
+    (may_be_true || memchr(b'\\', raw.as_bytes()).is_some() && raw.contains("\\u"))
+        // The match may be nested, e.g. in structured content, or the name may be written with escapes.
+        && serde_json::from_str(raw).is_ok_and(|ErrorFlag { is_error }| is_error)
 }
 
 #[cfg(test)]

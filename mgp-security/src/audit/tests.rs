@@ -1,10 +1,7 @@
 //! Every way a call can end, with the record it leaves.
-//!
-//! Applies to: both.
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -13,6 +10,7 @@ use mgp_types::service::{
     Ask, Asker, Asking, AuditSink, Audited, Body, BoxFuture, Call, Hidden, InputRequired,
     MemoryAudit, Principal, Reply, RoundState, Rounds, Stack, Start, Ticket, Unaudited, gate, mock,
 };
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
@@ -31,8 +29,8 @@ fn answers(answer: Result<Reply, RpcError>) -> Stack {
     Stack::from_fn(move |_| std::future::ready(answer.clone()))
 }
 
-/// `TYPE/RESULT` and the details, without time and arguments.
-fn told(event: &AuditEvent) -> String {
+/// Returns `TYPE/RESULT` and the details, without time and arguments.
+fn shown(event: &AuditEvent) -> String {
     let mut details = event.details.clone().unwrap_or_default();
     details.remove("duration_ms");
     details.remove("arguments");
@@ -42,7 +40,7 @@ fn told(event: &AuditEvent) -> String {
 
 #[track_caller]
 fn check(log: &MemoryAudit, expected: &[&str]) {
-    let events: Vec<_> = log.events().iter().map(told).collect();
+    let events: Vec<_> = log.events().iter().map(shown).collect();
     assert_eq!(events, expected);
     assert!(log.intents().is_empty());
 }
@@ -75,8 +73,8 @@ async fn each_ending_has_its_event() {
     one(Ok(Reply::None), r#"TOOL_EXECUTED/FAILURE {"cancelled":true}"#).await;
     for code in [1001, 2000, 2001, 2002, 3000, 3001, 3002, 4000, 4001, 4002, 4003] {
         let reason = ErrorCode(code).name().unwrap();
-        let told = format!(r#"TOOL_BLOCKED/BLOCKED {{"reason":"{reason}","code":{code}}}"#);
-        one(Err(error(code)), &told).await;
+        let shown = format!(r#"TOOL_BLOCKED/BLOCKED {{"reason":"{reason}","code":{code}}}"#);
+        one(Err(error(code)), &shown).await;
     }
     one(Err(error(1099)), r#"TOOL_BLOCKED/BLOCKED {"code":1099}"#).await;
     for code in [3003, 5000, 5001, 5002, -32603, -32602, 17] {
@@ -164,7 +162,7 @@ async fn a_refusal_names_its_rule() {
 }
 
 #[tokio::test]
-async fn a_refusal_with_a_type_of_its_own_is_told_twice() {
+async fn a_refusal_with_its_own_event_type_is_recorded_twice() {
     for (code, second) in
         [(1000, "PERMISSION_DENIED"), (1010, "VALIDATION_FAILED"), (1011, "CODE_REJECTED")]
     {
@@ -179,7 +177,7 @@ async fn a_refusal_with_a_type_of_its_own_is_told_twice() {
             let events = log.events();
             let reason = ErrorCode(code).name().unwrap();
             assert_eq!(
-                events.iter().map(told).collect::<Vec<_>>(),
+                events.iter().map(shown).collect::<Vec<_>>(),
                 [
                     format!(
                         r#"TOOL_BLOCKED/BLOCKED {{"reason":"{reason}","code":{code},"rule":"the rule"}}"#
@@ -199,9 +197,9 @@ async fn a_refusal_with_a_type_of_its_own_is_told_twice() {
 }
 
 #[tokio::test]
-async fn what_a_refusal_says_stays_out_of_the_log() {
+async fn the_message_of_a_refusal_is_not_recorded() {
     let log = MemoryAudit::new();
-    let no = gate(|_| Err(RpcError::new(ErrorCode::VALIDATION_BLOCKED, "`hunter2` is no URL")));
+    let no = gate(|_| Err(RpcError::new(ErrorCode::VALIDATION_BLOCKED, "`hunter2` is not a URL")));
     let layer = AuditLayer::new(Arc::new(log.clone()));
     let mut client = mock::client(Stack::new(layer.layer(no.layer(answers(Ok(Reply::empty()))))));
     let call = r#"{"name":"water","arguments":{"url":"hunter2"}}"#;
@@ -232,7 +230,7 @@ async fn each_call_has_a_trace_and_its_arguments_as_configured() {
 async fn a_peer_cannot_pass_a_failure_for_a_refusal() {
     let log = MemoryAudit::new();
     let liar = mock::peer(answers(Err(error(1001)))).peer();
-    // A call that crosses two audited stacks is recorded by both, and both know that it ran.
+    // A call that crosses two audited stacks is recorded by both, and both record that it ran.
     let inner = audited(&log, Stack::new(liar));
     let mut client = mock::client(audited(&log, inner));
     client.request("tools/call", CALL).await.unwrap_err();
@@ -248,7 +246,7 @@ async fn a_task_is_recorded_when_its_future_ends() {
     });
     let mut client = mock::client(audited(&log, yields));
     let mut future = client.call("tools/call", CALL);
-    // A layer of tasks polls once, then keeps the future elsewhere.
+    // A layer of tasks polls once, then moves the future elsewhere.
     poll_fn(|task| {
         assert!(future.as_mut().poll(task).is_pending());
         std::task::Poll::Ready(())
@@ -282,7 +280,7 @@ fn handles_and_futures_cross_threads() {
 
 // === Rounds ===
 
-/// What stands outside: it makes questions the reply of the whole stack.
+/// Sends one round of a call, as the outer layer does that turns questions into the reply of the whole stack.
 async fn round(stack: &Stack, state: RoundState) -> (Result<Reply, RpcError>, RoundState) {
     let rounds = Rounds::new(state);
     let mut client = mock::client(stack.clone());
@@ -294,7 +292,7 @@ async fn round(stack: &Stack, state: RoundState) -> (Result<Reply, RpcError>, Ro
     (reply, rounds.state())
 }
 
-/// Asks one question before the tool and one in it.
+/// Asks one question before the tool and one in the tool.
 fn asking_gate(inner: Stack) -> Stack {
     Stack::from_fn(move |call: Call| {
         let inner = inner.clone();
@@ -332,7 +330,7 @@ async fn rounds_are_counted_once() {
 
 // === Sinks that wait or fail ===
 
-/// Waits before it gives out tickets; makes them first, so that no drop goes unrecorded.
+/// A sink that delays its tickets; it creates them at once, so that every drop is recorded.
 struct Slow(MemoryAudit, Duration);
 
 impl AuditSink for Slow {
@@ -355,25 +353,25 @@ impl AuditSink for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_leaves_before_a_slow_sink_has_answered() {
+async fn no_call_runs_before_a_slow_sink_has_answered() {
     let log = MemoryAudit::new();
     let called = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&called);
     let tool = Stack::from_fn(move |_| {
-        *seen.lock().unwrap() = Some(Instant::now());
+        *seen.lock() = Some(Instant::now());
         std::future::ready(Ok(Reply::empty()))
     });
     let sink = Slow(log.clone(), Duration::from_millis(250));
     let mut client = mock::client(Stack::new(AuditLayer::new(Arc::new(sink)).layer(tool)));
     let begin = Instant::now();
     let future = client.call("tools/call", CALL);
-    assert!(called.lock().unwrap().is_none());
+    assert!(called.lock().is_none());
     future.await.unwrap();
-    assert_eq!(called.lock().unwrap().unwrap() - begin, Duration::from_millis(250));
+    assert_eq!(called.lock().unwrap() - begin, Duration::from_millis(250));
     check(&log, &["TOOL_EXECUTED/SUCCESS {}"]);
 }
 
-/// Refuses, at once or later.
+/// A sink that refuses, at once or later.
 #[derive(Clone)]
 struct Fails(Unaudited, Option<Duration>);
 
@@ -395,7 +393,7 @@ impl AuditSink for Fails {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_recorded_does_not_run() {
+async fn a_call_that_cannot_be_recorded_does_not_run() {
     let reasons = [
         (
             Unaudited::Full,
@@ -430,7 +428,7 @@ async fn what_cannot_be_recorded_does_not_run() {
 
 // === Cancellation ===
 
-/// Polls a future so often, then drops it; says whether it ended before.
+/// Polls a future a number of times, then drops it; returns whether it completed before.
 async fn drop_after(mut future: BoxFuture<'static, Result<Reply, RpcError>>, polls: usize) -> bool {
     let mut left = polls;
     poll_fn(move |task| {
@@ -476,7 +474,7 @@ proptest! {
     }
 }
 
-/// Gives way so often before it gives out a ticket.
+/// A sink that yields a number of times before it issues a ticket.
 struct Yields(MemoryAudit, usize);
 
 impl AuditSink for Yields {
@@ -497,7 +495,7 @@ impl AuditSink for Yields {
 }
 
 #[tokio::test]
-async fn a_tool_call_as_a_notification_goes_no_further_and_is_recorded() {
+async fn a_tool_call_as_a_notification_is_blocked_and_recorded() {
     let log = MemoryAudit::new();
     let tools = mock::peer(answers(Ok(Reply::empty())));
     let seen = tools.clone();
@@ -509,16 +507,16 @@ async fn a_tool_call_as_a_notification_goes_no_further_and_is_recorded() {
     let refused = client.notify("tools/call", CALL).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::INVALID_REQUEST);
     client.notify("notifications/initialized", "{}").await.unwrap();
-    assert_eq!(seen.seen().len(), 1, "what is no tool call passes");
+    assert_eq!(seen.seen().len(), 1, "other notifications pass");
     let events = log.events();
     assert_eq!((events.len(), events[0].event_type.as_str()), (1, "TOOL_BLOCKED"));
-    let told = serde_json::to_string(&events[0]).unwrap();
-    assert!(told.contains(r#""server_id":"garden","tool_name":"water""#), "{told}");
-    assert!(told.contains(r#""code":-32600"#) && told.contains(r#""rule":"#), "{told}");
+    let shown = serde_json::to_string(&events[0]).unwrap();
+    assert!(shown.contains(r#""server_id":"garden","tool_name":"water""#), "{shown}");
+    assert!(shown.contains(r#""code":-32600"#) && shown.contains(r#""rule":"#), "{shown}");
 }
 
 #[tokio::test]
-async fn the_id_of_the_layer_wins_over_what_the_context_says() {
+async fn the_server_of_the_layer_wins_over_that_of_the_context() {
     let log = MemoryAudit::new();
     let mut client = mock::client(audited(&log, answers(Ok(Reply::empty()))));
     client.cx.server = Some("elsewhere".into());
@@ -528,7 +526,7 @@ async fn the_id_of_the_layer_wins_over_what_the_context_says() {
 }
 
 #[tokio::test]
-async fn callers_of_two_tenants_with_one_name_are_told_apart() {
+async fn callers_of_two_tenants_with_one_name_are_distinguished() {
     let log = MemoryAudit::new();
     let refused = answers(Err(error(1000)));
     let mut client = mock::client(audited(&log, refused));
@@ -539,6 +537,6 @@ async fn callers_of_two_tenants_with_one_name_are_told_apart() {
     let tenant = |event: &AuditEvent| {
         event.details.as_ref().unwrap().decode::<String>("tenant").unwrap().unwrap_or_default()
     };
-    let told: Vec<_> = log.events().iter().map(tenant).collect();
-    assert_eq!(told, ["acme", "acme", "zeta", "zeta", "", ""], "each call, and its denial");
+    let shown: Vec<_> = log.events().iter().map(tenant).collect();
+    assert_eq!(shown, ["acme", "acme", "zeta", "zeta", "", ""], "each call, and its denial");
 }

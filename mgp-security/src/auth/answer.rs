@@ -1,6 +1,4 @@
-//! The answers this layer gives itself: challenges and the metadata document (RFC 6750 §3, RFC 9728 §3, §5).
-//!
-//! Applies to: inbound.
+//! Answers of the layer itself: challenges and the metadata document (RFC 6750 §3, RFC 9728 §3, §5).
 
 use bytes::Bytes;
 use http::header::{
@@ -14,7 +12,7 @@ use super::metadata::{ResourceMetadata, is_root_document};
 use super::refused::AuthRefused;
 use crate::error::Refusal;
 
-/// What is written for every request alike, made once.
+/// The parts of answers that are the same for every request.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     published: Option<Published>,
@@ -28,11 +26,11 @@ struct Published {
     scopes: String,
 }
 
-/// The methods the document is read with.
+/// The methods allowed on the document.
 const READ: &str = "GET, HEAD, OPTIONS";
 
 impl Answers {
-    /// Answers of a server that publishes where its tokens come from.
+    /// Creates the answers of a server that publishes its metadata.
     pub(super) fn publishing(metadata: &ResourceMetadata) -> Self {
         let (url, path) = (metadata.document_url(), metadata.document_path());
         let document = serde_json::to_vec(metadata).expect("text can be written as JSON").into();
@@ -40,7 +38,7 @@ impl Answers {
         Self { published: Some(Published { url, path, document, scopes }) }
     }
 
-    /// The answer to a request for the metadata document; none if it is another's.
+    /// Returns the answer to a request for the metadata document, or `None` for another path.
     pub(super) fn document<R: From<Bytes>>(
         &self,
         method: &Method,
@@ -51,7 +49,7 @@ impl Answers {
             return None;
         }
         Some(match *method {
-            // It is public, and browsers that look for it send headers of their own.
+            // The document is public, and browser clients send additional headers.
             Method::GET | Method::HEAD => respond(
                 StatusCode::OK,
                 published.document.clone(),
@@ -74,7 +72,7 @@ impl Answers {
         })
     }
 
-    /// The answer to a request that is not let in.
+    /// Returns the answer to a refused request.
     pub(super) fn refusal<R: From<Bytes>>(&self, refused: AuthRefused) -> Response<R> {
         let status = refused.status();
         let challenge = self.challenge(&refused);
@@ -83,14 +81,14 @@ impl Answers {
             Some(challenge) => headers.push((WWW_AUTHENTICATE, challenge)),
             None => headers.push((RETRY_AFTER, "5")),
         }
-        // Who calls is unknown, so is whether they speak MGP: no hints of ours.
+        // The caller is unknown, so it may not support MGP: no recovery hints.
         let error = RpcError::from(Refusal::Auth(refused)).without_recovery();
         let error = serde_json::to_string(&error).expect("code and message can be written as JSON");
         let body = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#);
         respond(status, body.into(), &headers)
     }
 
-    /// The value of `WWW-Authenticate`; none where other credentials would not help.
+    /// Returns the value of `WWW-Authenticate`, or `None` if other credentials would not help.
     fn challenge(&self, refused: &AuthRefused) -> Option<String> {
         if *refused == AuthRefused::Unavailable {
             return None;
@@ -107,7 +105,7 @@ impl Answers {
                     parts.push(format!(r#"scope="{}""#, quotable(scopes)));
                 }
             }
-            // A challenge has at least one parameter.
+            // A challenge must have at least one parameter.
             None => parts.push(r#"realm="mgp""#.to_owned()),
         }
         if let Some(error) = refused.challenge_error() {
@@ -119,7 +117,7 @@ impl Answers {
     }
 }
 
-/// What may stand between quotes in a challenge (RFC 6750 §3): no quote, no backslash, nothing that is not plain.
+/// Removes the characters that a quoted string of a challenge must not contain (RFC 6750 §3).
 fn quotable(text: &str) -> String {
     text.chars().filter(|c| matches!(c, ' '..='~') && !matches!(c, '"' | '\\')).collect()
 }

@@ -1,6 +1,4 @@
-//! What is known of a caller whose credentials were good (MGP §3, §5).
-//!
-//! Applies to: inbound.
+//! The identity of a caller with valid credentials (MGP §3, §5).
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,45 +6,45 @@ use std::time::SystemTime;
 
 use mgp_types::service::Principal;
 
-/// An authenticated caller: the principal, what the credentials permit, and how long they last.
+/// An authenticated caller: the principal, the permissions of its credentials, and their expiry.
 ///
-/// [`AuthLayer`](super::AuthLayer) puts it beside the [`Principal`] into the extensions of the request.
-/// The permissions travel on as a [`Pass`](mgp_types::service::Pass), which calls find in their extensions:
-/// [`AccessLayer`](crate::AccessLayer) holds callers to those it knows, see [`ApiKeys`](super::ApiKeys), and a
+/// [`AuthLayer`](super::AuthLayer) adds it to the extensions of the request, beside the [`Principal`].
+/// The permissions are also in a [`Pass`](mgp_types::service::Pass) among the extensions of calls:
+/// [`AccessLayer`](crate::AccessLayer) enforces those it knows, see [`ApiKeys`](super::ApiKeys), and a
 /// [`ResourceServer`](super::ResourceServer) requires some scopes of every token.
 ///
-/// The same `Pass` ends streams that outlive the key or token.
+/// Streams end when the `Pass` does, i.e. with the key or token.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Authenticated(Arc<Inner>);
+pub struct Authenticated(Arc<Identity>);
 
 #[derive(PartialEq, Eq)]
-struct Inner {
+struct Identity {
     principal: Principal,
     credential: Credential,
     permissions: Vec<String>,
     expires: Option<SystemTime>,
 }
 
-/// What a caller showed; names only, no secrets.
+/// The credential of a caller, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credential {
     /// An API key.
     Key {
-        /// Its id.
+        /// The id of the key.
         id: String,
     },
     /// An access token.
     Token {
-        /// Who issued it.
+        /// The issuer.
         issuer: String,
-        /// The client it was issued to, where the token says so.
+        /// The client it was issued to, if the token contains it.
         client: Option<String>,
     },
 }
 
 impl Authenticated {
-    /// A caller with these permissions (of a key) or scopes (of a token); `expires` is when the credentials end.
+    /// Creates a caller with the permissions of a key or the scopes of a token, and the expiry of its credentials.
     #[must_use]
     pub fn new(
         principal: Principal,
@@ -54,40 +52,40 @@ impl Authenticated {
         permissions: Vec<String>,
         expires: Option<SystemTime>,
     ) -> Self {
-        Self(Arc::new(Inner { principal, credential, permissions, expires }))
+        Self(Arc::new(Identity { principal, credential, permissions, expires }))
     }
 
-    /// Who calls.
+    /// Returns the principal.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.0.principal
     }
 
-    /// What was shown.
+    /// Returns the credential.
     #[must_use]
     pub fn credential(&self) -> &Credential {
         &self.0.credential
     }
 
-    /// The permissions of the key, or the scopes of the token.
+    /// Returns the permissions of the key, or the scopes of the token.
     #[must_use]
     pub fn permissions(&self) -> &[String] {
         &self.0.permissions
     }
 
-    /// Whether a permission or scope is among them, letter by letter: no name stands for others.
+    /// Returns whether a permission or scope is granted by exactly this name; names imply no others.
     #[must_use]
     pub fn grants(&self, permission: &str) -> bool {
         self.0.permissions.iter().any(|granted| granted == permission)
     }
 
-    /// When the credentials end; `None` where they do not.
+    /// Returns the expiry of the credentials, or `None` if they do not expire.
     #[must_use]
     pub fn expires(&self) -> Option<SystemTime> {
         self.0.expires
     }
 
-    /// Whether the credentials have ended.
+    /// Returns whether the credentials have expired.
     #[must_use]
     pub fn has_expired(&self, now: SystemTime) -> bool {
         self.0.expires.is_some_and(|expires| expires <= now)

@@ -1,18 +1,16 @@
-//! The bearer token of a request (RFC 6750 §2.1): from the `Authorization` header and from nowhere else.
-//!
-//! Applies to: inbound.
+//! The bearer token of a request, taken from the `Authorization` header only (RFC 6750 §2.1).
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use super::refused::AuthRefused;
 
-/// No longer key or token is looked at.
+/// The size limit for a key or token.
 pub(super) const MAX_CREDENTIAL: usize = 16 * 1024;
 
-/// Finds the bearer token among the headers.
+/// Returns the bearer token in the headers.
 ///
-/// A scheme other than `Bearer`, or none, is as if nothing had been sent: the challenge says what is wanted.
+/// A scheme other than `Bearer` counts as no credentials; the challenge names the scheme to use.
 pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, AuthRefused> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let value = all.next().ok_or(AuthRefused::Missing)?;
@@ -35,14 +33,14 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, AuthRefused> {
     std::str::from_utf8(token).map_err(|_| AuthRefused::NOT_VALID)
 }
 
-/// `1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="`.
+/// Returns whether the bytes match `1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="`.
 fn is_b64token(token: &[u8]) -> bool {
     let end = token.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
     end > 0
         && token[..end].iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte))
 }
 
-/// White space around a value is not part of it (RFC 9110 §5.5).
+/// Removes white space around a value, which is not part of it (RFC 9110 §5.5).
 fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
@@ -87,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_other_schemes_are_nothing() {
+    fn other_schemes_count_as_missing_credentials() {
         missing(&[]);
         missing(&[b""]);
         missing(&[b"Bearer"]);
@@ -100,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_token_can_be_is_malformed() {
+    fn characters_not_allowed_in_a_token_are_malformed() {
         malformed(&[b"Bearer a", b"Bearer a"]);
         malformed(&[b"Bearer a", b"Basic eDp5"]);
         malformed(&[b"Bearer a b"]);
@@ -113,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_not_looked_at() {
+    fn a_token_that_is_too_long_is_refused() {
         let longest = "a".repeat(MAX_CREDENTIAL);
         found(&[format!("Bearer {longest}").as_bytes()], &longest);
         let longer = headers(&[format!("Bearer {longest}a").as_bytes()]);
@@ -122,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_found_is_a_token_of_the_header(value in proptest::collection::vec(32u8.., 0..60)) {
+        fn a_found_token_is_from_the_header(value in proptest::collection::vec(32u8.., 0..60)) {
             let value: Vec<u8> = value.into_iter().filter(|byte| *byte != 127).collect();
             let mut headers = HeaderMap::new();
             headers.append(AUTHORIZATION, HeaderValue::from_bytes(&value).unwrap());

@@ -1,6 +1,4 @@
 //! The response future of the auth layer.
-//!
-//! Applies to: inbound.
 
 use std::fmt;
 use std::pin::Pin;
@@ -20,21 +18,21 @@ pin_project! {
 pin_project! {
     #[project = StateProj]
     enum State<F, T> {
-        // Let in.
-        Inner { #[pin] future: F },
-        // Something must be fetched or read first.
-        Later { future: BoxFuture<'static, T> },
+        // The request was admitted.
+        Admitted { #[pin] future: F },
+        // The credentials need a lookup first.
+        Pending { future: BoxFuture<'static, T> },
         Answered { answer: Option<T> },
     }
 }
 
 impl<F, T> ResponseFuture<F, T> {
-    pub(super) fn inner(future: F) -> Self {
-        Self { state: State::Inner { future } }
+    pub(super) fn admitted(future: F) -> Self {
+        Self { state: State::Admitted { future } }
     }
 
-    pub(super) fn later(future: BoxFuture<'static, T>) -> Self {
-        Self { state: State::Later { future } }
+    pub(super) fn pending(future: BoxFuture<'static, T>) -> Self {
+        Self { state: State::Pending { future } }
     }
 
     pub(super) fn answered(answer: T) -> Self {
@@ -47,9 +45,9 @@ impl<F: Future<Output = T>, T> Future for ResponseFuture<F, T> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<T> {
         match self.project().state.project() {
-            StateProj::Inner { future } => future.poll(task),
-            StateProj::Later { future } => future.as_mut().poll(task),
-            // Only a future that has answered has none, and it is not polled again.
+            StateProj::Admitted { future } => future.poll(task),
+            StateProj::Pending { future } => future.as_mut().poll(task),
+            // The future has completed and is not polled again.
             StateProj::Answered { answer } => answer.take().map_or(Poll::Pending, Poll::Ready),
         }
     }

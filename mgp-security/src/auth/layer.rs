@@ -1,4 +1,4 @@
-//! The layer that lets authenticated requests in, and its service (MCP authorization; RFC 6750, RFC 9728).
+//! The layer that admits authenticated requests, and its service (MCP authorization; RFC 6750, RFC 9728).
 //!
 //! Applies to: inbound.
 
@@ -18,42 +18,42 @@ use super::answer::Answers;
 use super::authenticated::{Authenticated, Credential};
 use super::bearer::bearer;
 use super::future::ResponseFuture;
-use super::key::{ApiKeys, Looked};
+use super::key::{ApiKeys, Lookup};
 use super::refused::AuthRefused;
 use super::token::TokenVerifier;
 
-/// Lets requests in that show a good API key or access token, around any HTTP service.
+/// Admits requests with a valid API key or access token, around any HTTP service.
 ///
-/// A layer without keys and tokens lets nobody in.
+/// A layer without keys and tokens refuses every request.
 #[derive(Clone, Default)]
 #[must_use]
-pub struct AuthLayer(Arc<Guard>);
+pub struct AuthLayer(Arc<Credentials>);
 
-/// What decides.
+/// The credentials that are accepted, and the answers to others.
 #[derive(Clone, Default)]
-struct Guard {
+struct Credentials {
     keys: Option<ApiKeys>,
     tokens: Option<Arc<dyn TokenVerifier>>,
     answers: Arc<Answers>,
 }
 
 impl AuthLayer {
-    /// A layer that lets nobody in yet.
+    /// Creates a layer that refuses every request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes API keys.
+    /// Sets the accepted API keys.
     pub fn keys(mut self, keys: ApiKeys) -> Self {
         Arc::make_mut(&mut self.0).keys = Some(keys);
         self
     }
 
-    /// Takes access tokens, and publishes where they come from.
+    /// Sets the verifier of access tokens, and publishes its metadata.
     pub fn tokens(mut self, tokens: impl TokenVerifier) -> Self {
-        let guard = Arc::make_mut(&mut self.0);
-        guard.answers = Arc::new(Answers::publishing(&tokens.metadata()));
-        guard.tokens = Some(Arc::new(tokens));
+        let credentials = Arc::make_mut(&mut self.0);
+        credentials.answers = Arc::new(Answers::publishing(&tokens.metadata()));
+        credentials.tokens = Some(Arc::new(tokens));
         self
     }
 }
@@ -71,7 +71,7 @@ impl<S> Layer<S> for AuthLayer {
     type Service = Auth<S>;
 
     fn layer(&self, inner: S) -> Auth<S> {
-        Auth { inner, guard: Arc::clone(&self.0) }
+        Auth { inner, credentials: Arc::clone(&self.0) }
     }
 }
 
@@ -79,14 +79,10 @@ impl<S> Layer<S> for AuthLayer {
 #[derive(Clone)]
 pub struct Auth<S> {
     inner: S,
-    guard: Arc<Guard>,
+    credentials: Arc<Credentials>,
 }
 
-impl<S> fmt::Debug for Auth<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Auth")
-    }
-}
+mgp_types::opaque_debug!(Auth<S>);
 
 impl<S, B, R> Service<Request<B>> for Auth<S>
 where
@@ -106,27 +102,28 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let guard = &self.guard;
-        if let Some(document) = guard.answers.document(request.method(), request.uri().path()) {
+        let credentials = &self.credentials;
+        if let Some(document) = credentials.answers.document(request.method(), request.uri().path())
+        {
             return ResponseFuture::answered(Ok(document));
         }
-        let decision = guard.decide(request.headers());
-        // From here on the request holds no secret.
+        let decision = credentials.decide(request.headers());
+        // No layer further in may see the secret.
         request.headers_mut().remove(AUTHORIZATION);
         match decision {
-            Decision::Made(Ok(caller)) => {
-                ResponseFuture::inner(self.inner.call(admit(guard, request, caller)))
+            Check::Done(Ok(caller)) => {
+                ResponseFuture::admitted(self.inner.call(admit(credentials, request, caller)))
             }
-            Decision::Made(Err(refused)) => ResponseFuture::answered(Ok(refuse(guard, refused))),
-            Decision::Later(credential) => {
-                // The service that was made ready is the one that is called.
+            Check::Done(Err(refused)) => ResponseFuture::answered(Ok(refuse(credentials, refused))),
+            Check::Pending(credential) => {
+                // `self.inner` was made ready, so it is the one to call.
                 let spare = self.inner.clone();
                 let mut inner = std::mem::replace(&mut self.inner, spare);
-                let guard = Arc::clone(guard);
-                ResponseFuture::later(Box::pin(async move {
-                    match guard.ask(&credential).await {
-                        Ok(caller) => inner.call(admit(&guard, request, caller)).await,
-                        Err(refused) => Ok(refuse(&guard, refused)),
+                let credentials = Arc::clone(credentials);
+                ResponseFuture::pending(Box::pin(async move {
+                    match credentials.verify(&credential).await {
+                        Ok(caller) => inner.call(admit(&credentials, request, caller)).await,
+                        Err(refused) => Ok(refuse(&credentials, refused)),
                     }
                 }))
             }
@@ -134,48 +131,48 @@ where
     }
 }
 
-/// A decision, or what must be waited for.
-enum Decision {
-    Made(Result<Authenticated, AuthRefused>),
-    /// The credential; asking takes time.
-    Later(String),
+/// The result of a check without waiting.
+enum Check {
+    Done(Result<Authenticated, AuthRefused>),
+    /// The credential, whose check needs a lookup.
+    Pending(String),
 }
 
-impl Guard {
-    /// Decides what needs no waiting: most keys, and all that is malformed.
-    fn decide(&self, headers: &HeaderMap) -> Decision {
+impl Credentials {
+    /// Decides on credentials that need no lookup: most keys, and malformed ones.
+    fn decide(&self, headers: &HeaderMap) -> Check {
         let credential = match bearer(headers) {
             Ok(credential) => credential,
-            Err(refused) => return Decision::Made(Err(refused)),
+            Err(refused) => return Check::Done(Err(refused)),
         };
         if ApiKeys::is_key(credential) {
-            return match self.keys.as_ref().map(|keys| keys.look(credential)) {
-                None => Decision::Made(Err(AuthRefused::NOT_VALID)),
-                Some(Looked::Up(decided)) => Decision::Made(decided),
-                Some(Looked::Outdated) => Decision::Later(credential.to_owned()),
+            return match self.keys.as_ref().map(|keys| keys.lookup(credential)) {
+                None => Check::Done(Err(AuthRefused::NOT_VALID)),
+                Some(Lookup::Decided(decided)) => Check::Done(decided),
+                Some(Lookup::Outdated) => Check::Pending(credential.to_owned()),
             };
         }
         match self.tokens {
-            None => Decision::Made(Err(AuthRefused::NOT_VALID)),
-            Some(_) => Decision::Later(credential.to_owned()),
+            None => Check::Done(Err(AuthRefused::NOT_VALID)),
+            Some(_) => Check::Pending(credential.to_owned()),
         }
     }
 
-    /// What the caller may do, for as long as a key is not revoked and nothing has expired.
+    /// Returns the pass of a caller; it ends when its key is revoked or its credentials expire.
     fn pass(&self, caller: &Authenticated) -> Pass {
         let keys = self.keys.clone();
-        let shown = caller.clone();
+        let caller_copy = caller.clone();
         Pass::new(caller.permissions().iter().cloned(), move || {
-            let key = match (shown.credential(), &keys) {
+            let key = match (caller_copy.credential(), &keys) {
                 (Credential::Key { id }, Some(keys)) => keys.is_live(id),
                 _ => true,
             };
-            key && !shown.has_expired(SystemTime::now())
+            key && !caller_copy.has_expired(SystemTime::now())
         })
     }
 
-    /// Decides about the rest.
-    async fn ask(&self, credential: &str) -> Result<Authenticated, AuthRefused> {
+    /// Decides on credentials that need a lookup.
+    async fn verify(&self, credential: &str) -> Result<Authenticated, AuthRefused> {
         match (&self.keys, &self.tokens) {
             (Some(keys), _) if ApiKeys::is_key(credential) => keys.check(credential).await,
             (_, Some(tokens)) => tokens.verify(credential).await,
@@ -184,16 +181,24 @@ impl Guard {
     }
 }
 
-/// Writes who calls into the request; whatever stood there before came from elsewhere and goes.
-fn admit<B>(guard: &Guard, mut request: Request<B>, caller: Authenticated) -> Request<B> {
+/// Adds the caller to the request; values that other layers put there are replaced.
+fn admit<B>(
+    credentials: &Credentials,
+    mut request: Request<B>,
+    caller: Authenticated,
+) -> Request<B> {
     let extensions = request.extensions_mut();
     extensions.insert(caller.principal().clone());
-    extensions.insert(guard.pass(&caller));
+    extensions.insert(credentials.pass(&caller));
     extensions.insert(caller);
     request
 }
 
-fn refuse<R: From<Bytes>>(guard: &Guard, refused: AuthRefused) -> Response<R> {
-    tracing::debug!(reason = %refused, "request refused");
-    guard.answers.refusal(refused)
+fn refuse<R: From<Bytes>>(credentials: &Credentials, refused: AuthRefused) -> Response<R> {
+    if refused == AuthRefused::Unavailable {
+        tracing::warn!(reason = %refused, "denied request: its credentials cannot be checked");
+    } else {
+        tracing::info!(status = refused.status().as_u16(), reason = %refused, "denied request");
+    }
+    credentials.answers.refusal(refused)
 }

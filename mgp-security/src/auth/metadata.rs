@@ -1,37 +1,35 @@
-//! The document that tells clients where tokens for this server come from (RFC 9728).
-//!
-//! Applies to: inbound.
+//! The document that tells clients which issuer provides tokens for this server (RFC 9728).
 
 use http::Uri;
 use mgp_types::service::{is_loopback_host, shown_url};
 use serde::Serialize;
 
-/// Where the document lies on every host.
+/// The path of the document on every host.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// What a server of protected resources says about itself.
+/// The metadata of a protected resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ResourceMetadata {
     resource: String,
     #[serde(skip)]
-    place: Place,
-    /// The issuers whose tokens are taken.
+    url: ResourceUrl,
+    /// The issuers whose tokens are accepted.
     pub authorization_servers: Vec<String>,
-    /// The scopes a client may want.
+    /// The scopes a client may request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes_supported: Vec<String>,
-    /// How tokens are sent: `header`.
+    /// The methods of sending a token: `header`.
     pub bearer_methods_supported: Vec<String>,
-    /// The name people read.
+    /// The name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_name: Option<String>,
-    /// The scopes every token needs; named in challenges, not part of the document.
+    /// The scopes every token needs; sent in challenges, not part of the document.
     #[serde(skip)]
     pub required_scopes: Vec<String>,
 }
 
-/// Why a URL cannot be that of a resource.
+/// The error for a URL that cannot identify a resource.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{url}` cannot be the URL of a resource: {why}")]
 pub struct BadResource {
@@ -40,14 +38,14 @@ pub struct BadResource {
 }
 
 impl ResourceMetadata {
-    /// What is said of the endpoint at a URL, whose tokens come from an issuer.
+    /// Creates the metadata of the endpoint at a URL, whose tokens are provided by an issuer.
     ///
     /// # Errors
     /// [`BadResource`] unless the URL is absolute, `https` (or `http` on loopback), and without query and fragment.
     pub fn new(resource: &str, issuer: &str) -> Result<Self, BadResource> {
         Ok(Self {
             resource: resource.to_owned(),
-            place: Place::of(resource)?,
+            url: ResourceUrl::parse(resource)?,
             authorization_servers: vec![issuer.to_owned()],
             scopes_supported: Vec::new(),
             bearer_methods_supported: vec!["header".to_owned()],
@@ -56,27 +54,27 @@ impl ResourceMetadata {
         })
     }
 
-    /// The canonical URL of the server's endpoint; what tokens must be made for.
+    /// Returns the canonical URL of the endpoint, which tokens must have as audience.
     #[must_use]
     pub fn resource(&self) -> &str {
         &self.resource
     }
 
-    /// The path of the document on the resource's host.
+    /// Returns the path of the document on the host of the resource.
     #[must_use]
     pub fn document_path(&self) -> String {
-        format!("{WELL_KNOWN}{}", self.place.path)
+        format!("{WELL_KNOWN}{}", self.url.path)
     }
 
-    /// The URL of the document, which challenges name.
+    /// Returns the URL of the document, which challenges contain.
     #[must_use]
     pub fn document_url(&self) -> String {
-        format!("{}{WELL_KNOWN}{}", self.place.origin, self.place.path)
+        format!("{}{WELL_KNOWN}{}", self.url.origin, self.url.path)
     }
 
-    /// The same resource with and without the slash of an empty path, which are one URL (RFC 3986 §6.2.3).
+    /// Returns the resource with and without the slash of an empty path, which are the same URL (RFC 3986 §6.2.3).
     pub(super) fn spellings(&self) -> Vec<String> {
-        let Place { origin, path } = &self.place;
+        let ResourceUrl { origin, path } = &self.url;
         if path.is_empty() {
             return vec![format!("{origin}/"), origin.clone()];
         }
@@ -84,34 +82,33 @@ impl ResourceMetadata {
     }
 }
 
-/// Whether a path is where clients look for the document first without a hint: at the root.
+/// Returns whether a path is the root document, which clients request first if they have no challenge.
 pub(super) fn is_root_document(path: &str) -> bool {
     path == WELL_KNOWN
 }
 
-/// The parts of a resource's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct ResourceUrl {
     origin: String,
     /// Empty for the root.
     path: String,
 }
 
-impl Place {
-    fn of(url: &str) -> Result<Self, BadResource> {
+impl ResourceUrl {
+    fn parse(url: &str) -> Result<Self, BadResource> {
         let bad = |why| BadResource { url: shown_url(url), why };
         if url.contains(['#', '?']) {
             return Err(bad("it has a query or fragment"));
         }
-        let uri: Uri = url.parse().map_err(|_| bad("it is no URL"))?;
+        let uri: Uri = url.parse().map_err(|_| bad("it is not a valid URL"))?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(bad("it is not absolute, like `https://example.com/mcp`"));
+            return Err(bad("it is not absolute; write it like `https://example.com/mcp`"));
         };
         if authority.as_str().contains('@') {
-            return Err(bad("it names a user"));
+            return Err(bad("it contains a user name"));
         }
         if scheme != "https" && !(scheme == "http" && is_loopback_host(authority.host())) {
-            return Err(bad("it must be `https`, or `http` on this machine"));
+            return Err(bad("its scheme must be `https`, or `http` on this machine"));
         }
         let path = if uri.path() == "/" { "" } else { uri.path() };
         Ok(Self { origin: format!("{scheme}://{authority}"), path: path.to_owned() })
@@ -124,13 +121,13 @@ mod tests {
 
     #[track_caller]
     fn check(resource: &str, expected: Option<&str>) {
-        let place = ResourceMetadata::new(resource, "https://issuer.example")
+        let url = ResourceMetadata::new(resource, "https://issuer.example")
             .map(|metadata| metadata.document_url());
-        assert_eq!(place.ok().as_deref(), expected);
+        assert_eq!(url.ok().as_deref(), expected);
     }
 
     #[test]
-    fn the_document_lies_between_origin_and_path() {
+    fn the_document_path_is_between_origin_and_path() {
         let well_known = |origin: &str, path: &str| {
             format!("{origin}/.well-known/oauth-protected-resource{path}")
         };
@@ -144,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_resource_is_refused() {
+    fn an_invalid_resource_url_is_refused() {
         for url in [
             "",
             "/mcp",

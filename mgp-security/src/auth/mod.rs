@@ -1,25 +1,26 @@
 //! Authentication of HTTP callers: API keys, and access tokens of an OAuth issuer (MCP authorization; MGP §3, §5).
 //!
-//! An [`AuthLayer`] stands around an HTTP service.
-//! It reads one `Authorization: Bearer` header, never the query, and asks its [`ApiKeys`] about what begins with
-//! `mgp_` and its [`TokenVerifier`] about the rest.
-//! Who calls is written into the extensions of the request, as a [`Principal`](mgp_types::service::Principal) and an
-//! [`Authenticated`]; the header itself ends here, so that a token can be passed on to nobody.
+//! An [`AuthLayer`] wraps an HTTP service.
+//! It reads one `Authorization: Bearer` header, never the query. Credentials with the prefix `mgp_` are checked by
+//! its [`ApiKeys`], all others by its [`TokenVerifier`].
+//! The layer adds the caller to the extensions of the request, as a [`Principal`](mgp_types::service::Principal) and an
+//! [`Authenticated`], and removes the header, so that a token cannot be passed on.
 //!
-//! | what came | status | `error` of the challenge | code |
+//! | credentials | status | `error` of the challenge | code |
 //! |---|---|---|---|
 //! | no bearer token | 401 | none | 1002 |
-//! | two headers, or text no token has | 400 | `invalid_request` | 1002 |
-//! | a key or token that is not good | 401 | `invalid_token` | 1002 |
-//! | one that was good | 401 | `invalid_token` | 1003 |
-//! | a token without a scope all requests need | 403 | `insufficient_scope` | 1000 |
-//! | keys of the issuer out of reach, or a broken store | 503 | no challenge | 5002 |
+//! | two headers, or characters that are not allowed in a token | 400 | `invalid_request` | 1002 |
+//! | a key or token that is not valid | 401 | `invalid_token` | 1002 |
+//! | an expired key or token | 401 | `invalid_token` | 1003 |
+//! | a token without a scope that all requests need | 403 | `insufficient_scope` | 1000 |
+//! | keys of the issuer unreachable, or a broken store | 503 | no challenge | 5002 |
 //!
-//! Where tokens are taken, the document of RFC 9728 is served under `/.well-known/oauth-protected-resource`, with
-//! and without the path of the resource, and challenges name it.
+//! With a token verifier, the layer serves the document of RFC 9728 under `/.well-known/oauth-protected-resource`,
+//! with and without the path of the resource, and challenges contain its URL.
 //!
-//! The permissions of a key and the scopes of a token are carried in [`Authenticated`] for layers further in.
-//! Nothing enforces them yet but [`ResourceServer::require_scope`].
+//! The permissions of a key and the scopes of a token are in [`Authenticated`] for layers further in.
+//! This layer enforces only [`ResourceServer::require_scope`]; [`AccessLayer`](crate::AccessLayer) enforces the
+//! permissions it knows.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -47,8 +48,6 @@
 //! assert_eq!(answer.status(), 401);
 //! # });
 //! ```
-//!
-//! Applies to: inbound.
 
 mod answer;
 mod authenticated;

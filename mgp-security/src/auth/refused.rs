@@ -1,44 +1,42 @@
-//! Why a request is not let in, and what its sender is told (RFC 6750 §3).
-//!
-//! Applies to: inbound.
+//! Refusals of requests, and the answers to them (RFC 6750 §3).
 
 use http::StatusCode;
 
-/// A request without good credentials.
+/// A refusal of a request without valid credentials.
 ///
-/// A key that is malformed, unknown, revoked or has another secret is refused in the same words, so that answers do
-/// not tell which keys exist.
+/// A key that is malformed, unknown or revoked, or has another secret, is refused with the same message, so that
+/// answers do not reveal which keys exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthRefused {
     /// There is no bearer token in the `Authorization` header.
     #[error("credentials are needed: send the header `Authorization: Bearer KEY_OR_TOKEN`")]
     Missing,
-    /// The header is there, and not as it must be.
+    /// The header is malformed.
     #[error("malformed credentials: {0}")]
     Malformed(&'static str),
-    /// The key or token is not good; the text says why where that gives nothing away.
+    /// The key or token is not valid; the message contains the reason if that reveals nothing.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The key or token was good.
+    /// The key or token was valid.
     #[error("the key or token has expired; get a new one")]
     Expired,
-    /// The token is good but was not issued for what every request here needs.
+    /// The token is valid but lacks a scope that every request needs.
     #[error("the token lacks a scope; needed: {needed}")]
     InsufficientScope {
-        /// All the scopes needed, separated by spaces.
+        /// All required scopes, separated by spaces.
         needed: String,
     },
-    /// Credentials cannot be checked at the moment: no keys of the issuer, or a broken store.
+    /// The credentials cannot be checked now: the issuer's keys are missing, or the store is broken.
     #[error("credentials cannot be checked at the moment; try again later")]
     Unavailable,
 }
 
 impl AuthRefused {
-    /// What is said of every key and of whatever cannot be read.
+    /// The refusal of every invalid key and every unreadable token.
     pub(crate) const NOT_VALID: Self = Self::Invalid("the key or token is not valid here");
 
-    /// The status of the answer.
+    /// Returns the HTTP status of the answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -49,7 +47,7 @@ impl AuthRefused {
         }
     }
 
-    /// The `error` of the challenge; a request that showed nothing gets none.
+    /// Returns the `error` of the challenge, or `None` for a request without credentials.
     pub(crate) fn challenge_error(&self) -> Option<&'static str> {
         match self {
             Self::Missing | Self::Unavailable => None,

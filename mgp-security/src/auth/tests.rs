@@ -1,4 +1,4 @@
-//! The layer around a small service: what is let in, and what the others are told.
+//! The layer around a small service: admitted requests, and the answers to refused ones.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const KEY_B: &str = "mgp_b_0123456789abcdefghijklmnopqrstuv";
 const KEY_REVOKED: &str = "mgp_r_0123456789abcdefghijklmnopqrstuv";
 const URL: &str = "https://mcp.example/.well-known/oauth-protected-resource/mcp";
 
-/// Tokens by their names: what a verifier may answer.
+/// A verifier whose answer depends on the name of the token.
 struct Tokens;
 
 impl TokenVerifier for Tokens {
@@ -60,7 +60,7 @@ async fn keys() -> ApiKeys {
     keys
 }
 
-/// A server that says who calls, and counts who got through.
+/// A server that returns its caller, and counts admitted requests.
 struct Server {
     layer: AuthLayer,
     reached: Arc<AtomicUsize>,
@@ -112,7 +112,7 @@ impl Server {
     }
 }
 
-/// Checks status, code and challenge of a refusal, and that it is an answer a JSON-RPC client can read.
+/// Checks status, code and challenge of a refusal, and that a JSON-RPC client can read the answer.
 #[track_caller]
 fn check(answer: &Response<Bytes>, status: u16, code: i32, challenge: &str) {
     assert_eq!(answer.status(), status);
@@ -135,7 +135,7 @@ fn invalid(description: &str) -> String {
 }
 
 #[tokio::test]
-async fn keys_and_tokens_let_in_whoever_has_them() {
+async fn callers_with_keys_or_tokens_are_admitted() {
     let server = Server::new().await;
     let inside = async |authorization: &str| {
         let answer = server.post("/mcp", &[authorization]).await;
@@ -149,7 +149,7 @@ async fn keys_and_tokens_let_in_whoever_has_them() {
 
 /// The rows of class `auth` in the corpus of broken requests, with their expected statuses.
 #[tokio::test]
-async fn requests_without_good_credentials_stay_outside() {
+async fn requests_without_valid_credentials_are_refused() {
     let server = Server::new().await;
     let query = format!("/mcp?access_token={KEY_A}");
     let (a, b) = (format!("Bearer {KEY_A}"), format!("Bearer {KEY_B}"));
@@ -167,12 +167,12 @@ async fn requests_without_good_credentials_stay_outside() {
     for (path, authorization, status) in rows {
         assert_eq!(server.post(path, authorization).await.status(), status, "{authorization:?}");
     }
-    // The server is as alive as before.
+    // The server still works.
     assert_eq!(server.post("/mcp", &[&a]).await.status(), 200);
 }
 
 #[tokio::test]
-async fn challenges_say_what_to_do() {
+async fn challenges_describe_the_remedy() {
     let server = Server::new().await;
     let post = async |authorization: &[&str]| server.post("/mcp", authorization).await;
     check(&post(&[]).await, 401, 1002, &challenge(""));
@@ -192,7 +192,7 @@ async fn challenges_say_what_to_do() {
 }
 
 #[tokio::test]
-async fn keys_that_are_no_good_are_answered_alike() {
+async fn invalid_keys_get_the_same_answer() {
     let server = Server::new().await;
     let expected = server.post("/mcp", &[&format!("Bearer {KEY_REVOKED}")]).await;
     check(&expected, 401, 1002, &invalid("the key or token is not valid here"));
@@ -208,7 +208,7 @@ async fn keys_that_are_no_good_are_answered_alike() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_checked_stays_outside_without_a_challenge() {
+async fn uncheckable_credentials_are_refused_without_a_challenge() {
     let answer = Server::new().await.post("/mcp", &["Bearer early"]).await;
     assert_eq!(answer.status(), 503);
     assert_eq!(answer.headers()[RETRY_AFTER], "5");
@@ -217,7 +217,7 @@ async fn what_cannot_be_checked_stays_outside_without_a_challenge() {
 }
 
 #[tokio::test]
-async fn revoking_holds_for_the_next_request() {
+async fn a_revoked_key_is_refused_with_the_next_request() {
     let keys = keys().await;
     let server = Server::of(AuthLayer::new().keys(keys.clone()));
     let a = format!("Bearer {KEY_A}");
@@ -227,7 +227,7 @@ async fn revoking_holds_for_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_layer_takes_only_what_it_was_given() {
+async fn a_layer_accepts_only_the_configured_kinds_of_credentials() {
     let (a, t) = (format!("Bearer {KEY_A}"), "Bearer good".to_owned());
     let status = async |layer: AuthLayer, value: &str| {
         Server::of(layer).post("/mcp", &[value]).await.status().as_u16()
@@ -237,13 +237,13 @@ async fn a_layer_takes_only_what_it_was_given() {
     assert_eq!(status(AuthLayer::new().keys(keys().await), &t).await, 401);
     assert_eq!(status(AuthLayer::new().tokens(Tokens), &a).await, 401);
     assert_eq!(status(AuthLayer::new().tokens(Tokens), &t).await, 200);
-    // Without an issuer there is nothing to point at.
+    // Without an issuer there is no document to name.
     let answer = Server::of(AuthLayer::new().keys(keys().await)).post("/mcp", &[]).await;
     check(&answer, 401, 1002, r#"Bearer realm="mgp""#);
 }
 
 #[tokio::test]
-async fn a_principal_that_came_along_is_replaced() {
+async fn a_principal_of_an_outer_layer_is_replaced() {
     let server = Server::new().await;
     let mut request = Request::post("/mcp").body(()).unwrap();
     request.extensions_mut().insert(Principal::new("evil", "root").operator());
@@ -253,7 +253,7 @@ async fn a_principal_that_came_along_is_replaced() {
 }
 
 #[tokio::test]
-async fn the_metadata_document_is_served_to_everybody() {
+async fn the_metadata_document_needs_no_credentials() {
     let server = Server::new().await;
     for path in
         ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"]
@@ -287,13 +287,13 @@ async fn other_documents_are_not_served() {
     ] {
         assert_eq!(server.get(Method::GET, path).await.status(), 401, "{path}");
     }
-    // A server without tokens has nothing to publish.
+    // A server without tokens publishes nothing.
     let closed = Server::of(AuthLayer::new().keys(keys().await));
     let answer = closed.get(Method::GET, "/.well-known/oauth-protected-resource").await;
     assert_eq!(answer.status(), 401);
 }
 
-/// A service that may be called only by the clone that was made ready.
+/// A service that may be called only through the clone that was made ready.
 struct Careful(bool);
 
 impl Clone for Careful {

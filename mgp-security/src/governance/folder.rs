@@ -9,7 +9,9 @@ use mgp_types::store::{Db, Store, StoreError};
 
 use super::place::LogPlace;
 use super::{Governance, GovernanceBuilder};
-use crate::audit::{AuditLog, Bad, Head, LogConfig, LogError, LogFiles, private_folder, verify};
+use crate::audit::{
+    AuditLog, BadRecord, Head, LogConfig, LogError, LogFiles, private_folder, verify,
+};
 
 /// Grants, permissions, pins, and the head of the log.
 const STATE: &str = "state.db";
@@ -186,7 +188,7 @@ impl Governance {
     pub async fn verify(folder: impl AsRef<Path>) -> Result<u64, FolderError> {
         let (db, place) = at_rest(&absolute(folder.as_ref())).await?;
         let head = Head::in_store(&db, &place.name).await?;
-        let head = head.ok_or_else(Bad::no_head).map_err(LogError::from)?;
+        let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from)?;
         // A log may be long: no runtime waits for a disk.
         let check = move || verify(&place.dir, &place.name, &head);
         let counted = tokio::task::spawn_blocking(check).await;
@@ -235,10 +237,10 @@ impl Governance {
     /// # Cancel safety
     /// Nothing is changed.
     pub async fn verify_log(&self) -> Result<u64, LogError> {
-        let log = self.log().ok_or_else(Bad::no_head)?;
+        let log = self.log().ok_or_else(BadRecord::no_head)?;
         let (dir, name) = log.place();
         let (dir, name) = (dir.to_owned(), name.to_owned());
-        let head = Head::in_store(&**self.store(), &name).await?.ok_or_else(Bad::no_head)?;
+        let head = Head::in_store(&**self.store(), &name).await?.ok_or_else(BadRecord::no_head)?;
         let counted = tokio::task::spawn_blocking(move || verify(&dir, &name, &head)).await;
         counted.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
     }
@@ -400,7 +402,7 @@ mod tests {
         let again = Governance::builder()
             .in_folder_beside(&folder.0, |_| std::future::pending::<()>())
             .await;
-        assert!(matches!(again, Err(FolderError::Log(LogError::Taken { .. }))));
+        assert!(matches!(again, Err(FolderError::Log(LogError::InUse { .. }))));
     }
 
     #[tokio::test]
@@ -408,7 +410,7 @@ mod tests {
         let folder = Folder::new("taken");
         let _governance = Governance::in_folder(&folder.0).await.unwrap();
         let error = Governance::in_folder(&folder.0).await.unwrap_err();
-        assert!(matches!(error, FolderError::Log(LogError::Taken { .. })), "{error}");
+        assert!(matches!(error, FolderError::Log(LogError::InUse { .. })), "{error}");
     }
 
     #[tokio::test]

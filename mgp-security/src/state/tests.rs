@@ -1,6 +1,4 @@
-//! What the state of a book does while its store changes, fails or was never read.
-//!
-//! Applies to: both.
+//! State while its store changes, fails or was never read.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -51,10 +49,10 @@ async fn a_change_is_in_force_here_at_once_and_elsewhere_soon() {
     assert!(told.load(Ordering::Relaxed) >= 1);
 }
 
-/// A store whose news come from elsewhere.
-struct Told(MemoryStore, watch::Receiver<u64>);
+/// A store whose revisions are announced by the test.
+struct Announced(MemoryStore, watch::Receiver<u64>);
 
-impl Store for Told {
+impl Store for Announced {
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
         self.0.load(space)
     }
@@ -91,7 +89,7 @@ impl Store for Told {
 #[tokio::test]
 async fn a_store_that_ended_decides_nothing() {
     let (news, known) = watch::channel(0);
-    let store = Arc::new(Told(MemoryStore::new(), known));
+    let store = Arc::new(Announced(MemoryStore::new(), known));
     let state = State::<Sum>::new(store, Arc::new(MemoryAudit::new()));
     state.open().await.unwrap();
     tokio::task::yield_now().await;
@@ -107,7 +105,7 @@ async fn a_store_that_ended_decides_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_decides_nothing() {
+async fn an_unreadable_store_decides_nothing() {
     let store = MemoryStore::new();
     let state = state(&store);
     state.open().await.unwrap();
@@ -122,7 +120,7 @@ async fn what_cannot_be_read_decides_nothing() {
     assert_eq!(state.now().unwrap().0, 0);
 }
 
-/// A store that answers later, and perhaps not at all.
+/// A store that answers late, or fails on demand.
 struct Late {
     store: MemoryStore,
     fails: Arc<AtomicBool>,
@@ -199,7 +197,7 @@ async fn until(is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn a_book_that_was_never_opened_decides_nothing() {
+async fn state_that_was_never_opened_decides_nothing() {
     let store = MemoryStore::new();
     store.commit(put("denied", 7)).await.unwrap();
     let state = Late::state(&store, &Arc::default());
@@ -209,14 +207,14 @@ async fn a_book_that_was_never_opened_decides_nothing() {
 }
 
 #[test]
-fn a_follower_that_died_with_its_runtime_is_noticed() {
+fn a_follower_that_died_with_its_runtime_is_replaced() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = MemoryStore::new();
     let state = Late::state(&store, &Arc::default());
     runtime().block_on(state.open()).unwrap();
     assert!(state.now().is_ok(), "nothing has changed since");
     runtime().block_on(async {
-        // Somebody else takes something back while nobody follows.
+        // Another process revokes an entry while no task follows the store.
         store.commit(put("a", 1)).await.unwrap();
         assert!(state.now().is_err(), "an old answer may be a wrong one");
         assert!(state.now().is_err(), "asking twice makes it no newer");
@@ -227,7 +225,7 @@ fn a_follower_that_died_with_its_runtime_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_failed_look_at_the_newest_is_tried_again_by_itself() {
+async fn a_failed_read_is_retried_automatically() {
     let (store, fails) = (MemoryStore::new(), Arc::default());
     let state = Late::state(&store, &fails);
     state.open().await.unwrap();
@@ -240,7 +238,7 @@ async fn a_failed_look_at_the_newest_is_tried_again_by_itself() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_made_but_cannot_be_read_is_not_called_unmade() {
+async fn a_change_that_cannot_be_read_back_is_not_reported_as_refused() {
     let (store, fails) = (MemoryStore::new(), Arc::default());
     let state = Late::state(&store, &fails);
     state.open().await.unwrap();
@@ -250,7 +248,7 @@ async fn a_change_that_is_made_but_cannot_be_read_is_not_called_unmade() {
     assert_eq!(store.load(Sum::SPACE).await.unwrap().records.len(), 1);
 }
 
-/// A sink that takes nothing.
+/// A sink that refuses everything.
 struct Full;
 
 impl AuditSink for Full {
@@ -280,7 +278,7 @@ async fn a_change_that_cannot_be_recorded_is_undone() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_not_made_is_not_told_and_one_that_is_is_told_once() {
+async fn a_refused_change_is_not_recorded_and_a_made_one_is_recorded_once() {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
     let state = State::<Sum>::new(Arc::new(store.clone()), Arc::new(audit.clone()));
     let revision = store.commit(put("a", 1)).await.unwrap();
@@ -292,7 +290,7 @@ async fn a_change_that_is_not_made_is_not_told_and_one_that_is_is_told_once() {
 }
 
 #[tokio::test]
-async fn whoever_stops_waiting_does_not_stop_a_change_before_its_record() {
+async fn a_caller_that_gives_up_does_not_stop_a_change_before_its_record() {
     let (store, audit) = (MemoryStore::new(), MemoryAudit::new());
     let state = State::<Sum>::new(Arc::new(store.clone()), Arc::new(audit.clone()));
     let writes = vec![("a".to_owned(), Some(1))];
@@ -304,15 +302,13 @@ async fn whoever_stops_waiting_does_not_stop_a_change_before_its_record() {
 }
 
 #[tokio::test]
-async fn the_log_of_another_store_is_told_and_not_left_to_find_out() {
-    let folder = std::env::temp_dir().join(format!("mgp-state-{}", std::process::id()));
+async fn an_event_is_recorded_in_a_log_of_another_store() {
+    let folder = mgp_testkit::temp_dir();
     let (of_log, of_book) = (MemoryStore::new(), MemoryStore::new());
-    let config = crate::LogConfig::new(&folder);
+    let config = crate::LogConfig::new(folder.path());
     let log = crate::AuditLog::open(config, Some(Arc::new(of_log))).await.unwrap();
     let state = State::<Sum>::new(Arc::new(of_book.clone()), Arc::new(log.clone()));
     state.write(vec![("a".to_owned(), Some(1))], vec![event()]).await.unwrap();
     assert_eq!(log.query(crate::AuditQuery::new()).await.unwrap().events.len(), 1);
-    assert!(of_book.pending("audit", 9).await.unwrap().is_empty(), "nobody would take it there");
-    drop((state, log));
-    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(of_book.pending("audit", 9).await.unwrap().is_empty(), "no log takes it from there");
 }

@@ -1,4 +1,4 @@
-//! Events as text, for other programs.
+//! Export of events as text.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,50 +9,50 @@ use mgp_types::mgp::AuditEvent;
 use crate::filter::Filter;
 use crate::journal::{Journal, number};
 
-/// How events are written.
+/// The format of an export.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
-    /// An event a line.
+    /// One event per line.
     #[default]
     Jsonl,
     /// One array.
     Json,
-    /// A table; the first page has its head.
+    /// A table; the first page has a header row.
     Csv,
 }
 
-/// Which events, and how.
+/// The arguments of an export.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Wanted {
-    /// How they are written: `jsonl` if not said.
+pub(crate) struct ExportArgs {
+    /// The format: `jsonl` by default.
     format: Format,
-    /// Which: all if not said.
+    /// The exported events: all by default.
     filter: Filter,
 }
 
 /// A page of text.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Exported {
-    /// How many events it has.
+    /// The number of events on the page.
     count: usize,
     /// The events.
     text: String,
-    /// Where to go on; absent at the end.
+    /// The cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
 
-/// Writes audit events as text, a page at a time.
+/// Exports audit events as text, in pages.
 #[tool(name = "export_audit", read_only, security(risk = "safe", validator = "none", reversible))]
 pub(crate) fn export(
-    Args(wanted): Args<Wanted>,
+    Args(arguments): Args<ExportArgs>,
     State(journal): State<Arc<Journal>>,
 ) -> Result<Json<Exported>, ToolError> {
-    let page = wanted.filter.page(&journal)?;
+    let page = arguments.filter.page(&journal)?;
     let unwritten = |error: serde_json::Error| ToolError(error.to_string());
-    let text = match wanted.format {
+    let text = match arguments.format {
         Format::Json => serde_json::to_string(&page.events).map_err(unwritten)?,
         Format::Jsonl => {
             let lines = page.events.iter().map(serde_json::to_string);
@@ -60,7 +60,7 @@ pub(crate) fn export(
             lines.into_iter().flat_map(|line| [line, "\n".to_owned()]).collect()
         }
         Format::Csv => {
-            let head = if wanted.filter.is_first() { HEAD } else { "" };
+            let head = if arguments.filter.is_first() { HEAD } else { "" };
             head.to_owned() + &page.events.iter().map(row).collect::<String>()
         }
     };
@@ -86,9 +86,9 @@ fn row(event: &AuditEvent) -> String {
         details.as_deref().unwrap_or_default(),
     ];
     let mut row = String::new();
-    for (place, cell) in cells.iter().enumerate() {
-        let comma = if place == 0 { "" } else { "," };
-        // A spreadsheet runs a cell that begins like this, and names come from callers.
+    for (index, cell) in cells.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        // A spreadsheet would run such a cell as a formula, and callers choose the names.
         let guard = if cell.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
         // Writing to a string cannot fail.
         let _ = write!(row, "{comma}\"{guard}{}\"", cell.replace('"', "\"\""));

@@ -1,27 +1,27 @@
-//! Which events somebody wants, and pages of them.
+//! A filter for events, and pages of matching events.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use mgp_server_sdk::prelude::*;
 use mgp_types::Timestamp;
 use mgp_types::mgp::AuditEvent;
 
-use crate::journal::{Journal, Walk};
+use crate::journal::Journal;
 
-/// How many events a page has where nothing is said.
-const USUAL: usize = 100;
+/// The default number of events on a page.
+const DEFAULT_LIMIT: usize = 100;
 
-/// How many it has at most.
-const MOST: usize = 1000;
+const MAX_LIMIT: usize = 1000;
 
-/// How large a page gets, in bytes of JSON: an answer is one line of the wire.
-const BYTES: usize = 512 * 1024;
+/// The maximum size of a page in bytes of JSON: an answer is one line on the wire.
+const MAX_PAGE_BYTES: usize = 512 * 1024;
 
-/// How many events one question looks at; the cursor goes on behind them.
-const LOOKED_AT: usize = 100_000;
+/// The maximum number of events that one query reads; the cursor continues after them.
+const MAX_READ: usize = 100_000;
 
-/// Which events are wanted; what is not said matches all.
+/// The wanted events; members that are not set match all.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Filter {
@@ -35,13 +35,13 @@ pub(crate) struct Filter {
     event_type: Option<String>,
     /// Events of this trace.
     trace_id: Option<String>,
-    /// Events of this time and later (RFC 3339).
+    /// Events at or after this time (RFC 3339).
     since: Option<String>,
     /// Events before this time (RFC 3339).
     until: Option<String>,
-    /// How many at most: 100 if not said, 1,000 at most.
+    /// The maximum number of events: 100 by default, at most 1,000.
     limit: Option<usize>,
-    /// Where to go on: the `next_cursor` of the answer before.
+    /// The `next_cursor` of the previous answer.
     cursor: Option<String>,
 }
 
@@ -71,17 +71,15 @@ impl Span {
     }
 }
 
-/// A page of events.
 #[derive(Default)]
 pub(crate) struct Page {
     /// The events.
     pub(crate) events: Vec<AuditEvent>,
-    /// Where the next page begins; none at the end.
+    /// The cursor of the next page; `None` on the last page.
     pub(crate) next_cursor: Option<String>,
 }
 
 impl Filter {
-    /// Looks up a page.
     pub(crate) fn page(&self, journal: &Journal) -> Result<Page, ToolError> {
         let span = Span::parse(self.since.as_deref(), self.until.as_deref())?;
         let begin = match &self.cursor {
@@ -90,29 +88,29 @@ impl Filter {
                 .parse()
                 .map_err(|_| ToolError(format!("`{cursor}` is no cursor of an answer")))?,
         };
-        let limit = self.limit.unwrap_or(USUAL).clamp(1, MOST);
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let (mut page, mut bytes) = (Page::default(), 0);
-        let walked: io::Result<()> = journal.walk(begin, |place, event| {
+        let result: io::Result<()> = journal.for_each(begin, |index, event| {
             let is_wanted = span.has(&event) && self.has(&event);
             bytes += if is_wanted { size(&event) } else { 0 };
             let is_full = page.events.len() == limit
-                || place - begin == LOOKED_AT
-                // One event always fits, or nobody would get past it.
-                || bytes > BYTES && !page.events.is_empty();
+                || index - begin == MAX_READ
+                // A single event always fits, or the cursor could not pass it.
+                || bytes > MAX_PAGE_BYTES && !page.events.is_empty();
             if is_full {
-                page.next_cursor = Some(place.to_string());
-                return Walk::Enough;
+                page.next_cursor = Some(index.to_string());
+                return ControlFlow::Break(());
             }
             if is_wanted {
                 page.events.push(event);
             }
-            Walk::On
+            ControlFlow::Continue(())
         });
-        walked.map_err(|error| ToolError(format!("the file cannot be read: {error}")))?;
+        result.map_err(|error| ToolError(format!("cannot read the file: {error}")))?;
         Ok(page)
     }
 
-    /// Whether it asks for the first page.
+    /// Returns whether this is a query for the first page.
     pub(crate) fn is_first(&self) -> bool {
         self.cursor.is_none()
     }
@@ -130,12 +128,13 @@ impl Filter {
     }
 }
 
-/// Whether an agent did it, or it was done for one.
+/// Returns whether an event is by an agent or about it.
 fn is_about(event: &AuditEvent, agent: &str) -> bool {
     let acted = event.actor.kind == "agent" && event.actor.id == agent;
     let details = event.details.as_ref();
-    let meant = || details.and_then(|details| details.decode::<String>("agent_id").ok().flatten());
-    acted || meant().is_some_and(|meant| meant == agent)
+    let subject =
+        || details.and_then(|details| details.decode::<String>("agent_id").ok().flatten());
+    acted || subject().is_some_and(|subject| subject == agent)
 }
 
 fn size(event: &AuditEvent) -> usize {

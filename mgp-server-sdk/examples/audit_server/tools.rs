@@ -1,24 +1,25 @@
-//! Questions about the events.
+//! Queries of the events.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mgp_server_sdk::prelude::*;
 use mgp_types::mgp::AuditEvent;
 
 use crate::filter::{Filter, Span};
-use crate::journal::{Journal, Walk};
+use crate::journal::Journal;
 
-/// How many agents, and tools, are counted by name; further ones count as `…`.
-const NAMES_MAX: usize = 1000;
+/// The maximum number of agents, and of tools, that are counted by name; further ones count as `…`.
+const MAX_NAMES: usize = 1000;
 
-/// What was found.
+/// A page of matching events.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Found {
-    /// The events, in the order they came.
+pub(crate) struct EventPage {
+    /// The events, in order of arrival.
     #[schemars(with = "Vec<serde_json::Map<String, serde_json::Value>>")]
     events: Vec<AuditEvent>,
-    /// Where to go on; absent at the end.
+    /// The cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
@@ -32,42 +33,42 @@ pub(crate) struct Found {
 pub(crate) fn query(
     Args(filter): Args<Filter>,
     State(journal): State<Arc<Journal>>,
-) -> Result<Json<Found>, ToolError> {
+) -> Result<Json<EventPage>, ToolError> {
     let page = filter.page(&journal)?;
-    Ok(Json(Found { events: page.events, next_cursor: page.next_cursor }))
+    Ok(Json(EventPage { events: page.events, next_cursor: page.next_cursor }))
 }
 
-/// Which events are counted.
+/// The time range of the counted events.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct When {
-    /// Events of this time and later (RFC 3339).
+pub(crate) struct TimeRange {
+    /// Events at or after this time (RFC 3339).
     since: Option<String>,
     /// Events before this time (RFC 3339).
     until: Option<String>,
 }
 
-/// How many events there are.
+/// Counts of events.
 #[derive(Default, Serialize, JsonSchema)]
 pub(crate) struct Stats {
-    /// All of them.
+    /// The number of all events.
     total: u64,
     by_type: BTreeMap<String, u64>,
     by_result: BTreeMap<String, u64>,
     by_agent: BTreeMap<String, u64>,
-    /// As `server/tool`.
+    /// Keyed by `server/tool`.
     by_tool: BTreeMap<String, u64>,
-    /// The time of the first event that came.
+    /// The time of the first event.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<String>,
-    /// The time of the last one.
+    /// The time of the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<String>,
-    /// Numbers that did not come yet.
+    /// The number of missing events.
     missing: u64,
-    /// Numbers that nobody has any more.
+    /// The number of missing events that the client no longer has.
     lost: u64,
-    /// Events there was no room for, since this server started.
+    /// The number of events refused for lack of room, since this server started.
     refused: u64,
 }
 
@@ -78,19 +79,19 @@ pub(crate) struct Stats {
     security(risk = "safe", validator = "none", reversible)
 )]
 pub(crate) fn stats(
-    Args(when): Args<When>,
+    Args(range): Args<TimeRange>,
     State(journal): State<Arc<Journal>>,
 ) -> Result<Json<Stats>, ToolError> {
-    let span = Span::parse(when.since.as_deref(), when.until.as_deref())?;
+    let span = Span::parse(range.since.as_deref(), range.until.as_deref())?;
     let mut stats = Stats::default();
-    let walked = journal.walk(0, |_, event| {
+    let result = journal.for_each(0, |_, event| {
         if span.has(&event) {
             stats.count(&event);
         }
-        Walk::On
+        ControlFlow::Continue(())
     });
-    walked.map_err(|error| ToolError(format!("the file cannot be read: {error}")))?;
-    (stats.missing, stats.lost, stats.refused) = journal.holes();
+    result.map_err(|error| ToolError(format!("cannot read the file: {error}")))?;
+    (stats.missing, stats.lost, stats.refused) = journal.gap_counts();
     Ok(Json(stats))
 }
 
@@ -114,6 +115,6 @@ impl Stats {
 }
 
 fn add(counts: &mut BTreeMap<String, u64>, name: &str) {
-    let is_known = counts.contains_key(name) || counts.len() < NAMES_MAX;
+    let is_known = counts.contains_key(name) || counts.len() < MAX_NAMES;
     *counts.entry(if is_known { name } else { "…" }.to_owned()).or_default() += 1;
 }

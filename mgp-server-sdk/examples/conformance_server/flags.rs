@@ -1,8 +1,8 @@
-//! The flags.
+//! The command line flags.
 
 use std::path::PathBuf;
 
-/// What the flags say.
+/// The values of the flags.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     /// `--port`.
@@ -14,7 +14,7 @@ pub(crate) struct Flags {
 const KNOWN: &str = "--port N, --auth-fixture FILE";
 
 impl Flags {
-    /// Reads the flags, or says what is wrong with them.
+    /// Parses the flags; fails with a message for the user.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut flags = Self::default();
         while let Some(flag) = arguments.next() {
@@ -22,7 +22,7 @@ impl Flags {
             match flag.as_str() {
                 "--port" => {
                     let text = value()?;
-                    let port = text.parse().map_err(|_| format!("`{text}` is no port"))?;
+                    let port = text.parse().map_err(|_| format!("`{text}` is not a valid port"))?;
                     flags.port = Some(port);
                 }
                 "--auth-fixture" => flags.auth_fixture = Some(value()?.into()),
@@ -30,7 +30,7 @@ impl Flags {
             }
         }
         if flags.auth_fixture.is_some() && flags.port.is_none() {
-            return Err("`--auth-fixture` needs `--port`: nobody shows keys on stdin".to_owned());
+            return Err("`--auth-fixture` needs `--port`: stdio has no authentication".to_owned());
         }
         Ok(flags)
     }

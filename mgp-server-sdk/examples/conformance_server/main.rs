@@ -1,34 +1,34 @@
-//! The server that the official conformance suite of MCP is run against, put together as anybody would.
+//! The server for the official conformance suite of MCP, built with the public API only.
 //!
 //! `cargo run -q -p mgp-server-sdk --example conformance_server -- [FLAG…]`
 //!
-//! | flag | what it does |
+//! | flag | effect |
 //! |---|---|
-//! | `--port N` | serves `http://127.0.0.1:N/mcp`; without it stdin and stdout are served |
-//! | `--auth-fixture FILE` | examines requests that say `X-Test-Mode: auth`; others come in as they are |
+//! | `--port N` | serves `http://127.0.0.1:N/mcp`; by default stdin and stdout are served |
+//! | `--auth-fixture FILE` | authenticates requests with the header `X-Test-Mode: auth`; others pass without |
 //!
-//! What each tool, prompt and resource answers is laid down by the suite: `cargo xtask conformance` runs it.
-//! Nothing here is known to the library, and everything of MGP that is served is offered.
+//! The suite defines the answer of each tool, prompt and resource: `cargo xtask conformance` runs it.
+//! The server offers every MGP extension that the library serves.
 //!
-//! The file of keys and tokens is an object, of which any member may be missing:
+//! The file of keys and tokens is an object with these optional members:
 //!
 //! ```json
 //! {"keys": [{"key": "mgp_…", "subject": "ann", "permissions": ["…"], "expires": "2027-01-01T00:00:00Z"}, "mgp_…"],
 //!  "revoked": ["mgp_…"], "jwks": {"keys": []}, "issuer": "https://…", "audience": "https://…/mcp", "scopes": ["…"]}
 //! ```
 
-mod door;
+mod auth_fixture;
 mod fixture;
 mod flags;
-mod guard;
+mod test_mode;
 
 use std::error::Error;
 use std::process::ExitCode;
 
-use door::DoorLayer;
 use flags::Flags;
+use test_mode::TestModeLayer;
 
-#[expect(clippy::print_stderr, reason = "a command line program says what went wrong")]
+#[expect(clippy::print_stderr, reason = "a command line program reports errors on standard error")]
 #[tokio::main]
 async fn main() -> ExitCode {
     let flags = match Flags::parse(std::env::args().skip(1)) {
@@ -53,8 +53,7 @@ async fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
     let server = server.http(format!("127.0.0.1:{port}"));
     let server = match &flags.auth_fixture {
         None => server.no_auth(),
-        // Only requests of the test mode are asked who they are.
-        Some(file) => server.no_auth().auth(DoorLayer(guard::of(file, port).await?)),
+        Some(file) => server.no_auth().auth(TestModeLayer(auth_fixture::load(file, port).await?)),
     };
     Ok(server.serve().await?)
 }

@@ -1,38 +1,38 @@
-//! A server with a tool for every way a call can go: what tests, clients and gateways are tried on.
+//! A server with a tool for each outcome of a call, to test clients and gateways against.
 //!
 //! `cargo run -q -p mgp-server-sdk --example workbench -- [FLAG…]`
 //!
-//! | flag | what it does |
+//! | flag | effect |
 //! |---|---|
-//! | `--extensions LIST` | offers these extensions of MGP instead of those that are served; `all` is the nine, `none` is plain MCP |
-//! | `--permissions LIST` | says that it needs these permissions |
-//! | `--server-id ID` | claims this id |
+//! | `--extensions LIST` | offers these extensions of MGP instead of the served ones; `all` are the nine, `none` is plain MCP |
+//! | `--permissions LIST` | declares that it needs these permissions |
+//! | `--server-id ID` | offers this server id |
 //! | `--hang-init` | never answers the handshake |
-//! | `--ready-after MS` | reads nothing for so long |
-//! | `--exit-after N` | answers N tool calls and exits with status 3 at the next |
-//! | `--workers N` | runs on so many threads, the server as one task among others; without it on one |
-//! | `--http ADDR` | serves at a URL, to anyone on this machine, instead of on stdin and stdout |
+//! | `--ready-after MS` | starts reading after this delay |
+//! | `--exit-after N` | answers N tool calls and exits with status 3 at the next one |
+//! | `--workers N` | runs on N threads, the server as one task among others; by default on one thread |
+//! | `--http ADDR` | serves over HTTP without authentication, instead of on stdin and stdout |
 //!
-//! An extension that is forced by `--extensions` is negotiated, no more: its methods still answer −32601.
+//! An extension that `--extensions` forces is only negotiated: its methods still fail with −32601.
 //!
-//! | tool | what it does |
+//! | tool | effect |
 //! |---|---|
-//! | `echo {message}` | says it |
-//! | `sleep {ms}` | waits, and can be cancelled |
-//! | `block {ms}` | blocks a thread, and cannot |
-//! | `freeze {ms}` | blocks the very thread its server may need, as no tool should |
+//! | `echo {message}` | returns the message |
+//! | `sleep {ms}` | waits; can be cancelled |
+//! | `block {ms}` | blocks a thread of the blocking pool; cannot be cancelled |
+//! | `freeze {ms}` | blocks a thread of the runtime, as no tool should |
 //! | `fail {code, message, data}` | fails with this error |
 //! | `exit {code}` | ends the process |
-//! | `big {bytes}` | answers with a text of this size |
-//! | `stream {chunks, bytes, delay_ms}` | sends chunks, answers with the whole text |
-//! | `progress {steps, delay_ms}` | says how far it is |
-//! | `confirm {message}` | asks the caller's person |
-//! | `publish {…}` | fails: comes with events (MGP §13) |
-//! | `shell {command}`, `fetch {url}`, `run_code {language, code}` | say what they would have done |
+//! | `big {bytes}` | returns a text of this size |
+//! | `stream {chunks, bytes, delay_ms}` | sends chunks, returns the whole text |
+//! | `progress {steps, delay_ms}` | reports progress |
+//! | `confirm {message}` | asks the user to confirm |
+//! | `publish {…}` | fails until events are implemented (MGP §13) |
+//! | `shell {command}`, `fetch {url}`, `run_code {language, code}` | return the action they would have taken |
 //! | `add_tool {name}`, `remove_tool {name}` | change the list |
 //!
-//! `shell`, `fetch` and `run_code` carry the security metadata of such tools (MGP §4.3) and do nothing dangerous:
-//! they show what a client must check before a call, and answer with what would have run.
+//! `shell`, `fetch` and `run_code` have the security metadata of such tools (MGP §4.3) and do nothing dangerous:
+//! they test a client's checks before a call.
 
 mod bench;
 
@@ -41,7 +41,7 @@ use std::process::ExitCode;
 use bench::{Settings, server};
 use mgp_server_sdk::ServeError;
 
-#[expect(clippy::print_stderr, reason = "a command line program says what is wrong with its flags")]
+#[expect(clippy::print_stderr, reason = "a command line program reports errors on standard error")]
 fn main() -> ExitCode {
     let settings = match Settings::parse(std::env::args().skip(1)) {
         Ok(settings) => settings,
@@ -66,11 +66,11 @@ fn run(settings: Settings) -> Result<(), Box<dyn std::error::Error>> {
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
-    // A server that shares its threads with the tools, as in a program that does other things too.
+    // The server shares its threads with the tools, as in a program with other tasks.
     Ok(runtime.block_on(async move { tokio::spawn(serve(settings)).await })??)
 }
 
-#[expect(clippy::print_stderr, reason = "whoever lets the system choose a port must learn which")]
+#[expect(clippy::print_stderr, reason = "the caller needs the port that the system chose")]
 async fn serve(settings: Settings) -> Result<(), ServeError> {
     tokio::time::sleep(settings.ready_after).await;
     let Some(address) = &settings.http else { return server(&settings).serve_stdio().await };

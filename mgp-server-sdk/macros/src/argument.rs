@@ -1,6 +1,4 @@
 //! The parameters of a function: arguments of the tool, or extractors.
-//!
-//! Applies to: inbound.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{format_ident, quote};
@@ -11,7 +9,7 @@ use syn::{
 
 use crate::describe;
 
-/// Types that are taken from the call by their last name.
+/// Types that are extractors, by the last segment of their path.
 const EXTRACTORS: [&str; 10] = [
     "Cancelled",
     "Context",
@@ -25,14 +23,14 @@ const EXTRACTORS: [&str; 10] = [
     "Trace",
 ];
 
-/// The same for types with a parameter.
+/// Generic types that are extractors.
 const GENERIC_EXTRACTORS: [&str; 2] = ["Args", "State"];
 
 /// One parameter of a function.
 pub(crate) enum Parameter {
-    /// An argument of the tool, as a field of the arguments type.
+    /// An argument of the tool: a field of the arguments type.
     Argument(Box<Field>),
-    /// Something taken from the call.
+    /// A value extracted from the call.
     Extractor { ty: Box<Type>, is_args: bool },
 }
 
@@ -45,53 +43,53 @@ pub(crate) struct Field {
     default: Option<Expr>,
 }
 
-/// Whether the function gets an argument or a look at it.
+/// The way in which the function takes an argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Borrow {
     Yes,
     No,
 }
 
-/// What `#[arg]` and `#[extract]` say.
+/// The contents of `#[arg]` and `#[extract]`.
 #[derive(Default)]
-struct Marks {
+struct ParameterAttributes {
     is_arg: bool,
     is_extract: bool,
     description: Option<LitStr>,
     rename: Option<LitStr>,
     default: Option<Fallback>,
-    /// `#[serde(…)]` and `#[schemars(…)]`, for the field.
-    passed_on: Vec<Attribute>,
+    /// `#[serde(…)]` and `#[schemars(…)]`, which move to the field.
+    field_attributes: Vec<Attribute>,
 }
 
-/// What an absent argument becomes.
+/// The default of an absent argument.
 enum Fallback {
-    /// That of its type.
+    /// The default of its type.
     OfType,
-    /// A value.
+    /// An expression.
     Value(Expr),
 }
 
 impl Parameter {
-    /// Reads a parameter, and leaves in it what a function may have.
+    /// Parses a parameter, and removes the attributes that a function cannot have.
     pub(crate) fn take(parameter: &mut PatType) -> syn::Result<Self> {
         let description = describe::text(&parameter.attrs);
-        let marks = Marks::take(&mut parameter.attrs)?;
+        let parsed = ParameterAttributes::take(&mut parameter.attrs)?;
         let extractor = extractor(&parameter.ty);
-        if marks.is_extract || (extractor.is_some() && !marks.is_arg) {
+        if parsed.is_extract || (extractor.is_some() && !parsed.is_arg) {
             let is_args = extractor.as_deref() == Some("Args");
             return Ok(Self::Extractor { ty: parameter.ty.clone(), is_args });
         }
         let name = name(&parameter.pat)?;
         let (ty, borrow) = owned(&parameter.ty)?;
-        let description = marks.description.as_ref().map(LitStr::value).or(description);
+        let description = parsed.description.as_ref().map(LitStr::value).or(description);
         let mut attributes: Vec<_> =
             description.iter().map(|text| quote!(#[doc = #text])).collect();
-        if let Some(rename) = &marks.rename {
+        if let Some(rename) = &parsed.rename {
             attributes.push(quote!(#[serde(rename = #rename)]));
         }
-        attributes.extend(marks.passed_on.iter().map(|attribute| quote!(#attribute)));
-        let default = match marks.default {
+        attributes.extend(parsed.field_attributes.iter().map(|attribute| quote!(#attribute)));
+        let default = match parsed.default {
             Some(Fallback::Value(value)) => {
                 let function = default_name(&name).to_string();
                 attributes.push(quote!(#[serde(default = #function)]));
@@ -108,27 +106,27 @@ impl Parameter {
 }
 
 impl Field {
-    /// The field as it stands in the arguments type.
+    /// Returns the field's declaration in the arguments type.
     pub(crate) fn declaration(&self) -> TokenStream {
         let Self { name, ty, attributes, .. } = self;
         quote!(#(#attributes)* #name: #ty)
     }
 
-    /// The argument as the function gets it.
-    pub(crate) fn given(&self, arguments: &Ident) -> TokenStream {
+    /// Returns the expression that passes the argument to the function.
+    pub(crate) fn expression(&self, arguments: &Ident) -> TokenStream {
         let (name, and) = (&self.name, self.is_borrowed().then(|| quote!(&)));
         quote!(#and #arguments.#name)
     }
 
-    /// Whether the arguments must live as long as the function runs.
+    /// Returns whether the function borrows the argument, which then must live as long as it runs.
     pub(crate) fn is_borrowed(&self) -> bool {
         self.borrow == Borrow::Yes
     }
 
-    /// The function that makes its default.
+    /// Returns the function that computes the default.
     pub(crate) fn default_function(&self) -> Option<TokenStream> {
         let (value, ty, function) = (self.default.as_ref()?, &self.ty, default_name(&self.name));
-        // Text is written as a literal, whatever type it becomes.
+        // A string literal is converted to the type of the argument.
         let is_text = matches!(value, Expr::Lit(ExprLit { lit: Lit::Str(_), .. }));
         let into = is_text.then(|| quote!(.into()));
         Some(quote! {
@@ -143,25 +141,25 @@ fn default_name(field: &Ident) -> Ident {
     format_ident!("__default_{}", syn::ext::IdentExt::unraw(field))
 }
 
-impl Marks {
+impl ParameterAttributes {
     fn take(attributes: &mut Vec<Attribute>) -> syn::Result<Self> {
-        let mut marks = Self::default();
-        let mut kept = Vec::new();
+        let mut parsed = Self::default();
+        let mut remaining = Vec::new();
         for attribute in attributes.drain(..) {
             let path = attribute.path();
             if path.is_ident("arg") {
-                marks.is_arg = true;
-                marks.read(&attribute)?;
+                parsed.is_arg = true;
+                parsed.read(&attribute)?;
             } else if path.is_ident("extract") {
-                marks.is_extract = true;
+                parsed.is_extract = true;
             } else if path.is_ident("serde") || path.is_ident("schemars") {
-                marks.passed_on.push(attribute);
+                parsed.field_attributes.push(attribute);
             } else if !describe::is_doc(&attribute) {
-                kept.push(attribute);
+                remaining.push(attribute);
             }
         }
-        *attributes = kept;
-        Ok(marks)
+        *attributes = remaining;
+        Ok(parsed)
     }
 
     fn read(&mut self, attribute: &Attribute) -> syn::Result<()> {
@@ -190,7 +188,7 @@ impl Marks {
     }
 }
 
-/// The name of an extractor, where the type is one.
+/// Returns the name of the extractor, or `None` if the type is not one.
 fn extractor(ty: &Type) -> Option<String> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
@@ -205,7 +203,6 @@ fn extractor(ty: &Type) -> Option<String> {
     known.contains(&&*name).then_some(name)
 }
 
-/// The name of an argument.
 fn name(pattern: &Pat) -> syn::Result<Ident> {
     match pattern {
         Pat::Ident(plain) if plain.subpat.is_none() && plain.by_ref.is_none() => {
@@ -213,12 +210,12 @@ fn name(pattern: &Pat) -> syn::Result<Ident> {
         }
         other => Err(syn::Error::new_spanned(
             other,
-            "an argument needs a plain name, which is its name on the wire; if it is an extractor, mark it `#[extract]`",
+            "an argument needs a plain name, which is its name on the wire; mark an extractor with `#[extract]`",
         )),
     }
 }
 
-/// The type of the field an argument is kept in while the function borrows it.
+/// Returns the type of the field that holds an argument while the function borrows it.
 fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
     let (owned, borrow) = match ty {
         Type::Reference(reference) if reference.mutability.is_none() => {
@@ -242,16 +239,16 @@ fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
     }
     let borrows = quote!(#owned).into_iter().any(borrows);
     if borrows {
-        let message = "an argument may be borrowed as a whole (`&str`, `&T`), but not in parts; write the owned type, such as `Option<String>`";
+        let message = "an argument may be borrowed as a whole (`&str`, `&T`), but not in parts; use the owned type, e.g. `Option<String>`";
         return Err(syn::Error::new_spanned(ty, message));
     }
     Ok((owned, borrow))
 }
 
-/// Whether there is a reference in a type.
+/// Returns whether a type contains a reference.
 fn borrows(token: TokenTree) -> bool {
     match token {
-        TokenTree::Punct(mark) => mark.as_char() == '&',
+        TokenTree::Punct(punct) => punct.as_char() == '&',
         TokenTree::Group(group) => group.stream().into_iter().any(borrows),
         _ => false,
     }

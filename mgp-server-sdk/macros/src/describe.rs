@@ -1,20 +1,17 @@
 //! Doc comments as text.
-//!
-//! Applies to: inbound.
 
 use syn::{Attribute, Expr, ExprLit, Lit, Meta};
 
-/// The text of the doc comments among attributes; `None` where there are none.
+/// Returns the text of the doc comments among attributes; `None` if there are none.
 pub(crate) fn text(attributes: &[Attribute]) -> Option<String> {
     let lines: Vec<_> = attributes.iter().filter_map(line).collect();
-    // One space follows the slashes of nearly every line.
+    // One space follows the slashes in most lines.
     let lines = lines.iter().flat_map(|text| text.split('\n'));
     let lines: Vec<_> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
     let text = lines.join("\n").trim().to_owned();
     (!text.is_empty()).then_some(text)
 }
 
-/// Whether an attribute is a doc comment.
 pub(crate) fn is_doc(attribute: &Attribute) -> bool {
     attribute.path().is_ident("doc")
 }

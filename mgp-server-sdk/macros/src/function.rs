@@ -1,6 +1,4 @@
-//! One function as one expression of the builder.
-//!
-//! Applies to: inbound.
+//! Expansion of one function to one expression of the builder.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -12,9 +10,9 @@ use crate::describe;
 use crate::options::Options;
 use crate::path;
 
-/// How the function gets hold of its `self`.
-pub(crate) enum Own {
-    /// It is a free function, or an associated one without `self`.
+/// The receiver of a function.
+pub(crate) enum ReceiverKind {
+    /// None: a free function, or an associated one without `self`.
     Nothing,
     /// `&self`.
     Reference,
@@ -29,18 +27,18 @@ pub(crate) struct Function {
     options: Options,
     ident: Ident,
     is_async: bool,
-    pub(crate) own: Own,
-    /// Whether it is called as `Self::name`.
+    pub(crate) own: ReceiverKind,
+    /// `true` if it is called as `Self::name`.
     is_associated: bool,
     parameters: Vec<Parameter>,
     output: ReturnType,
 }
 
-/// As many as a handler takes, the arguments together counting as one.
-const MOST_EXTRACTORS: usize = 8;
+/// The maximum number of extractors of a handler, which counts the arguments together as one.
+const MAX_EXTRACTORS: usize = 8;
 
 impl Function {
-    /// Reads a function, and leaves in its signature what a function may have.
+    /// Parses a function, and removes the attributes that its parameters cannot have.
     pub(crate) fn take(
         options: Options,
         attributes: &[Attribute],
@@ -55,14 +53,14 @@ impl Function {
         let description = match &options.description {
             Some(text) => text.clone(),
             None => LitStr::new(
-                &describe::text(attributes).ok_or_else(|| undescribed(&ident))?,
+                &describe::text(attributes).ok_or_else(|| missing_description(&ident))?,
                 ident.span(),
             ),
         };
-        let (mut own, mut parameters) = (Own::Nothing, Vec::new());
+        let (mut own, mut parameters) = (ReceiverKind::Nothing, Vec::new());
         for input in &mut signature.inputs {
             match input {
-                FnArg::Receiver(receiver) => own = receive(receiver)?,
+                FnArg::Receiver(receiver) => own = receiver_kind(receiver)?,
                 FnArg::Typed(typed) => parameters.push(Parameter::take(typed)?),
             }
         }
@@ -81,12 +79,12 @@ impl Function {
         Ok(function)
     }
 
-    /// Says that it stands in an impl block.
-    pub(crate) fn belongs_to_type(&mut self) {
+    /// Marks the function as part of an impl block.
+    pub(crate) fn set_associated(&mut self) {
         self.is_associated = true;
     }
 
-    /// Puts something before the name.
+    /// Adds a prefix to the name of the tool.
     pub(crate) fn prefix(&mut self, prefix: &LitStr) -> syn::Result<()> {
         let name = format!("{}{}", prefix.value(), self.name.value());
         self.name = LitStr::new(&name, self.name.span());
@@ -103,14 +101,14 @@ impl Function {
             return Err(syn::Error::new_spanned(&signature.inputs, message));
         }
         let extractors = self.parameters.len() - self.fields().count();
-        if extractors + usize::from(self.fields().next().is_some()) > MOST_EXTRACTORS {
+        if extractors + usize::from(self.fields().next().is_some()) > MAX_EXTRACTORS {
             let message = format!(
-                "a tool takes at most {MOST_EXTRACTORS} extractors; take `Context`, which has most of them"
+                "a tool takes at most {MAX_EXTRACTORS} extractors; take `Context`, which has most of them"
             );
             return Err(syn::Error::new_spanned(&signature.inputs, message));
         }
         if self.options.deny_unknown_fields && self.fields().next().is_none() {
-            let message = "`deny_unknown_fields` needs plain arguments; on `Args<T>` write `#[serde(deny_unknown_fields)]` on `T`";
+            let message = "`deny_unknown_fields` needs plain arguments; with `Args<T>` put `#[serde(deny_unknown_fields)]` on `T`";
             return Err(syn::Error::new(self.ident.span(), message));
         }
         Ok(())
@@ -123,7 +121,7 @@ impl Function {
         })
     }
 
-    /// The arguments type and what belongs to it.
+    /// Returns the arguments type and its default functions.
     pub(crate) fn arguments_type(&self) -> TokenStream {
         let fields: Vec<_> = self.fields().map(Field::declaration).collect();
         if fields.is_empty() {
@@ -144,7 +142,7 @@ impl Function {
         }
     }
 
-    /// Checks of the types by themselves: what the builder says about a whole function is less to the point.
+    /// Returns checks of the single types, whose errors are more precise than those of the builder's bounds.
     pub(crate) fn checks(&self) -> TokenStream {
         let sdk = path::sdk();
         let extractors = self.parameters.iter().filter_map(|parameter| match parameter {
@@ -173,59 +171,59 @@ impl Function {
         quote!(#(#extractors)* #result)
     }
 
-    /// The expression that makes the tool; `this` is in scope where the function has a `self`.
+    /// Returns the expression that creates the tool; `this` is in scope if the function has a `self`.
     pub(crate) fn expression(&self) -> TokenStream {
         let (sdk, name, description) = (path::sdk(), &self.name, &self.description);
         let handler = self.handler();
         let calls = self.options.builder_calls();
         let is_blocking =
             self.options.blocking.is_some() || (!self.is_async && self.options.inline.is_none());
-        let place = if self.options.inline.is_some() {
+        let mode = if self.options.inline.is_some() {
             quote!(.inline())
         } else if is_blocking {
             quote!(.on_blocking_pool())
         } else {
             TokenStream::new()
         };
-        quote!(#sdk::Tool::new(#name, #description, #handler) #place #calls)
+        quote!(#sdk::Tool::new(#name, #description, #handler) #mode #calls)
     }
 
     fn handler(&self) -> TokenStream {
         let sdk = path::sdk();
         let has_fields = self.fields().next().is_some();
-        let is_free = matches!(self.own, Own::Nothing);
+        let is_free = matches!(self.own, ReceiverKind::Nothing);
         if is_free && self.is_async && !has_fields && !self.options.json {
             return self.callee();
         }
         let arguments = format_ident!("arguments", span = Span::mixed_site());
         let this = format_ident!("this", span = Span::mixed_site());
-        let mut taken = Vec::new();
+        let mut closure_parameters = Vec::new();
         if has_fields {
-            taken.push(quote!(#sdk::Args(#arguments): #sdk::Args<__Arguments>));
+            closure_parameters.push(quote!(#sdk::Args(#arguments): #sdk::Args<__Arguments>));
         }
-        let mut given = Vec::new();
+        let mut call_arguments = Vec::new();
         match self.own {
-            Own::Nothing => {}
-            Own::Reference => given.push(quote!(&#this)),
-            Own::Shared => given.push(quote!(#this)),
+            ReceiverKind::Nothing => {}
+            ReceiverKind::Reference => call_arguments.push(quote!(&#this)),
+            ReceiverKind::Shared => call_arguments.push(quote!(#this)),
         }
         for (index, parameter) in self.parameters.iter().enumerate() {
             match parameter {
                 Parameter::Argument(field) => {
-                    given.push(field.given(&arguments));
+                    call_arguments.push(field.expression(&arguments));
                 }
                 Parameter::Extractor { ty, .. } => {
                     let value = format_ident!("extracted{index}", span = Span::mixed_site());
-                    taken.push(quote!(#value: #ty));
-                    given.push(quote!(#value));
+                    closure_parameters.push(quote!(#value: #ty));
+                    call_arguments.push(quote!(#value));
                 }
             }
         }
         let callee = self.callee();
-        let call = quote!(#callee(#(#given),*));
+        let call = quote!(#callee(#(#call_arguments),*));
         let borrows = self.fields().any(Field::is_borrowed);
         if is_free && self.is_async && !self.options.json && !borrows {
-            return quote!(|#(#taken),*| #call);
+            return quote!(|#(#closure_parameters),*| #call);
         }
         let wait = self.is_async.then(|| quote!(.await));
         let answer = match (self.options.json, returns_result(&self.output)) {
@@ -234,11 +232,11 @@ impl Function {
             (true, true) => quote!((#call #wait).map(#sdk::Json)),
         };
         if is_free {
-            return quote!(|#(#taken),*| async move { #answer });
+            return quote!(|#(#closure_parameters),*| async move { #answer });
         }
         quote! {{
             let #this = ::std::sync::Arc::clone(&#this);
-            move |#(#taken),*| {
+            move |#(#closure_parameters),*| {
                 let #this = ::std::sync::Arc::clone(&#this);
                 async move { #answer }
             }
@@ -251,18 +249,18 @@ impl Function {
     }
 }
 
-/// A tool is a plain function.
+/// Checks that a function can be a tool.
 fn check(signature: &Signature) -> syn::Result<()> {
     if !signature.generics.params.is_empty() {
         let message = "a tool cannot be generic: its schema is written once; name the types, or register one tool for each with the builder";
         return Err(syn::Error::new_spanned(&signature.generics, message));
     }
-    let odd = signature
+    let unsupported = signature
         .constness
         .map(|token| token.span())
         .or_else(|| signature.abi.as_ref().map(Spanned::span))
         .or_else(|| signature.variadic.as_ref().map(Spanned::span));
-    match odd {
+    match unsupported {
         Some(span) => Err(syn::Error::new(span, "a tool is a plain `fn` or `async fn`")),
         None => Ok(()),
     }
@@ -281,31 +279,33 @@ fn check_name(name: &LitStr) -> syn::Result<()> {
     match reserved.iter().find(|prefix| text.starts_with(**prefix)) {
         Some(prefix) => Err(syn::Error::new(
             name.span(),
-            format!("names that begin with `{prefix}` belong to the protocol; choose another"),
+            format!(
+                "names that begin with `{prefix}` are reserved by the protocol; choose another"
+            ),
         )),
         None => Ok(()),
     }
 }
 
-fn undescribed(ident: &Ident) -> syn::Error {
+fn missing_description(ident: &Ident) -> syn::Error {
     syn::Error::new(
         ident.span(),
-        "say what the tool does in a doc comment (`/// …`) or with `description = \"…\"`: models choose by it",
+        "the tool needs a description for models to choose it by; add a doc comment (`/// …`) or `description = \"…\"`",
     )
 }
 
-fn receive(receiver: &Receiver) -> syn::Result<Own> {
+fn receiver_kind(receiver: &Receiver) -> syn::Result<ReceiverKind> {
     let text = quote!(#receiver).to_string().replace(' ', "");
     match &*text {
-        "&self" => Ok(Own::Reference),
-        _ if text.ends_with("Arc<Self>") => Ok(Own::Shared),
+        "&self" => Ok(ReceiverKind::Reference),
+        _ if text.ends_with("Arc<Self>") => Ok(ReceiverKind::Shared),
         "&mutself" => Err(syn::Error::new_spanned(
             receiver,
-            "tools run at the same time; take `&self` and keep what changes in a `Mutex` or an atomic",
+            "calls of a tool run concurrently; take `&self` and keep mutable state in a `Mutex` or an atomic",
         )),
         _ => Err(syn::Error::new_spanned(
             receiver,
-            "a tool takes `&self` or `self: Arc<Self>`: it is called more than once",
+            "a tool is called more than once; take `&self` or `self: Arc<Self>`",
         )),
     }
 }
@@ -316,7 +316,7 @@ fn returns_result(output: &ReturnType) -> bool {
     path.path.segments.last().is_some_and(|last| last.ident == "Result")
 }
 
-/// Whether a type means the same outside its function: no `Self`, no `impl Trait`.
+/// Returns whether a type has the same meaning outside its function: no `Self`, no `impl Trait`.
 fn is_nameable(ty: &Type) -> bool {
     fn is_free(tokens: TokenStream) -> bool {
         tokens.into_iter().all(|token| match token {

@@ -1,31 +1,28 @@
-//! `#[tool]` and `#[tools]`: functions become tools by writing what one would write with the builder.
+//! `#[tool]` and `#[tools]`: attributes that turn functions into tools by generating calls of the builder.
 //!
-//! Use them through `mgp-server-sdk`, which re-exports them; what they write names that crate only.
-//!
-//! Applies to: inbound.
+//! Use them through `mgp-server-sdk`, which re-exports them; their expansions name that crate only.
 
 mod argument;
 mod describe;
-mod duration;
 mod function;
 mod options;
 mod path;
 mod security;
 mod tool;
 mod tools;
-mod words;
+mod variants;
 
 use proc_macro::TokenStream;
 
-/// Turns a function into a tool: `weather` becomes a function without parameters that makes the `Tool`.
+/// Turns a function into a tool: `weather` becomes a function without parameters that returns the `Tool`.
 ///
 /// ```ignore
-/// /// Tells the weather.
+/// /// Returns the weather.
 /// #[tool(read_only, timeout = "5s", security(risk = "safe", side_effects("network")))]
 /// async fn weather(
-///     /// The city to look at.
+///     /// The city of the forecast.
 ///     city: String,
-///     #[arg(description = "How many days.", default = 3)] days: u8,
+///     #[arg(description = "The number of days.", default = 3)] days: u8,
 ///     cx: Context,
 /// ) -> Result<String, ToolError> {
 ///     Ok(format!("{days} sunny days in {city}"))
@@ -34,15 +31,15 @@ use proc_macro::TokenStream;
 /// Server::new("weather", "1.0").tool(weather())
 /// ```
 ///
-/// It writes what follows, and checks of the types that leave nothing behind; to do without the macro, write it yourself.
+/// The macro expands to the code below, and to checks of the types that cost nothing at run time.
 ///
 /// ```ignore
 /// fn weather() -> Tool {
 ///     #[derive(Deserialize, JsonSchema)]
 ///     struct Arguments {
-///         /// The city to look at.
+///         /// The city of the forecast.
 ///         city: String,
-///         /// How many days.
+///         /// The number of days.
 ///         #[serde(default = "default_days")]
 ///         days: u8,
 ///     }
@@ -54,7 +51,7 @@ use proc_macro::TokenStream;
 ///     }
 ///     let mut hints = ToolAnnotations::new();
 ///     hints.read_only_hint = Some(true);
-///     Tool::new("weather", "Tells the weather.", |Args(arguments): Args<Arguments>, cx: Context| {
+///     Tool::new("weather", "Returns the weather.", |Args(arguments): Args<Arguments>, cx: Context| {
 ///         weather(arguments.city, arguments.days, cx)
 ///     })
 ///     .annotations(hints)
@@ -66,55 +63,57 @@ use proc_macro::TokenStream;
 ///
 /// # Parameters
 /// A parameter is an **argument** of the tool unless its type is an **extractor**: a type whose last name is one of
-/// `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`, `Principal`, `SessionInfo`, `Trace`, or `Args<…>`, `State<…>`.
-/// `#[extract]` on a parameter says that its type is an extractor of yours (it implements `FromCall`);
-/// `#[arg]` says that it is an argument although its type has one of these names.
+/// `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`, `Principal`, `SessionInfo`, `Trace`, or
+/// `Args<…>`, `State<…>`.
+/// `#[extract]` marks a parameter whose type is an extractor of yours (it implements `FromCall`);
+/// `#[arg]` marks an argument whose type has one of these names.
 ///
 /// An argument needs `Deserialize + JsonSchema`; `Option<T>` makes it optional.
-/// It may be borrowed as a whole: `&str` is read as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`.
-/// Its doc comment is its description, and it may have
+/// An argument may be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`.
+/// The doc comment of an argument is its description. An argument may have
 /// - `#[arg(description = "…", default, default = EXPR, rename = "…")]`;
-/// - `#[serde(…)]` and `#[schemars(…)]`, which go to the field of the arguments type.
+/// - `#[serde(…)]` and `#[schemars(…)]`, which move to the field of the arguments type.
 ///
-/// A function that takes `Args<T>` has its arguments in `T` and no others.
+/// A function with a parameter `Args<T>` has its arguments in `T` and no others.
 ///
-/// # Where it runs
-/// An `async fn` gets a task of its own, a plain `fn` a thread of the blocking pool.
-/// `inline` keeps it on the connection's task (for microseconds), `blocking` sends an `async fn` to the pool.
+/// # Execution
+/// An `async fn` runs on a task of its own, a plain `fn` on a thread of the blocking pool.
+/// `inline` runs it on the connection's task (for functions of microseconds), `blocking` runs an `async fn` on the
+/// pool.
 ///
 /// # Options
-/// | Option | What it does |
+/// | Option | Meaning |
 /// |---|---|
-/// | `name = "…"` | the name; the function's without it |
-/// | `title = "…"`, `description = "…"` | the name for people; the description, in place of the doc comment |
-/// | `read_only`, `destructive`, `idempotent`, `open_world` | hints of MCP; `= false` denies one |
-/// | `inline`, `blocking` | where it runs |
-/// | `timeout = "5s"` | its own bound: `ms`, `s`, `m`, `h` |
-/// | `task = "optional"` | whether it may run as a task: `forbidden`, `optional`, `required` |
-/// | `json` | the result is data: `Json` is put around it |
-/// | `output = Type` | the schema of its structured content |
-/// | `deny_unknown_fields` | arguments it does not have are refused |
-/// | `security(…)` | what it does to the world (MGP §4), see below |
+/// | `name = "…"` | the name; by default the function's |
+/// | `title = "…"`, `description = "…"` | the display name; the description, in place of the doc comment |
+/// | `read_only`, `destructive`, `idempotent`, `open_world` | hints for MCP clients; `= false` negates one |
+/// | `inline`, `blocking` | where the function runs |
+/// | `timeout = "5s"` | the time limit of a call, in `ms`, `s`, `m` or `h` |
+/// | `task = "optional"` | task support: `forbidden`, `optional`, `required` |
+/// | `json` | the result is data, and is wrapped in `Json` |
+/// | `output = Type` | the schema of the structured content |
+/// | `deny_unknown_fields` | unknown arguments are refused |
+/// | `security(…)` | risk, permissions and side effects (MGP §4), see below |
 ///
 /// `security(risk = "safe|moderate|dangerous", permissions("shell.execute", …), side_effects("process", …),
 /// validator = "sandbox", code_safety(level = "strict", language = "python", max_code_size_bytes = 10_000,
 /// blocked_imports("os", …), blocked_patterns("…", …), allowed_imports("math", …)), confirmation, reversible)`:
-/// only `risk` is required, and words are checked when the macro runs.
+/// only `risk` is required; unknown values are compile errors.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(options.into(), item.into()).into()
 }
 
-/// Turns the functions of an impl block that have `#[tool]` into tools of the type.
+/// Turns the functions with `#[tool]` in an impl block into tools of the type.
 ///
-/// The block stays as it is, and the type implements `IntoTools`, so that `Server::tool` takes a value of it.
+/// The block stays unchanged, and the type implements `IntoTools`, so that `Server::tool` takes a value of it.
 ///
 /// ```ignore
 /// struct Weather { home: String }
 ///
 /// #[tools]
 /// impl Weather {
-///     /// Tells the weather at home.
+///     /// Returns the weather at home.
 ///     #[tool(read_only)]
 ///     async fn home(&self) -> String {
 ///         format!("sun in {}", self.home)
@@ -124,7 +123,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Server::new("weather", "1.0").tool(Weather { home: "Kyoto".into() })
 /// ```
 ///
-/// It writes, besides the block:
+/// The expansion, besides the block:
 ///
 /// ```ignore
 /// impl IntoTools for Weather {
@@ -132,7 +131,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 ///         let this = Arc::new(self);
 ///         vec![{
 ///             let this = Arc::clone(&this);
-///             Tool::new("home", "Tells the weather at home.", move || {
+///             Tool::new("home", "Returns the weather at home.", move || {
 ///                 let this = Arc::clone(&this);
 ///                 async move { Self::home(&this).await }
 ///             })
@@ -142,8 +141,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// A tool takes `&self`, `self: Arc<Self>`, or no `self` at all; everything else is as with `#[tool]` on a function.
-/// `#[tools(prefix = "weather_")]` puts something before each name.
+/// A tool takes `&self`, `self: Arc<Self>`, or no `self`; otherwise it is written as a function with `#[tool]`.
+/// `#[tools(prefix = "weather_")]` adds a prefix to each name.
 #[proc_macro_attribute]
 pub fn tools(options: TokenStream, item: TokenStream) -> TokenStream {
     tools::expand(options.into(), item.into()).into()

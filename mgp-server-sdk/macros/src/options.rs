@@ -1,6 +1,4 @@
-//! The options of `#[tool(…)]`, each as the call of the builder it stands for.
-//!
-//! Applies to: inbound.
+//! The options of `#[tool(…)]` and the builder calls they expand to.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -8,11 +6,10 @@ use syn::meta::{self, ParseNestedMeta};
 use syn::parse::Parser;
 use syn::{LitBool, LitStr, Token, Type};
 
-use crate::duration::duration;
 use crate::path;
 use crate::security;
 
-/// What was written in `#[tool(…)]`.
+/// The parsed options of `#[tool(…)]`.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
@@ -31,7 +28,7 @@ pub(crate) struct Options {
 
 const KNOWN: &str = "name, title, description, read_only, destructive, idempotent, open_world, inline, blocking, timeout, task, json, output, deny_unknown_fields, security";
 
-/// The hints of MCP and their fields.
+/// The hints of MCP and the names of their fields.
 const HINTS: [(&str, &str); 4] = [
     ("read_only", "read_only_hint"),
     ("destructive", "destructive_hint"),
@@ -40,12 +37,12 @@ const HINTS: [(&str, &str); 4] = [
 ];
 
 impl Options {
-    /// Reads the inside of the parentheses.
+    /// Parses the tokens in the parentheses.
     pub(crate) fn parse(tokens: TokenStream) -> syn::Result<Self> {
         let mut options = Self::default();
         meta::parser(|meta| options.read(&meta)).parse2(tokens)?;
         if let (Some(_), Some(blocking)) = (options.inline, options.blocking) {
-            let message = "`inline` and `blocking` exclude each other; a tool runs in one place";
+            let message = "`inline` and `blocking` exclude each other; remove one";
             return Err(syn::Error::new(blocking, message));
         }
         Ok(options)
@@ -75,7 +72,7 @@ impl Options {
         Ok(())
     }
 
-    /// The calls of the builder, besides the place.
+    /// Returns the builder calls, without `inline` and `blocking`.
     pub(crate) fn builder_calls(&self) -> TokenStream {
         let mut calls = TokenStream::new();
         if let Some(title) = &self.title {
@@ -110,7 +107,7 @@ impl Options {
     }
 }
 
-/// `word` or `word = true|false`.
+/// Parses `word` or `word = true|false`.
 pub(crate) fn flag(meta: &ParseNestedMeta<'_>) -> syn::Result<bool> {
     if meta.input.peek(Token![=]) {
         return meta.value()?.parse::<LitBool>().map(|value| value.value);
@@ -131,4 +128,25 @@ fn task(word: &LitStr) -> syn::Result<TokenStream> {
     };
     let (mcp, variant) = (path::mcp(), format_ident!("{variant}"));
     Ok(quote!(#mcp::TaskSupport::#variant))
+}
+
+/// Returns the expression of a duration.
+fn duration(text: &LitStr) -> syn::Result<TokenStream> {
+    let value = text.value();
+    let wrong = || {
+        let message = format!(
+            "`{value}` is not a valid duration; use a number and a unit: 500ms, 5s, 2m, 1h"
+        );
+        syn::Error::new(text.span(), message)
+    };
+    let digits = value.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let number: u64 = value[..digits].parse().map_err(|_| wrong())?;
+    let seconds = |unit: u64| number.checked_mul(unit).filter(|all| *all > 0).ok_or_else(wrong);
+    match &value[digits..] {
+        "ms" if number > 0 => Ok(quote!(::std::time::Duration::from_millis(#number))),
+        "s" => seconds(1).map(|n| quote!(::std::time::Duration::from_secs(#n))),
+        "m" => seconds(60).map(|n| quote!(::std::time::Duration::from_secs(#n))),
+        "h" => seconds(3600).map(|n| quote!(::std::time::Duration::from_secs(#n))),
+        _ => Err(wrong()),
+    }
 }

@@ -1,6 +1,4 @@
-//! `security(…)`: what a tool does to the world, as calls of the builder (MGP §4, §7.3).
-//!
-//! Applies to: inbound.
+//! `security(…)`: security metadata as calls of the builder (MGP §4, §7.3).
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -10,12 +8,12 @@ use syn::{LitInt, LitStr, Token, parenthesized};
 
 use crate::options::flag;
 use crate::path;
-use crate::words::{self, CODE_SAFETY, RISK, SIDE_EFFECT, VALIDATOR};
+use crate::variants::{self, CODE_SAFETY, RISK, SIDE_EFFECT, VALIDATOR};
 
 const KNOWN: &str =
     "risk, permissions, side_effects, validator, code_safety, confirmation, reversible";
 
-/// Reads `security(…)` into calls of the builder.
+/// Parses `security(…)` into calls of the builder.
 pub(crate) fn parse(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
     let (mut risk, mut calls) = (None, TokenStream::new());
     meta.parse_nested_meta(|meta| {
@@ -23,7 +21,7 @@ pub(crate) fn parse(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
         match &*word {
             "risk" => risk = Some(RISK.variant(&meta.value()?.parse()?)?),
             "permissions" => {
-                let all = each(&meta, words::permission)?;
+                let all = each(&meta, variants::permission)?;
                 calls.extend(quote!(.permissions([#(#all),*])));
             }
             "side_effects" => {
@@ -55,12 +53,12 @@ pub(crate) fn parse(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
     match risk {
         Some(risk) => Ok(quote!(.risk(#risk) #calls)),
         None => Err(meta.error(
-            "say how dangerous the tool is: `risk = \"safe\"`, `\"moderate\"` or `\"dangerous\"`",
+            "`security` needs the risk of the tool: `risk = \"safe\"`, `\"moderate\"` or `\"dangerous\"`",
         )),
     }
 }
 
-/// Reads `code_safety(…)` into an expression.
+/// Parses `code_safety(…)` into an expression.
 fn code_safety(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
     let rules = format_ident!("rules", span = Span::mixed_site());
     let (mut level, mut fields) = (None, TokenStream::new());
@@ -103,12 +101,12 @@ fn code_safety(meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
             #rules
         })),
         None => Err(meta.error(
-            "say how strict the rules are: `level = \"standard\"`, `\"strict\"`, `\"readonly\"` or `\"unrestricted\"`",
+            "`code_safety` needs a level: `level = \"standard\"`, `\"strict\"`, `\"readonly\"` or `\"unrestricted\"`",
         )),
     }
 }
 
-/// Reads `("a", "b")`.
+/// Parses `("a", "b")`.
 fn list(meta: &ParseNestedMeta<'_>) -> syn::Result<Vec<LitStr>> {
     let inside;
     parenthesized!(inside in meta.input);

@@ -1,6 +1,4 @@
 //! `#[tool]` on a function.
-//!
-//! Applies to: inbound.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -11,15 +9,15 @@ use crate::function::Function;
 use crate::options::Options;
 use crate::path;
 
-/// Writes the function that makes the tool.
+/// Returns the function that creates the tool.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let function: ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
-        Err(_) => return syn::Error::new_spanned(item, NO_FUNCTION).into_compile_error(),
+        Err(_) => return syn::Error::new_spanned(item, NOT_A_FUNCTION).into_compile_error(),
     };
     let (vis, ident, sdk) = (function.vis.clone(), function.sig.ident.clone(), path::sdk());
     write(options, function).unwrap_or_else(|error| {
-        // The name stays, so that one mistake is one error.
+        // The name stays defined, so that one mistake causes one error.
         let error = error.into_compile_error();
         quote! {
             #error
@@ -30,12 +28,12 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     })
 }
 
-const NO_FUNCTION: &str =
-    "`#[tool]` stands on a function with a body; on an impl block write `#[tools]`";
+const NOT_A_FUNCTION: &str =
+    "`#[tool]` belongs on a function with a body; on an impl block use `#[tools]`";
 
 fn write(options: TokenStream, mut function: ItemFn) -> syn::Result<TokenStream> {
     if let Some(FnArg::Receiver(receiver)) = function.sig.inputs.first() {
-        let message = "a method becomes a tool where its impl block has `#[tools]`";
+        let message = "a method needs `#[tools]` on its impl block to become a tool";
         return Err(syn::Error::new_spanned(receiver, message));
     }
     let options = Options::parse(options)?;
@@ -58,7 +56,7 @@ fn write(options: TokenStream, mut function: ItemFn) -> syn::Result<TokenStream>
     })
 }
 
-/// Docs and conditions belong to what stands in the module, all else to the function itself.
+/// Returns whether an attribute belongs on the generated function: docs and conditions do, others on the original one.
 fn is_outside(attribute: &Attribute) -> bool {
     is_doc(attribute) || attribute.path().is_ident("cfg") || attribute.path().is_ident("deprecated")
 }

@@ -1,21 +1,19 @@
 //! `#[tools]` on an impl block.
-//!
-//! Applies to: inbound.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::parse::Parser;
 use syn::{Attribute, ImplItem, ImplItemFn, ItemImpl, LitStr, Meta, meta};
 
-use crate::function::{Function, Own};
+use crate::function::{Function, ReceiverKind};
 use crate::options::Options;
 use crate::path;
 
-/// Writes the block, and the tools of its type.
+/// Returns the block, and the `IntoTools` of its type.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut block: ItemImpl = match syn::parse2(item.clone()) {
         Ok(block) => block,
-        Err(_) => return syn::Error::new_spanned(item, NO_BLOCK).into_compile_error(),
+        Err(_) => return syn::Error::new_spanned(item, NOT_A_BLOCK).into_compile_error(),
     };
     match write(options, &mut block) {
         Ok(tools) => quote!(#block #tools),
@@ -27,7 +25,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
-const NO_BLOCK: &str = "`#[tools]` stands on an impl block; on a function write `#[tool]`";
+const NOT_A_BLOCK: &str = "`#[tools]` belongs on an impl block; on a function use `#[tool]`";
 
 fn write(options: TokenStream, block: &mut ItemImpl) -> syn::Result<TokenStream> {
     let mut prefix: Option<LitStr> = None;
@@ -52,39 +50,39 @@ fn write(options: TokenStream, block: &mut ItemImpl) -> syn::Result<TokenStream>
         }
     }
     if let Some((path, _)) = &block.trait_ {
-        let message = "`#[tools]` stands on the type's own impl block, not on that of a trait";
+        let message = "`#[tools]` belongs on the type's own impl block, not on that of a trait";
         return Err(syn::Error::new_spanned(path, message));
     }
     if let Some(errors) = errors {
         return Err(errors);
     }
     if found.is_empty() {
-        let message = "no function in this block is a tool; mark those that are with `#[tool]`";
+        let message = "no function in this block is a tool; mark tools with `#[tool]`";
         return Err(syn::Error::new_spanned(&block.self_ty, message));
     }
     Ok(into_tools(block, &found))
 }
 
-/// Takes the marks off a function, and reads it where it is a tool.
+/// Parses a function with `#[tool]`, and removes the attribute; returns `None` for other functions.
 fn read(method: &mut ImplItemFn, prefix: Option<&LitStr>) -> syn::Result<Option<Function>> {
     let Some(at) = method.attrs.iter().position(is_tool) else { return Ok(None) };
-    let mark = method.attrs.remove(at);
-    let options = match mark.meta {
+    let attribute = method.attrs.remove(at);
+    let options = match attribute.meta {
         Meta::Path(_) => Options::default(),
         Meta::List(list) => Options::parse(list.tokens)?,
         Meta::NameValue(value) => {
-            return Err(syn::Error::new_spanned(value, "write `#[tool]` or `#[tool(…)]`"));
+            return Err(syn::Error::new_spanned(value, "expected `#[tool]` or `#[tool(…)]`"));
         }
     };
     let mut tool = Function::take(options, &method.attrs, &mut method.sig)?;
     if let Some(prefix) = prefix {
         tool.prefix(prefix)?;
     }
-    tool.belongs_to_type();
+    tool.set_associated();
     Ok(Some(tool))
 }
 
-/// The mark, by whatever path it is named.
+/// Returns whether an attribute is `#[tool]`, by any path.
 fn is_tool(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "tool")
 }
@@ -93,11 +91,11 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     let (generics, _, condition) = block.generics.split_for_impl();
     let (ty, sdk) = (&block.self_ty, path::sdk());
     let this = format_ident!("this", span = Span::mixed_site());
-    let uses_self = tools.iter().any(|tool| !matches!(tool.own, Own::Nothing));
+    let uses_self = tools.iter().any(|tool| !matches!(tool.own, ReceiverKind::Nothing));
     let shared = uses_self.then(|| quote!(let #this = ::std::sync::Arc::new(self);));
     let each = tools.iter().map(|tool| {
         let (arguments, expression) = (tool.arguments_type(), tool.expression());
-        // A check cannot name the parameters of the block.
+        // The checks cannot name the generic parameters of the block.
         let checks = block.generics.params.is_empty().then(|| tool.checks());
         quote!({
             #arguments

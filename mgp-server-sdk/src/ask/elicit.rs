@@ -1,6 +1,4 @@
-//! Asking the person with a form (MCP elicitation).
-//!
-//! Applies to: inbound.
+//! A form for the user (MCP elicitation).
 
 use std::marker::PhantomData;
 
@@ -11,21 +9,21 @@ use mgp_types::{Payload, RawObject, RpcError};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::{Needs, Question, form, read};
+use super::{ClientCapability, Question, form, read};
 
-/// What the person did with a form.
+/// The user's answer to a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elicited<T> {
-    /// Filled it in.
+    /// The user filled in the form.
     Accepted(T),
-    /// Said no.
+    /// The user declined.
     Declined,
-    /// Went away.
+    /// The user dismissed the form.
     Cancelled,
 }
 
 impl<T> Elicited<T> {
-    /// What was filled in, if it was.
+    /// Returns the filled-in form, or `None` if the user declined or dismissed it.
     pub fn accepted(self) -> Option<T> {
         match self {
             Self::Accepted(value) => Some(value),
@@ -34,13 +32,13 @@ impl<T> Elicited<T> {
     }
 }
 
-/// A form for the person; await it to ask.
+/// A request to show a form to the user; await it to send it.
 ///
 /// # Errors
-/// 1000 when the caller cannot be asked (−32021 to a modern one), −32602 when what was filled in does not fit `T`,
-/// −32603 when `T` is no flat struct.
+/// Code 1000 if the caller does not support it (−32021 in the modern era), −32602 if the answer is not a `T`,
+/// −32603 if `T` is not a flat struct.
 #[derive(Debug)]
-#[must_use = "nothing is asked until it is awaited"]
+#[must_use = "the request is sent when it is awaited"]
 pub struct Elicitation<T> {
     question: Question,
     message: String,
@@ -54,13 +52,13 @@ impl<T> Elicitation<T> {
         Self { question, message, schema: None, form: PhantomData }
     }
 
-    /// Asks with this form instead of the one that `T` stands for; the answer must still fit `T`.
+    /// Replaces the form that is generated from `T`; the answer must still be a `T`.
     pub fn schema(mut self, schema: RawObject) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// Names the question within the call.
+    /// Sets the name of the question within the call.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.question.key = Some(key.into());
         self
@@ -78,7 +76,7 @@ impl<T: DeserializeOwned + JsonSchema> IntoFuture for Elicitation<T> {
             params.requested_schema = Some(schema);
             Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?))
         });
-        let answer = self.question.ask(Needs::Form, ask);
+        let answer = self.question.ask(ClientCapability::Form, ask);
         Box::pin(async move {
             let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
             match answer.action {

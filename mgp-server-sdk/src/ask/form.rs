@@ -1,6 +1,4 @@
-//! A form from a flat struct: the part of JSON Schema that clients can show (MCP elicitation).
-//!
-//! Applies to: inbound.
+//! A form from a flat struct: the subset of JSON Schema that clients can show (MCP elicitation).
 
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
@@ -11,10 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::request::declared_fields;
 
-/// The form of a type, its fields in the order the type declares them: people read it from top to bottom.
+/// Returns the form of a type, with the fields in the order of declaration, in which a user reads them.
 ///
 /// # Errors
-/// −32603 when it is no struct of texts, numbers, truth values, words and lists of words.
+/// −32603 if the type is not a struct of strings, numbers, booleans, enums and lists of enums.
 pub(super) fn of<T: DeserializeOwned + JsonSchema>() -> Result<RawObject, RpcError> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -24,13 +22,13 @@ pub(super) fn of<T: DeserializeOwned + JsonSchema>() -> Result<RawObject, RpcErr
     let properties = match schema.get("properties") {
         Some(Value::Object(properties)) => properties.clone(),
         None if schema.get("type").is_some_and(|kind| kind == "object") => Map::new(),
-        _ => return Err(RpcError::internal("a form is made from a struct with named fields")),
+        _ => return Err(RpcError::internal("a form must be a struct with named fields")),
     };
     let mut fields = Vec::with_capacity(properties.len());
     for (name, property) in properties {
         let field = field(property).ok_or_else(|| {
             RpcError::internal(format!(
-                "a form is flat: `{name}` must be text, a number, a truth value, a word or a list of words"
+                "a form must be flat: `{name}` must be a string, a number, a boolean, an enum or a list of enums"
             ))
         })?;
         fields.push((name, field));
@@ -50,7 +48,6 @@ struct Form<'a> {
     required: Option<&'a Value>,
 }
 
-/// Fields in their order.
 struct Fields(Vec<(String, Value)>);
 
 impl Serialize for Fields {
@@ -59,8 +56,8 @@ impl Serialize for Fields {
     }
 }
 
-/// What clients know of a field, besides words.
-const KNOWN: [&str; 13] = [
+/// The keywords of a field that clients support, besides choices.
+const KEYWORDS: [&str; 13] = [
     "type",
     "title",
     "description",
@@ -76,7 +73,7 @@ const KNOWN: [&str; 13] = [
     "enum",
 ];
 
-/// The formats of text clients know.
+/// The string formats that clients support.
 const FORMATS: [&str; 4] = ["email", "uri", "date", "date-time"];
 
 fn field(schema: Value) -> Option<Value> {
@@ -89,13 +86,13 @@ fn field(schema: Value) -> Option<Value> {
         }
         Some(Value::Object(field))
     };
-    if let Some(words) = words(&schema) {
+    if let Some(choices) = choices(&schema) {
         let mut field = object(json!({ "type": "string" }));
-        let (member, words) = match words {
-            Words::Plain(words) => ("enum", words),
-            Words::Titled(words) => ("oneOf", words),
+        let (member, words) = match choices {
+            Choices::Plain(words) => ("enum", words),
+            Choices::Titled(words) => ("oneOf", words),
         };
-        // Titles as clients before 2025-11-25 know them.
+        // Titles in the form of clients before 2025-11-25.
         if let Some(names @ Value::Array(titles)) = schema.get("enumNames")
             && words.as_array().is_some_and(|words| member == "enum" && words.len() == titles.len())
         {
@@ -108,16 +105,16 @@ fn field(schema: Value) -> Option<Value> {
         "string" | "number" | "integer" | "boolean" => {
             let mut field = schema.clone();
             field.retain(|name, value| {
-                KNOWN.contains(&name.as_str())
+                KEYWORDS.contains(&name.as_str())
                     && (name != "format"
                         || value.as_str().is_some_and(|text| FORMATS.contains(&text)))
             });
             Some(Value::Object(field))
         }
         "array" => {
-            let items = match words(schema.get("items")?.as_object()?)? {
-                Words::Plain(words) => json!({ "type": "string", "enum": words }),
-                Words::Titled(words) => json!({ "anyOf": words }),
+            let items = match choices(schema.get("items")?.as_object()?)? {
+                Choices::Plain(words) => json!({ "type": "string", "enum": words }),
+                Choices::Titled(words) => json!({ "anyOf": words }),
             };
             let mut field = object(json!({ "type": "array", "items": items }));
             for member in ["minItems", "maxItems"] {
@@ -131,21 +128,21 @@ fn field(schema: Value) -> Option<Value> {
     }
 }
 
-/// The words a field may be.
-enum Words {
+/// The choices of a field.
+enum Choices {
     Plain(Value),
-    /// Each with a title.
+    /// Each choice has a title.
     Titled(Value),
 }
 
-fn words(schema: &Map<String, Value>) -> Option<Words> {
+fn choices(schema: &Map<String, Value>) -> Option<Choices> {
     if let Some(words @ Value::Array(list)) = schema.get("enum") {
-        return list.iter().all(Value::is_string).then(|| Words::Plain(words.clone()));
+        return list.iter().all(Value::is_string).then(|| Choices::Plain(words.clone()));
     }
     let choices = schema.get("oneOf").or_else(|| schema.get("anyOf"))?.as_array()?;
     let mut titled = Vec::new();
     for choice in choices {
-        // Words without a description of their own stand together.
+        // `schemars` groups variants without a description.
         if let Some(Value::Array(plain)) = choice.get("enum") {
             for word in plain {
                 titled.push(json!({ "const": word.as_str()?, "title": word }));
@@ -157,10 +154,10 @@ fn words(schema: &Map<String, Value>) -> Option<Words> {
         titled
             .push(json!({ "const": word, "title": title.and_then(Value::as_str).unwrap_or(word) }));
     }
-    Some(Words::Titled(Value::Array(titled)))
+    Some(Choices::Titled(Value::Array(titled)))
 }
 
-/// An optional field is one that may be missing; clients know no `null`.
+/// Removes `null` from a schema: a field is optional by not being required, and clients do not support `null`.
 fn without_null(mut schema: Value) -> Value {
     let Some(members) = schema.as_object_mut() else { return schema };
     if let Some(Value::Array(kinds)) = members.get_mut("type") {
@@ -251,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_in_the_order_they_are_declared() {
+    fn fields_keep_the_order_of_declaration() {
         #[derive(Deserialize, JsonSchema)]
         #[expect(dead_code, reason = "only its schema is looked at")]
         struct Form {
@@ -267,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_plain_or_titled_single_or_many() {
+    fn choices_are_plain_or_titled_single_or_many() {
         #[derive(Deserialize, JsonSchema)]
         #[expect(dead_code, reason = "only its schema is looked at")]
         struct Form {
@@ -302,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn words_may_have_titles_of_the_old_kind() {
+    fn choices_may_have_titles_of_the_old_kind() {
         #[derive(Deserialize, JsonSchema)]
         #[expect(dead_code, reason = "only its schema is looked at")]
         struct Form {

@@ -1,19 +1,16 @@
-//! Asking the caller, typed: the person (elicitation), the model (sampling), the roots; in both eras.
+//! Typed requests to the caller for input (elicitation, sampling, roots), in both eras.
 //!
-//! A legacy caller is asked at once and the function waits.
-//! A modern caller is asked with the result, and the function runs again from the top when the answers are there:
-//! a question must have the same key each time. Without one of its own ([`Elicitation::key`] and so on)
-//! a question is numbered in the order in which the function makes its questions, so that order must not depend
-//! on chance: not on time, on random numbers, or on tasks that race. Values that must not change between
-//! rounds are kept with `cx.once(key, ..)`.
-//!
-//! Applies to: inbound.
+//! A legacy caller is asked at once, and the function waits for the answer.
+//! A modern caller receives the question as the result of its call, and the function runs again from the top when the
+//! answers arrive: a question must have the same key in each run. Without an explicit key ([`Elicitation::key`] and so
+//! on) questions are numbered in the order in which the function creates them, so that order must not depend on time,
+//! random numbers, or tasks that race. Use `cx.once(key, ..)` for values that must not change between runs.
 
 mod elicit;
 mod form;
 mod roots;
 mod sample;
-mod visit;
+mod url;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,13 +23,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use elicit::{Elicitation, Elicited};
-pub use roots::RootsQuestion;
+pub use roots::RootsRequest;
 pub use sample::Sampling;
-pub use visit::{UrlElicitation, Visited};
+pub use url::{UrlElicitation, Visited};
 
 use crate::log::Logger;
 
-/// What a function can do with its [`Context`]: ask the caller, and log.
+/// The operations of a [`Context`] in functions of a server: ask the caller for input, and log.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -40,55 +37,55 @@ use crate::log::Logger;
 ///
 /// #[derive(Deserialize, JsonSchema)]
 /// struct Guest {
-///     /// Who comes.
+///     /// The name of the guest.
 ///     name: String,
 ///     vegetarian: Option<bool>,
 /// }
 ///
 /// let invite = Tool::new("invite", "Invites a guest", |cx: Context| async move {
-///     Ok::<_, RpcError>(match cx.elicit::<Guest>("Who shall come?").await? {
+///     Ok::<_, RpcError>(match cx.elicit::<Guest>("Who is the guest?").await? {
 ///         Elicited::Accepted(guest) => format!("{} is invited", guest.name),
-///         Elicited::Declined | Elicited::Cancelled => "nobody is invited".to_owned(),
+///         Elicited::Declined | Elicited::Cancelled => "no guest is invited".to_owned(),
 ///     })
 /// });
 /// # drop(invite);
 /// ```
 pub trait ContextExt {
-    /// Asks the person with a form: the fields of a flat struct, as its schema says.
+    /// Asks the user to fill in a form with the fields of a flat struct.
     fn elicit<T: DeserializeOwned + JsonSchema>(
         &self,
         message: impl Into<String>,
     ) -> Elicitation<T>;
 
-    /// Asks the person to visit a page.
+    /// Asks the user to visit a page.
     fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> UrlElicitation;
 
-    /// Tells the caller that a page was visited, by the id its [`UrlElicitation`] was given.
+    /// Notifies the caller that a page was visited, by the id of its [`UrlElicitation`].
     ///
-    /// Only callers of 2025-11-25 are told; for others this does nothing.
-    #[must_use = "nothing is told until it is awaited"]
+    /// Only callers of revision 2025-11-25 are notified; for others this does nothing.
+    #[must_use = "the notification is sent when it is awaited"]
     fn elicitation_complete(&self, id: impl Into<String>) -> BoxFuture<'static, ()>;
 
-    /// Asks the caller's model.
+    /// Asks the caller's model for a message.
     fn sample(&self, prompt: impl Into<String>) -> Sampling;
 
-    /// Asks which directories the caller works in.
-    fn roots(&self) -> RootsQuestion;
+    /// Asks the caller for its working directories.
+    fn roots(&self) -> RootsRequest;
 
-    /// Makes the call a task now, where the tool and its caller support that; else it stays as it is.
+    /// Turns the call into a task now, if the tool and its caller support that; otherwise does nothing.
     ///
-    /// What is asked before is asked by the call, what is asked afterwards by the task.
+    /// Later questions to the caller belong to the task.
     /// A call that takes longer than [`TasksConfig::grace`](mgp_lifecycle::TasksConfig) becomes a task without it.
-    #[must_use = "a task begins when it is awaited"]
+    #[must_use = "the task starts when it is awaited"]
     fn begin_task(&self) -> BoxFuture<'static, Result<(), RpcError>>;
 
-    /// Ends the stream the call is answered on; the caller comes back for the rest, and the call goes on.
+    /// Closes the response stream of the call, which continues; the caller reconnects for the rest.
     ///
-    /// For calls that take long, so that no connection is held for them.
-    /// Callers of 2025-11-25 over HTTP come back; for others nothing happens, and this is `false`.
+    /// Use it in long calls, so that they do not occupy a connection.
+    /// Returns `false` if the caller cannot reconnect: all but callers of revision 2025-11-25 over HTTP.
     fn hang_up(&self) -> bool;
 
-    /// Sends a log message to the caller: text, or anything that can be written as JSON.
+    /// Sends a log message to the caller: text, or any value that serializes to JSON.
     #[must_use = "a message is sent when it is awaited"]
     fn log<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> BoxFuture<'static, ()>;
 }
@@ -106,15 +103,15 @@ impl ContextExt for Context {
     }
 
     fn elicitation_complete(&self, id: impl Into<String>) -> BoxFuture<'static, ()> {
-        visit::complete(self, id.into())
+        url::complete(self, id.into())
     }
 
     fn sample(&self, prompt: impl Into<String>) -> Sampling {
         Sampling::new(self, prompt.into())
     }
 
-    fn roots(&self) -> RootsQuestion {
-        RootsQuestion::new(self)
+    fn roots(&self) -> RootsRequest {
+        RootsRequest::new(self)
     }
 
     fn begin_task(&self) -> BoxFuture<'static, Result<(), RpcError>> {
@@ -136,36 +133,36 @@ impl ContextExt for Context {
     }
 }
 
-/// Numbers the questions of one run of a function.
+/// A counter of the questions in one run of a function.
 #[derive(Debug, Default)]
-pub(crate) struct Order(AtomicU32);
+pub(crate) struct QuestionCounter(AtomicU32);
 
-/// A question and its key, before it is asked.
+/// A question that is not asked yet, with its key.
 #[derive(Clone, Debug)]
 struct Question {
     cx: Context,
-    /// `None` where the order of questions is not known.
+    /// `None` if the order of questions is unknown.
     key: Option<String>,
 }
 
 impl Question {
-    /// The next question of a call; it takes its number now, not when it is awaited.
+    /// Creates the next question of a call; its number is fixed now, not when it is awaited.
     fn new(cx: &Context, kind: &str) -> Self {
-        let key = match (&cx.asking, cx.extensions.get::<Order>()) {
+        let key = match (&cx.asking, cx.extensions.get::<QuestionCounter>()) {
             (_, Some(order)) => {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
             (Asking::Via(_), None) => None,
-            // Nobody sees the key.
+            // The key is not sent.
             (_, None) => Some(kind.to_owned()),
         };
         Self { cx: cx.clone(), key }
     }
 
-    /// Asks, once it is known that the caller offers what is needed beyond the kind of question.
+    /// Asks the question, after a check for the client capabilities it needs besides the method.
     fn ask(
         self,
-        needs: Needs,
+        needs: ClientCapability,
         ask: Result<Ask, RpcError>,
     ) -> BoxFuture<'static, Result<Payload, RpcError>> {
         Box::pin(async move {
@@ -175,7 +172,7 @@ impl Question {
             }
             let key = self.key.ok_or_else(|| {
                 RpcError::internal(
-                    "the order of questions is not known here; give the question a key",
+                    "the order of questions is unknown here; set a key for the question",
                 )
             })?;
             self.cx.ask(&key, ask).await
@@ -183,16 +180,16 @@ impl Question {
     }
 }
 
-/// What the caller must offer besides the kind of question.
+/// A client capability that a question needs besides its method.
 #[derive(Clone, Copy, Debug)]
-enum Needs {
+enum ClientCapability {
     Nothing,
     Form,
     Url,
     SamplingTools,
 }
 
-impl Needs {
+impl ClientCapability {
     fn check(self, cx: &Context) -> Result<(), RpcError> {
         if matches!(self, Self::Nothing) {
             return Ok(());
@@ -202,7 +199,7 @@ impl Needs {
         let elicitation = offered.elicitation.unwrap_or_default();
         let (is_offered, name, needed) = match self {
             Self::Nothing => (true, "", ""),
-            // Neither member means forms.
+            // A client that offers neither member supports forms.
             Self::Form => (
                 elicitation.form.is_some() || elicitation.url.is_none(),
                 "elicitation.form",
@@ -229,9 +226,9 @@ impl Needs {
     }
 }
 
-/// An answer of the caller, decoded.
+/// Decodes an answer of the caller.
 fn read<T: DeserializeOwned>(answer: &Payload, what: &str) -> Result<T, RpcError> {
     serde_json::from_str(answer.as_str()).map_err(|error| {
-        RpcError::invalid_params(format!("the caller's answer is no {what}: {error}"))
+        RpcError::invalid_params(format!("the caller's answer is not a valid {what}: {error}"))
     })
 }

@@ -1,41 +1,39 @@
-//! Asking which directories the caller works in (MCP roots).
-//!
-//! Applies to: inbound.
+//! A request for the caller's working directories (MCP roots).
 
 use mgp_types::mcp::{ListRootsResult, Root};
 use mgp_types::method::{Request, RootsList};
 use mgp_types::service::{Ask, BoxFuture, Context};
 use mgp_types::{Payload, RpcError};
 
-use super::{Needs, Question, read};
+use super::{ClientCapability, Question, read};
 
-/// The question for the roots; await it to ask.
+/// A request for the caller's roots; await it to send it.
 ///
 /// # Errors
-/// 1000 when the caller cannot be asked (−32021 to a modern one).
+/// Code 1000 if the caller does not support it (−32021 in the modern era).
 #[derive(Debug)]
-#[must_use = "nothing is asked until it is awaited"]
-pub struct RootsQuestion(Question);
+#[must_use = "the request is sent when it is awaited"]
+pub struct RootsRequest(Question);
 
-impl RootsQuestion {
+impl RootsRequest {
     pub(super) fn new(cx: &Context) -> Self {
         Self(Question::new(cx, "roots"))
     }
 
-    /// Names the question within the call.
+    /// Sets the name of the question within the call.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.0.key = Some(key.into());
         self
     }
 }
 
-impl IntoFuture for RootsQuestion {
+impl IntoFuture for RootsRequest {
     type Output = Result<Vec<Root>, RpcError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         let ask = Ask::new(RootsList::METHOD, Payload::empty_object());
-        let answer = self.0.ask(Needs::Nothing, Ok(ask));
+        let answer = self.0.ask(ClientCapability::Nothing, Ok(ask));
         Box::pin(async move {
             read::<ListRootsResult>(&answer.await?, "list of roots").map(|result| result.roots)
         })

@@ -1,6 +1,4 @@
-//! Asking the caller's model (MCP sampling).
-//!
-//! Applies to: inbound.
+//! A request to the caller's model (MCP sampling).
 
 use mgp_types::mcp::{
     ContentBlock, CreateMessageParams, CreateMessageResult, Role, SamplingMessage,
@@ -9,17 +7,17 @@ use mgp_types::method::{Request, SamplingCreateMessage};
 use mgp_types::service::{Ask, BoxFuture, Context};
 use mgp_types::{OneOrMany, Payload, RpcError};
 
-use super::{Needs, Question, read};
+use super::{ClientCapability, Question, read};
 
-/// How many tokens a model may answer with unless the question says otherwise.
+/// The default maximum of tokens in an answer.
 const MAX_TOKENS: u64 = 1_024;
 
-/// A question to the caller's model; await it to ask.
+/// A request to the caller's model; await it to send it.
 ///
 /// # Errors
-/// 1000 when the caller cannot be asked (−32021 to a modern one), −32602 when its answer is none.
+/// Code 1000 if the caller does not support it (−32021 in the modern era), −32602 if its answer is not a message.
 #[derive(Debug)]
-#[must_use = "nothing is asked until it is awaited"]
+#[must_use = "the request is sent when it is awaited"]
 pub struct Sampling {
     question: Question,
     params: CreateMessageParams,
@@ -32,25 +30,25 @@ impl Sampling {
         Self { question: Question::new(cx, "sampling"), params }
     }
 
-    /// Names the question within the call.
+    /// Sets the name of the question within the call.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.question.key = Some(key.into());
         self
     }
 
-    /// Bounds the answer. 1024 tokens.
+    /// Sets the maximum of tokens in the answer. Default: 1024.
     pub fn max_tokens(mut self, tokens: u64) -> Self {
         self.params.max_tokens = tokens;
         self
     }
 
-    /// Tells the model something first.
+    /// Sets the system prompt.
     pub fn system(mut self, prompt: impl Into<String>) -> Self {
         self.params.system_prompt = Some(prompt.into());
         self
     }
 
-    /// Changes the question: messages, preferences, tools and so on.
+    /// Changes the request: messages, preferences, tools and so on.
     pub fn define(mut self, change: impl FnOnce(&mut CreateMessageParams)) -> Self {
         change(&mut self.params);
         self
@@ -63,7 +61,8 @@ impl IntoFuture for Sampling {
 
     fn into_future(self) -> Self::IntoFuture {
         let uses_tools = !self.params.tools.is_empty() || self.params.tool_choice.is_some();
-        let needs = if uses_tools { Needs::SamplingTools } else { Needs::Nothing };
+        let needs =
+            if uses_tools { ClientCapability::SamplingTools } else { ClientCapability::Nothing };
         let ask =
             Payload::of(&self.params).map(|params| Ask::new(SamplingCreateMessage::METHOD, params));
         let answer = self.question.ask(needs, ask);

@@ -1,6 +1,4 @@
 //! Prompts from functions (MCP prompts).
-//!
-//! Applies to: inbound.
 
 mod registry;
 
@@ -10,10 +8,10 @@ use mgp_types::service::Extensions;
 pub use registry::Prompts;
 
 use crate::complete::Completers;
-use crate::error::Flaw;
+use crate::error::BuildError;
 use crate::request::{Function, RequestHandler};
 
-/// A prompt: its definition and the function behind it.
+/// A prompt: its definition and its function.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -23,7 +21,7 @@ use crate::request::{Function, RequestHandler};
 /// struct Review {
 ///     /// The language of the code.
 ///     language: String,
-///     /// How many findings at most.
+///     /// The maximum number of findings.
 ///     findings: Option<u8>,
 /// }
 ///
@@ -43,10 +41,11 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// A prompt from an async function whose arguments are taken from the call: [`Args`](crate::Args), `Context` and so on.
+    /// Creates a prompt from an async function whose parameters are extracted from the call: [`Args`](crate::Args),
+    /// `Context` and so on.
     ///
-    /// The fields of the type in `Args` become the arguments of the prompt; they are text on the wire, read as
-    /// numbers, truth values and words where the type says so.
+    /// The fields of the type in `Args` become the arguments of the prompt; they are text on the wire, parsed as
+    /// numbers, booleans and enum variants if the type declares them so.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<GetPromptResult, M>,
@@ -57,7 +56,7 @@ impl Prompt {
         Self { definition, function: Function::new(handler), completers: Completers::default() }
     }
 
-    /// Adds an argument that no type declares, or replaces the one of this name.
+    /// Adds an argument that no type declares, or replaces the one with this name.
     pub fn argument(mut self, argument: PromptArgument) -> Self {
         let arguments = &mut self.definition.arguments;
         match arguments.iter_mut().find(|known| known.name == argument.name) {
@@ -67,13 +66,13 @@ impl Prompt {
         self
     }
 
-    /// Sets the name for people.
+    /// Sets the display name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Adds a picture.
+    /// Adds an icon.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.definition.icons.push(icon);
         self
@@ -85,7 +84,7 @@ impl Prompt {
         self
     }
 
-    /// Proposes values of an argument while it is typed.
+    /// Sets the function that proposes values of an argument.
     pub fn complete<H, M>(mut self, argument: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Completion, M>,
@@ -94,17 +93,17 @@ impl Prompt {
         self
     }
 
-    /// What keeps it from being served.
-    fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
+    /// Returns the errors that keep the prompt from being served.
+    fn errors(&self, state: &Extensions) -> Vec<BuildError> {
         let what = format!("the prompt `{}`", self.definition.name);
         let arguments = self.definition.arguments.iter();
         let arguments: Vec<_> = arguments.map(|argument| argument.name.as_str()).collect();
-        let mut flaws = self.completers.flaws(&what, &arguments, state);
-        flaws.extend(self.function.flaw(&what, state));
-        flaws
+        let mut errors = self.completers.errors(&what, &arguments, state);
+        errors.extend(self.function.missing_state(&what, state));
+        errors
     }
 
-    /// The definition as it is listed.
+    /// Returns the definition as it is listed.
     #[must_use]
     pub fn definition(&self) -> &mcp::Prompt {
         &self.definition

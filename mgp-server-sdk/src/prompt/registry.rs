@@ -1,6 +1,4 @@
-//! The prompts of a server; they can change while it runs.
-//!
-//! Applies to: inbound.
+//! The registry of a server's prompts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +10,13 @@ use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 
 use super::Prompt;
-use crate::audience::{Audience, List};
-use crate::catalog::{Around, Catalog, Entry, bad_cursor};
-use crate::complete::Completable;
-use crate::error::Flaw;
-use crate::request::{Serving, TextRequest};
+use crate::catalog::{Catalog, Entry, PageFields, bad_cursor};
+use crate::complete::CompletionTarget;
+use crate::error::BuildError;
+use crate::request::{HandlerConfig, TextRequest};
+use crate::subscribers::{ListKind, Subscribers};
 
-/// The prompts of a server; they can change while it runs.
+/// The prompts of a server, which can change while it runs; a cheap handle.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -26,7 +24,7 @@ use crate::request::{Serving, TextRequest};
 ///
 /// let server = Server::new("s", "1").prompt(Prompt::new("hello", "Greets", || async { "Hello!" }));
 /// let prompts = server.prompts();
-/// prompts.add(Prompt::new("bye", "Takes leave", || async { "Goodbye!" }));
+/// prompts.add(Prompt::new("bye", "Writes a farewell", || async { "Goodbye!" }));
 /// assert!(prompts.remove("hello"));
 /// assert_eq!(prompts.len(), 1);
 /// ```
@@ -34,75 +32,75 @@ use crate::request::{Serving, TextRequest};
 pub struct Prompts(Catalog<Prompt>);
 
 impl Entry for Prompt {
-    const LIST: List = List::Prompts;
+    const LIST: ListKind = ListKind::Prompts;
 
     fn key(&self) -> &str {
         &self.definition.name
     }
 
-    fn encode(entries: &[Arc<Self>], around: Around) -> Result<Payload, RpcError> {
+    fn encode(entries: &[Arc<Self>], fields: PageFields) -> Result<Payload, RpcError> {
         let page = entries.iter().map(|prompt| prompt.definition.clone()).collect::<Vec<_>>();
         let mut list = ListPromptsResult::new(page);
-        list.result_type = around.result_type;
-        list.next_cursor = around.next;
-        list.ttl_ms = around.ttl_ms;
-        list.cache_scope = around.cache_scope;
+        list.result_type = fields.result_type;
+        list.next_cursor = fields.next;
+        list.ttl_ms = fields.ttl_ms;
+        list.cache_scope = fields.cache_scope;
         Payload::of(&list)
     }
 }
 
-/// The params of `prompts/get`, read so that an error names the argument.
+/// The params of `prompts/get`, parsed so that an error names the argument.
 #[derive(Deserialize)]
-struct Get {
+struct GetParams {
     name: String,
     #[serde(default)]
     arguments: Option<BTreeMap<String, Payload>>,
 }
 
 impl Prompts {
-    pub(crate) fn new(audience: Audience) -> Self {
-        Self(Catalog::new(audience))
+    pub(crate) fn new(subscribers: Subscribers) -> Self {
+        Self(Catalog::new(subscribers))
     }
 
-    /// Adds a prompt, replacing one of the same name.
+    /// Adds a prompt, or replaces the one with its name.
     pub fn add(&self, prompt: Prompt) {
         self.0.add(prompt);
     }
 
     /// Adds a prompt whose name is not taken.
-    pub(crate) fn declare(&self, prompt: Prompt) -> Result<(), Flaw> {
+    pub(crate) fn declare(&self, prompt: Prompt) -> Result<(), BuildError> {
         let name = &prompt.definition.name;
         if self.0.get(name).is_some() {
-            return Err(Flaw::Again(format!("the prompt `{name}`")));
+            return Err(BuildError::Duplicate(format!("the prompt `{name}`")));
         }
         self.add(prompt);
         Ok(())
     }
 
-    /// What keeps prompts from being served.
-    pub(crate) fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
-        self.0.snapshot().entries().iter().flat_map(|prompt| prompt.flaws(state)).collect()
+    /// Returns the errors that keep prompts from being served.
+    pub(crate) fn errors(&self, state: &Extensions) -> Vec<BuildError> {
+        self.0.snapshot().entries().iter().flat_map(|prompt| prompt.errors(state)).collect()
     }
 
-    /// Removes a prompt; `true` when there was one.
+    /// Removes a prompt; returns `true` if there was one.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
         self.0.remove(name)
     }
 
-    /// How many there are.
+    /// Returns the number of prompts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no prompts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub(crate) fn routes(&self, serving: &Serving) -> Router {
+    pub(crate) fn routes(&self, serving: &HandlerConfig) -> Router {
         let (list, get, serving) = (self.clone(), self.clone(), serving.clone());
         Router::new()
             .route(
@@ -121,8 +119,8 @@ impl Prompts {
         page.ok_or_else(bad_cursor)?.map(Reply::raw)
     }
 
-    async fn get(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
-        let get: Get = call.params().get()?;
+    async fn get(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
+        let get: GetParams = call.params().get()?;
         let prompt = self.find(&get.name)?;
         let arguments = texts(&prompt, get.arguments.unwrap_or_default())?;
         let cx = call.cx().clone();
@@ -143,11 +141,11 @@ impl Prompts {
         serving.run(call.cx(), getting).await
     }
 
-    /// What of a prompt can be completed.
-    pub(crate) fn completable(&self, name: &str) -> Result<Completable, RpcError> {
+    /// Returns the arguments of a prompt and their completion functions.
+    pub(crate) fn completable(&self, name: &str) -> Result<CompletionTarget, RpcError> {
         self.find(name).map(|prompt| {
             let arguments = prompt.definition.arguments.iter();
-            Completable {
+            CompletionTarget {
                 completers: prompt.completers.clone(),
                 arguments: Some(arguments.map(|argument| argument.name.clone()).collect()),
             }
@@ -159,25 +157,24 @@ impl Prompts {
     }
 
     pub(crate) fn page_size(&self, entries: usize) {
-        self.0.shape(Some(entries), None);
+        self.0.set_paging(Some(entries), None);
     }
 
     fn find(&self, name: &str) -> Result<Arc<Prompt>, RpcError> {
         self.0.get(name).ok_or_else(|| {
-            let shown: String = name.chars().take(80).collect();
+            let shown = mgp_types::clip(name, 80);
             RpcError::invalid_params(format!("unknown prompt `{shown}`"))
         })
     }
 }
 
-/// The arguments as texts, those the prompt requires among them.
+/// Returns the arguments as texts; fails if a required one is missing.
 fn texts(
     prompt: &Prompt,
     arguments: BTreeMap<String, Payload>,
 ) -> Result<BTreeMap<String, String>, RpcError> {
     let refuse = |argument: &str, why: &str| {
-        let (prompt, argument) = (&prompt.definition.name, argument.chars().take(80));
-        let argument: String = argument.collect();
+        let (prompt, argument) = (&prompt.definition.name, mgp_types::clip(argument, 80));
         RpcError::invalid_params(format!("arguments of `{prompt}`: `{argument}` {why}"))
     };
     for argument in &prompt.definition.arguments {

@@ -1,22 +1,20 @@
-//! What a function behind a prompt, resource or completion may return.
-//!
-//! Applies to: inbound.
+//! Return types of functions behind prompts, resources and completions.
 
 use mgp_types::RpcError;
 use mgp_types::mcp::{Completion, ContentBlock, GetPromptResult, PromptMessage, Role};
 
-/// Something such a function may return, on its way to `T`: a prompt, the contents of a resource, proposals.
+/// A return type of such a function, converted to `T`: a prompt, the contents of a resource, proposals.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be returned where `{T}` is asked for",
+    message = "`{Self}` cannot be returned where `{T}` is expected",
     note = "a prompt is text, a `PromptMessage`, a list of them or a `GetPromptResult`",
     note = "contents are text, bytes, `Json<T>`, `Contents`, a `ReadResourceResult`, or an `Option` of one of these",
-    note = "proposals are a list of texts or a `Completion`; each may stand in a `Result<_, RpcError>`"
+    note = "proposals are a list of texts or a `Completion`; each may be in a `Result<_, RpcError>`"
 )]
 pub trait IntoAnswer<T>: Send + 'static {
-    /// Turns it into the answer.
+    /// Converts the value to the answer.
     ///
     /// # Errors
-    /// What the caller gets instead.
+    /// The error that the caller receives instead.
     fn into_answer(self) -> Result<T, RpcError>;
 }
 

@@ -1,6 +1,4 @@
-//! What a function behind a prompt, resource or completion may take.
-//!
-//! Applies to: inbound.
+//! Parameters of functions behind prompts, resources and completions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -19,7 +17,7 @@ use crate::tool::{
     Args, Cancelled, FromCall, Grants, Need, SessionInfo, State, ToolRequest, Trace,
 };
 
-/// A prompt, a resource or a completion that was asked for; its arguments are text.
+/// A request for a prompt, a resource or a completion; its arguments are text.
 #[derive(Clone, Debug)]
 pub struct TextRequest {
     pub(crate) name: String,
@@ -30,31 +28,31 @@ pub struct TextRequest {
 }
 
 impl TextRequest {
-    /// The prompt's name, or the resource's URI.
+    /// Returns the prompt's name, or the resource's URI.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The arguments of the prompt, or the variables of the template, decoded.
+    /// Returns the arguments of the prompt, or the variables of the template, decoded.
     #[must_use]
     pub fn arguments(&self) -> &BTreeMap<String, String> {
         &self.arguments
     }
 
-    /// The surroundings of the call.
+    /// Returns the context of the call.
     #[must_use]
     pub fn cx(&self) -> &Context {
         &self.cx
     }
 
-    /// The server's state of a type, see [`State`].
+    /// Returns the server's state of a type, see [`State`].
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         self.state.get_shared()
     }
 
-    /// What is around the request, as extractors of tools look at it.
+    /// Returns the request in the form that extractors of tools take.
     fn surroundings(&self) -> ToolRequest {
         static NO_TOOL: LazyLock<Arc<mcp::Tool>> =
             LazyLock::new(|| Arc::new(mcp::Tool::new("", RawObject::empty())));
@@ -67,65 +65,65 @@ impl TextRequest {
     }
 }
 
-/// An argument of a function behind a prompt, resource or completion.
+/// A parameter of a function behind a prompt, resource or completion.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
 /// use mgp_server_sdk::{FromRequest, Prompt, TextRequest};
 ///
-/// /// The agent that asks.
+/// /// The agent of the caller.
 /// struct Agent(String);
 ///
 /// impl FromRequest for Agent {
 ///     fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
 ///         let agent = request.cx().principal.as_agent();
-///         Ok(Self(agent.map_or_else(|| "nobody".to_owned(), ToString::to_string)))
+///         Ok(Self(agent.map_or_else(|| "no agent".to_owned(), ToString::to_string)))
 ///     }
 /// }
 ///
-/// let who = Prompt::new("who", "Says who asks", |Agent(name): Agent| async move { name });
+/// let who = Prompt::new("who", "Names the caller", |Agent(name): Agent| async move { name });
 /// # drop(who);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be an argument of this function",
-    note = "take the arguments as `Args<T>`, the URI as `Uri`, what is being typed as `Typed`, and besides them what a tool takes: `State<T>`, `Context`, `Principal`, `Logger` and so on"
+    message = "`{Self}` cannot be a parameter of this function",
+    note = "take the arguments as `Args<T>`, the URI as `Uri`, the argument to complete as `Typed`, and the other parameters of tools: `State<T>`, `Context`, `Principal`, `Logger` and so on"
 )]
 pub trait FromRequest: Sized + Send {
-    /// Takes it from the request.
+    /// Extracts the value from the request.
     ///
     /// # Errors
-    /// The answer of the call when it cannot be taken.
+    /// The error that the caller receives if the value cannot be extracted.
     fn from_request(request: &TextRequest) -> Result<Self, RpcError>;
 
-    /// The arguments it reads, as a prompt lists them.
+    /// Returns the arguments it reads, as a prompt lists them.
     #[must_use]
     fn arguments() -> Option<Vec<PromptArgument>> {
         None
     }
 
-    /// What it needs of the server; checked when the server is built.
+    /// Returns the state it needs of the server; checked when the server is built.
     #[must_use]
     fn needs() -> Vec<Need> {
         Vec::new()
     }
 }
 
-/// The URI that is read, as the caller wrote it.
+/// The URI to read, as the caller wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uri(pub String);
 
-/// The argument that is being typed, in a completion.
+/// The argument to complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Typed {
-    /// Its name.
+    /// The name of the argument.
     pub argument: String,
-    /// What was typed so far.
+    /// The text typed so far.
     pub value: String,
 }
 
 impl Typed {
-    /// The proposals that begin with what was typed, whatever the case of their letters.
+    /// Returns the proposals that begin with the typed text, ignoring case.
     pub fn matching<I>(&self, proposals: I) -> Vec<String>
     where
         I: IntoIterator<Item: Into<String>>,
@@ -160,7 +158,7 @@ impl FromRequest for Typed {
     }
 }
 
-/// What tools take of a call's surroundings, other functions take too.
+/// Implements `FromRequest` by `FromCall`.
 macro_rules! as_tools_do {
     ($($extractor:ty),+ $(,)?) => {$(
         impl FromRequest for $extractor {
@@ -194,7 +192,7 @@ impl<T: Send + Sync + 'static> FromRequest for State<T> {
     }
 }
 
-/// The arguments a type stands for, in the order it declares them.
+/// Returns the prompt arguments of a type, in the order of its fields.
 fn arguments_of<T: DeserializeOwned + JsonSchema>() -> Vec<PromptArgument> {
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);

@@ -1,8 +1,5 @@
-//! Functions that can stand behind a prompt, resource or completion.
-//!
-//! Applies to: inbound.
+//! Functions behind prompts, resources and completions.
 
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::RpcError;
@@ -11,26 +8,26 @@ use mgp_types::service::{BoxFuture, Extensions};
 
 use super::answer::IntoAnswer;
 use super::extract::{FromRequest, TextRequest};
-use crate::error::Flaw;
+use crate::error::BuildError;
 use crate::tool::Need;
 
-/// An async function of up to eight extractors that answers with a `T`; `M` tells the arities apart and is inferred.
+/// An async function of up to eight extractors that returns a `T`; `M` distinguishes the arities and is inferred.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a function that answers with `{T}`",
-    note = "it is an async function (or a closure that returns an async block) of up to eight arguments",
-    note = "each argument is `Args<T>` with `T: Deserialize + JsonSchema`, `Uri` of a resource, `Typed` of a completion, or `State<T>`, `Context` and so on (`FromRequest`)",
+    message = "`{Self}` is not a function that returns `{T}`",
+    note = "it is an async function (or a closure that returns an async block) of up to eight parameters",
+    note = "each parameter is `Args<T>` with `T: Deserialize + JsonSchema`, `Uri` of a resource, `Typed` of a completion, or `State<T>`, `Context` and so on (`FromRequest`)",
     note = "a prompt returns text, a `PromptMessage`, a list of them or a `GetPromptResult` (`IntoAnswer`)",
     note = "a resource returns text, bytes, `Json<T>`, `Contents`, a `ReadResourceResult`, or an `Option` of one of these",
     note = "a completion returns a list of texts or a `Completion`; each may return a `Result` with `RpcError`"
 )]
 pub trait RequestHandler<T, M>: Send + Sync + 'static {
-    /// Calls it.
+    /// Calls the function.
     fn call(&self, request: TextRequest) -> BoxFuture<'static, Result<T, RpcError>>;
 
-    /// The arguments it reads.
+    /// Returns the arguments it reads.
     fn arguments() -> Vec<PromptArgument>;
 
-    /// What its arguments need of the server.
+    /// Returns the state its parameters need of the server.
     #[must_use]
     fn needs() -> Vec<Need>;
 }
@@ -80,10 +77,9 @@ handler!(A a, B b, C c, D d, E e, G g);
 handler!(A a, B b, C c, D d, E e, G g, H h);
 handler!(A a, B b, C c, D d, E e, G g, H h, I i);
 
-/// What a [`Function`] holds.
 type Run<T> = dyn Fn(TextRequest) -> BoxFuture<'static, Result<T, RpcError>> + Send + Sync;
 
-/// A handler, its type erased.
+/// A type-erased handler.
 pub(crate) struct Function<T> {
     run: Arc<Run<T>>,
     needs: Arc<[Need]>,
@@ -98,10 +94,10 @@ impl<T: 'static> Function<T> {
         (self.run)(request).await
     }
 
-    /// What of the server's state it lacks.
-    pub(crate) fn flaw(&self, what: &str, state: &Extensions) -> Option<Flaw> {
-        let lacking = self.needs.iter().find(|need| !need.is_met(state))?;
-        Some(Flaw::Lacks { what: what.to_owned(), state: lacking.name() })
+    /// Returns an error if the server lacks state it needs.
+    pub(crate) fn missing_state(&self, what: &str, state: &Extensions) -> Option<BuildError> {
+        let missing = self.needs.iter().find(|need| !need.is_met(state))?;
+        Some(BuildError::MissingState { what: what.to_owned(), state: missing.name() })
     }
 }
 
@@ -111,8 +107,4 @@ impl<T> Clone for Function<T> {
     }
 }
 
-impl<T> fmt::Debug for Function<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Function")
-    }
-}
+mgp_types::opaque_debug!(Function<T>);

@@ -1,8 +1,6 @@
-//! Functions behind prompts, resources and completions: what they may take, what they may return.
+//! Functions behind prompts, resources and completions: their parameters and return types.
 //!
-//! Their arguments are text on the wire; [`Args`](crate::Args) reads them as a type.
-//!
-//! Applies to: inbound.
+//! Their arguments are text on the wire; [`Args`](crate::Args) parses them into a type.
 
 mod answer;
 mod extract;
@@ -15,5 +13,5 @@ pub use extract::{FromRequest, TextRequest, Typed, Uri};
 pub use handler::RequestHandler;
 
 pub(crate) use handler::Function;
-pub(crate) use serving::Serving;
+pub(crate) use serving::HandlerConfig;
 pub(crate) use text::fields as declared_fields;

@@ -1,8 +1,6 @@
-//! What all functions behind prompts, resources and completions share, and how they run.
+//! Running of functions behind prompts, resources and completions.
 //!
-//! Each runs on a task of its own: the connection reads on, and dropping the call drops the handler.
-//!
-//! Applies to: inbound.
+//! Each runs on a task of its own: the connection keeps reading, and dropping the call drops the handler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +10,23 @@ use mgp_types::RpcError;
 use mgp_types::service::{Context, Extensions, Reply};
 use tokio::task::JoinHandle;
 
-/// What a server gives the functions behind its prompts, resources and completions.
+/// The settings of handlers of prompts, resources and completions.
 #[derive(Clone, Debug)]
-pub(crate) struct Serving {
-    /// How long one may take.
+pub(crate) struct HandlerConfig {
+    /// The time limit of a handler.
     pub(crate) timeout: Duration,
-    /// The server's state.
     pub(crate) state: Arc<Extensions>,
 }
 
-impl Serving {
-    /// Runs a handler until it answers, its time is over, or the caller is dropped.
+impl HandlerConfig {
+    /// Runs a handler until it returns, its time limit expires, or the returned future is dropped.
     pub(crate) async fn run(
         &self,
         cx: &Context,
         handler: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
     ) -> Result<Reply, RpcError> {
         let asking = cx.asking.clone();
-        // The questions of a round are taken where the handler is polled, so that a round is one poll.
+        // Questions of a round are collected where the handler is polled, so that a round is one poll.
         let running = async move { asking.drive(handler).await };
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));
         match (&mut task.0).await {
@@ -41,7 +38,7 @@ impl Serving {
     }
 }
 
-/// A task that ends with the call it runs for.
+/// A task that is aborted when the call is dropped.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {

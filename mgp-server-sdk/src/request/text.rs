@@ -1,6 +1,4 @@
-//! Reads texts by name as a type: numbers, truth values and words are taken from their text.
-//!
-//! Applies to: inbound.
+//! Deserialization of named texts: numbers, booleans and enum variants are parsed from text.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +8,22 @@ use serde::forward_to_deserialize_any;
 
 type Error = serde::de::value::Error;
 
-/// Reads texts by name as a type.
+/// Deserializes named texts.
 pub(super) fn read<T: DeserializeOwned>(texts: &BTreeMap<String, String>) -> Result<T, Error> {
     T::deserialize(MapDeserializer::new(
         texts.iter().map(|(name, text)| (name.as_str(), Text { name, text })),
     ))
 }
 
-/// The fields of a struct in the order it declares them; nothing where it is none.
+/// Returns the fields of a struct in the order of declaration; empty for other types.
 pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
-    struct Look<'a>(&'a mut &'static [&'static str]);
+    struct FieldRecorder<'a>(&'a mut &'static [&'static str]);
 
-    impl<'de> Deserializer<'de> for Look<'_> {
+    impl<'de> Deserializer<'de> for FieldRecorder<'_> {
         type Error = Error;
 
         fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
-            Err(Error::custom("only looked at"))
+            Err(Error::custom("only the fields were read"))
         }
 
         fn deserialize_struct<V: Visitor<'de>>(
@@ -35,7 +33,7 @@ pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
             _: V,
         ) -> Result<V::Value, Error> {
             *self.0 = fields;
-            Err(Error::custom("only looked at"))
+            Err(Error::custom("only the fields were read"))
         }
 
         forward_to_deserialize_any! {
@@ -45,12 +43,12 @@ pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
     }
 
     let mut fields: &'static [&'static str] = &[];
-    // The look always ends in an error; what it saw is what counts.
-    let _ = T::deserialize(Look(&mut fields));
+    // The deserialization always fails; only the fields it asked for count.
+    let _ = T::deserialize(FieldRecorder(&mut fields));
     fields
 }
 
-/// One text and its name, for the error.
+/// A text and its name, for the error.
 #[derive(Clone, Copy)]
 struct Text<'a> {
     name: &'a str,
@@ -59,12 +57,11 @@ struct Text<'a> {
 
 impl Text<'_> {
     fn parse<T: std::str::FromStr>(self, what: &str) -> Result<T, Error> {
-        self.text.parse().map_err(|_| self.wrong(format_args!("`{}` is no {what}", self.shown())))
+        self.text.parse().map_err(|_| self.wrong(format_args!("`{}` is not {what}", self.shown())))
     }
 
-    /// The text, short enough for a message.
     fn shown(self) -> String {
-        self.text.chars().take(80).collect()
+        mgp_types::clip(self.text, 80)
     }
 
     fn wrong(self, why: impl std::fmt::Display) -> Error {
@@ -118,19 +115,19 @@ impl<'de, 'a: 'de> Deserializer<'de> for Text<'a> {
     }
 
     parsed! {
-        deserialize_bool visit_bool bool, "truth value (`true` or `false`)";
-        deserialize_i8 visit_i8 i8, "small integer";
-        deserialize_i16 visit_i16 i16, "small integer";
-        deserialize_i32 visit_i32 i32, "integer";
-        deserialize_i64 visit_i64 i64, "integer";
-        deserialize_i128 visit_i128 i128, "integer";
-        deserialize_u8 visit_u8 u8, "small whole number";
-        deserialize_u16 visit_u16 u16, "small whole number";
-        deserialize_u32 visit_u32 u32, "whole number";
-        deserialize_u64 visit_u64 u64, "whole number";
-        deserialize_u128 visit_u128 u128, "whole number";
-        deserialize_f32 visit_f32 f32, "number";
-        deserialize_f64 visit_f64 f64, "number";
+        deserialize_bool visit_bool bool, "a boolean (`true` or `false`)";
+        deserialize_i8 visit_i8 i8, "an integer from -128 to 127";
+        deserialize_i16 visit_i16 i16, "an integer from -32768 to 32767";
+        deserialize_i32 visit_i32 i32, "an integer";
+        deserialize_i64 visit_i64 i64, "an integer";
+        deserialize_i128 visit_i128 i128, "an integer";
+        deserialize_u8 visit_u8 u8, "an integer from 0 to 255";
+        deserialize_u16 visit_u16 u16, "an integer from 0 to 65535";
+        deserialize_u32 visit_u32 u32, "a non-negative integer";
+        deserialize_u64 visit_u64 u64, "a non-negative integer";
+        deserialize_u128 visit_u128 u128, "a non-negative integer";
+        deserialize_f32 visit_f32 f32, "a number";
+        deserialize_f64 visit_f64 f64, "a number";
     }
 
     forward_to_deserialize_any! {
@@ -177,12 +174,12 @@ mod tests {
         let more = [("ratio", "0.5"), ("tone", "stern"), ("loud", "true"), ("unknown", "x")];
         check(&[&base[..], &more].concat(), Ok(reads(Some(0.5), Some(Tone::Stern), true)));
         check(&[("word", "a")], Err("missing field `count`"));
-        check(&[("count", "x")], Err("`count`: `x` is no whole number"));
+        check(&[("count", "x")], Err("`count`: `x` is not a non-negative integer"));
         check(
             &[("tone", "loud")],
             Err("`tone`: unknown variant `loud`, expected `kind` or `stern`"),
         );
-        check(&[("loud", "yes")], Err("`loud`: `yes` is no truth value (`true` or `false`)"));
+        check(&[("loud", "yes")], Err("`loud`: `yes` is not a boolean (`true` or `false`)"));
         assert_eq!(fields::<Reads>(), ["word", "count", "ratio", "tone", "loud"]);
         assert!(fields::<BTreeMap<String, String>>().is_empty());
         assert_ne!(Tone::Kind, Tone::Stern);

@@ -1,6 +1,4 @@
-//! What a resource holds, and what a function that reads one may return.
-//!
-//! Applies to: inbound.
+//! The contents of a resource, and the return types of functions that read one.
 
 use mgp_types::mcp::{CacheScope, Era, ReadResourceResult, ResourceContents, ResultType};
 use mgp_types::service::Reply;
@@ -10,7 +8,7 @@ use serde::Serialize;
 use crate::Json;
 use crate::request::IntoAnswer;
 
-/// What a resource holds.
+/// The contents of a resource.
 ///
 /// ```
 /// use mgp_server_sdk::Contents;
@@ -22,12 +20,12 @@ use crate::request::IntoAnswer;
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct Contents {
-    what: What,
+    body: Body,
     mime: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum What {
+enum Body {
     Text(String),
     Bytes(Vec<u8>),
     Several(Vec<ResourceContents>),
@@ -36,53 +34,53 @@ enum What {
 }
 
 impl Contents {
-    /// Text.
+    /// Creates text contents.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { what: What::Text(text.into()), mime: None }
+        Self { body: Body::Text(text.into()), mime: None }
     }
 
-    /// Bytes.
+    /// Creates binary contents.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
-        Self { what: What::Bytes(bytes.into()), mime: None }
+        Self { body: Body::Bytes(bytes.into()), mime: None }
     }
 
-    /// There is no such resource.
+    /// Creates the answer that there is no such resource.
     pub fn missing() -> Self {
-        Self { what: What::Missing, mime: None }
+        Self { body: Body::Missing, mime: None }
     }
 
-    /// Sets the media type, where it is not the resource's own.
+    /// Sets the media type, if it differs from the resource's own.
     pub fn mime(mut self, mime: impl Into<String>) -> Self {
         self.mime = Some(mime.into());
         self
     }
 
-    /// How many bytes it has, where that is known.
+    /// Returns the size in bytes, if known.
     pub(crate) fn size(&self) -> Option<u64> {
-        let size = match &self.what {
-            What::Text(text) => text.len(),
-            What::Bytes(bytes) => bytes.len(),
+        let size = match &self.body {
+            Body::Text(text) => text.len(),
+            Body::Bytes(bytes) => bytes.len(),
             _ => return None,
         };
         u64::try_from(size).ok()
     }
 
-    /// The answer to whoever reads it; `None` when there is no such resource.
-    pub(crate) fn reply(self, read: &Reading<'_>) -> Result<Option<Reply>, RpcError> {
+    /// Returns the result of `resources/read`, or `None` if there is no such resource.
+    pub(crate) fn reply(self, read: &ReadContext<'_>) -> Result<Option<Reply>, RpcError> {
         let mut one = ResourceContents::new(read.uri);
         one.mime_type = self.mime.or_else(|| read.mime.map(str::to_owned));
-        let mut result = match self.what {
-            What::Missing => return Ok(None),
-            What::Text(text) => {
+        let mut result = match self.body {
+            Body::Missing => return Ok(None),
+            Body::Text(text) => {
                 one.text = Some(text);
                 ReadResourceResult::new(vec![one])
             }
-            What::Bytes(bytes) => {
+            Body::Bytes(bytes) => {
                 one.blob = Some(base64(&bytes));
                 ReadResourceResult::new(vec![one])
             }
-            What::Several(contents) => ReadResourceResult::new(contents),
-            What::Result(result) => result,
+            Body::Several(contents) => ReadResourceResult::new(contents),
+            Body::Result(result) => result,
         };
         if read.era == Era::Modern {
             result.result_type.get_or_insert(ResultType::Complete);
@@ -93,9 +91,9 @@ impl Contents {
     }
 }
 
-/// Who reads what.
+/// The parameters of an answer to `resources/read`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading<'a> {
+pub(crate) struct ReadContext<'a> {
     pub(crate) uri: &'a str,
     pub(crate) mime: Option<&'a str>,
     pub(crate) ttl_ms: u64,
@@ -141,24 +139,24 @@ impl IntoAnswer<Contents> for ResourceContents {
 
 impl IntoAnswer<Contents> for Vec<ResourceContents> {
     fn into_answer(self) -> Result<Contents, RpcError> {
-        Ok(Contents { what: What::Several(self), mime: None })
+        Ok(Contents { body: Body::Several(self), mime: None })
     }
 }
 
 impl IntoAnswer<Contents> for ReadResourceResult {
     fn into_answer(self) -> Result<Contents, RpcError> {
-        Ok(Contents { what: What::Result(self), mime: None })
+        Ok(Contents { body: Body::Result(self), mime: None })
     }
 }
 
-/// `None`: there is no such resource.
+/// `None` means that there is no such resource.
 impl<A: IntoAnswer<Contents>> IntoAnswer<Contents> for Option<A> {
     fn into_answer(self) -> Result<Contents, RpcError> {
         self.map_or_else(|| Ok(Contents::missing()), IntoAnswer::into_answer)
     }
 }
 
-/// Bytes as base64 (RFC 4648, with padding).
+/// Encodes bytes as base64 (RFC 4648, with padding).
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,6 +1,4 @@
-//! Resources: fixed ones, families by template, and sets looked up at run time (MCP resources).
-//!
-//! Applies to: inbound.
+//! Resources: fixed ones, templates, and sets looked up at run time (MCP resources).
 
 mod contents;
 mod registry;
@@ -18,10 +16,10 @@ pub use registry::Resources;
 pub use set::{Page, ResourceSet};
 
 use crate::complete::Completers;
-use crate::error::Flaw;
+use crate::error::BuildError;
 use crate::request::{Function, RequestHandler};
 
-/// A resource, or a family of them: its definition and what is behind it.
+/// A resource or a resource template: its definition and its contents or function.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -48,14 +46,14 @@ pub struct Resource {
     pub(crate) completers: Completers,
 }
 
-/// How a resource is listed.
+/// The definition in a list.
 #[derive(Clone, Debug)]
 pub(crate) enum Definition {
     Fixed(mcp::Resource),
     Template(mcp::ResourceTemplate),
 }
 
-/// Where its contents come from.
+/// The source of contents.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Ready(Contents),
@@ -63,19 +61,19 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// What of the server's state it lacks.
-    fn flaw(&self, uri: &str, state: &Extensions) -> Option<Flaw> {
+    /// Returns an error if the server lacks state it needs.
+    fn missing_state(&self, uri: &str, state: &Extensions) -> Option<BuildError> {
         match self {
             Self::Ready(_) => None,
-            Self::Read(function) => function.flaw(&format!("the resource `{uri}`"), state),
+            Self::Read(function) => function.missing_state(&format!("the resource `{uri}`"), state),
         }
     }
 }
 
-/// How long a modern client may keep contents that do not change while the server runs.
+/// The time for which a modern client may cache contents that do not change while the server runs.
 const FIXED_TTL: Duration = Duration::from_mins(1);
 
-/// Sets a member both kinds of definition have.
+/// Sets a field that both kinds of definition have.
 macro_rules! both {
     ($self:ident, $field:ident = $value:expr) => {
         match &mut $self.definition {
@@ -86,12 +84,12 @@ macro_rules! both {
 }
 
 impl Resource {
-    /// A resource that holds this text.
+    /// Creates a resource with fixed text.
     pub fn text(uri: impl Into<String>, name: impl Into<String>, text: impl Into<String>) -> Self {
         Self::ready(uri.into(), name.into(), Contents::text(text)).mime("text/plain")
     }
 
-    /// A resource that holds these bytes.
+    /// Creates a resource with fixed bytes.
     pub fn bytes(
         uri: impl Into<String>,
         name: impl Into<String>,
@@ -112,7 +110,7 @@ impl Resource {
         }
     }
 
-    /// A resource that a function reads.
+    /// Creates a resource that a function reads.
     pub fn new<H, M>(uri: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Contents, M>,
@@ -121,10 +119,10 @@ impl Resource {
         Self::read(definition, Function::new(handler))
     }
 
-    /// A family of resources that a function reads; the variables of the URI are its arguments.
+    /// Creates a template for resources that a function reads; the variables of the URI are its arguments.
     ///
-    /// A variable `{name}` holds one segment of the URI, `{+name}` anything; escapes are undone, so that a segment
-    /// may still give text with `/` or `..` in it: check it before it becomes a path.
+    /// A variable `{name}` matches one segment of the URI, `{+name}` any text. Percent-encoding is decoded, so the
+    /// value of a segment may contain `/` or `..`: check it before using it as a path.
     pub fn template<H, M>(template: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Contents, M>,
@@ -148,25 +146,25 @@ impl Resource {
         self
     }
 
-    /// Sets the name for people.
+    /// Sets the display name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         both!(self, title = Some(title.into()));
         self
     }
 
-    /// Says what it is.
+    /// Sets the description.
     pub fn description(mut self, text: impl Into<String>) -> Self {
         both!(self, description = Some(text.into()));
         self
     }
 
-    /// Gives hints: for whom it is, how important, when it changed.
+    /// Sets hints for clients: audience, priority, time of the last change.
     pub fn annotations(mut self, annotations: Annotations) -> Self {
         both!(self, annotations = Some(annotations));
         self
     }
 
-    /// Adds a picture.
+    /// Adds an icon.
     pub fn icon(mut self, icon: Icon) -> Self {
         match &mut self.definition {
             Definition::Fixed(definition) => definition.icons.push(icon),
@@ -175,7 +173,7 @@ impl Resource {
         self
     }
 
-    /// Says how many bytes it has; a family has no size.
+    /// Sets the size in bytes; ignored for templates.
     pub fn size(mut self, bytes: u64) -> Self {
         if let Definition::Fixed(definition) = &mut self.definition {
             definition.size = Some(bytes);
@@ -183,13 +181,13 @@ impl Resource {
         self
     }
 
-    /// Says how long a modern client may keep what it read.
+    /// Sets the time for which a modern client may cache the contents.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Proposes values of a variable while it is typed.
+    /// Sets the function that proposes values of a template variable.
     pub fn complete<H, M>(mut self, variable: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Completion, M>,
@@ -198,7 +196,7 @@ impl Resource {
         self
     }
 
-    /// The URI, or the template.
+    /// Returns the URI, or the template.
     #[must_use]
     pub fn uri(&self) -> &str {
         match &self.definition {

@@ -1,25 +1,24 @@
-//! The resources of a server; they can change while it runs.
-//!
-//! Applies to: inbound.
+//! The registry of a server's resources.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mcp::{self, ListResourceTemplatesResult, ListResourcesResult};
 use mgp_types::service::Extensions;
+use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 
 use super::set::{AnySet, ResourceSet};
 use super::template::Template;
 use super::{Definition, Resource, Source};
-use crate::audience::{Audience, List};
-use crate::catalog::{Around, Catalog, Entry};
-use crate::complete::{Completable, Completers};
-use crate::error::{Flaw, Flaws};
+use crate::catalog::{Catalog, Entry, PageFields};
+use crate::complete::{Completers, CompletionTarget};
+use crate::error::{BuildError, BuildErrors};
+use crate::subscribers::{ListKind, Subscribers};
 
-/// The resources of a server; they can change while it runs.
+/// The resources of a server, which can change while it runs; a cheap handle.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -37,10 +36,10 @@ pub struct Resources {
     pub(super) fixed: Catalog<Fixed>,
     pub(super) templates: Catalog<Family>,
     sets: Arc<Mutex<Vec<Arc<dyn AnySet>>>>,
-    pub(super) audience: Audience,
+    pub(super) subscribers: Subscribers,
 }
 
-/// A resource by its URI.
+/// A resource with a fixed URI.
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(super) definition: mcp::Resource,
@@ -48,7 +47,7 @@ pub(crate) struct Fixed {
     pub(super) ttl: Duration,
 }
 
-/// Resources by a template.
+/// A resource template with its function.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(super) definition: mcp::ResourceTemplate,
@@ -59,82 +58,81 @@ pub(crate) struct Family {
 }
 
 impl Entry for Fixed {
-    const LIST: List = List::Resources;
+    const LIST: ListKind = ListKind::Resources;
 
     fn key(&self) -> &str {
         &self.definition.uri
     }
 
-    fn encode(entries: &[Arc<Self>], around: Around) -> Result<Payload, RpcError> {
+    fn encode(entries: &[Arc<Self>], fields: PageFields) -> Result<Payload, RpcError> {
         let page = entries.iter().map(|entry| entry.definition.clone()).collect::<Vec<_>>();
-        list_of(page, around)
+        list_of(page, fields)
     }
 }
 
 impl Entry for Family {
-    const LIST: List = List::Resources;
+    const LIST: ListKind = ListKind::Resources;
 
     fn key(&self) -> &str {
         &self.definition.uri_template
     }
 
-    fn encode(entries: &[Arc<Self>], around: Around) -> Result<Payload, RpcError> {
+    fn encode(entries: &[Arc<Self>], fields: PageFields) -> Result<Payload, RpcError> {
         let page = entries.iter().map(|entry| entry.definition.clone()).collect::<Vec<_>>();
-        templates_of(page, around)
+        templates_of(page, fields)
     }
 }
 
-/// A page of resources as bytes.
-pub(super) fn list_of(page: Vec<mcp::Resource>, around: Around) -> Result<Payload, RpcError> {
+pub(super) fn list_of(page: Vec<mcp::Resource>, fields: PageFields) -> Result<Payload, RpcError> {
     let mut list = ListResourcesResult::new(page);
-    list.result_type = around.result_type;
-    list.next_cursor = around.next;
-    list.ttl_ms = around.ttl_ms;
-    list.cache_scope = around.cache_scope;
+    list.result_type = fields.result_type;
+    list.next_cursor = fields.next;
+    list.ttl_ms = fields.ttl_ms;
+    list.cache_scope = fields.cache_scope;
     Payload::of(&list)
 }
 
-/// A page of templates as bytes.
 pub(super) fn templates_of(
     page: Vec<mcp::ResourceTemplate>,
-    around: Around,
+    fields: PageFields,
 ) -> Result<Payload, RpcError> {
     let mut list = ListResourceTemplatesResult::new(page);
-    list.result_type = around.result_type;
-    list.next_cursor = around.next;
-    list.ttl_ms = around.ttl_ms;
-    list.cache_scope = around.cache_scope;
+    list.result_type = fields.result_type;
+    list.next_cursor = fields.next;
+    list.ttl_ms = fields.ttl_ms;
+    list.cache_scope = fields.cache_scope;
     Payload::of(&list)
 }
 
 impl Resources {
-    pub(crate) fn new(audience: Audience) -> Self {
+    pub(crate) fn new(subscribers: Subscribers) -> Self {
         Self {
-            fixed: Catalog::new(audience.clone()),
-            templates: Catalog::new(audience.clone()),
+            fixed: Catalog::new(subscribers.clone()),
+            templates: Catalog::new(subscribers.clone()),
             sets: Arc::default(),
-            audience,
+            subscribers,
         }
     }
 
-    /// Adds a resource or a family, replacing one of the same URI; who watches a replaced resource is told.
+    /// Adds a resource or a template, or replaces the one with its URI; subscribers of a replaced resource are
+    /// notified.
     ///
     /// # Errors
-    /// −32603 when a template is not understood.
+    /// −32603 if a template is invalid.
     pub fn add(&self, resource: Resource) -> Result<(), RpcError> {
-        self.put(resource).map_err(|flaw| Flaws(vec![flaw]).into())
+        self.put(resource).map_err(|error| BuildErrors(vec![error]).into())
     }
 
-    /// Adds a resource or a family whose URI is not taken.
-    pub(crate) fn declare(&self, resource: Resource) -> Result<(), Flaw> {
+    /// Adds a resource or a template whose URI is not taken.
+    pub(crate) fn declare(&self, resource: Resource) -> Result<(), BuildError> {
         let uri = resource.uri();
         if self.fixed.get(uri).is_some() || self.templates.get(uri).is_some() {
-            return Err(Flaw::Again(format!("the resource `{uri}`")));
+            return Err(BuildError::Duplicate(format!("the resource `{uri}`")));
         }
         self.put(resource)
     }
 
-    fn put(&self, resource: Resource) -> Result<(), Flaw> {
+    fn put(&self, resource: Resource) -> Result<(), BuildError> {
         let Resource { definition, source, ttl, completers } = resource;
         match definition {
             Definition::Fixed(definition) => {
@@ -151,88 +149,89 @@ impl Resources {
         Ok(())
     }
 
-    /// What keeps resources from being served.
-    pub(crate) fn flaws(&self, state: &Extensions) -> Vec<Flaw> {
-        let mut flaws = Vec::new();
+    /// Returns the errors that keep resources from being served.
+    pub(crate) fn errors(&self, state: &Extensions) -> Vec<BuildError> {
+        let mut errors = Vec::new();
         for fixed in self.fixed.snapshot().entries() {
-            flaws.extend(fixed.source.flaw(fixed.key(), state));
+            errors.extend(fixed.source.missing_state(fixed.key(), state));
         }
         for family in self.templates.snapshot().entries() {
             let what = format!("the URI template `{}`", family.key());
             let variables: Vec<_> = family.template.variables().collect();
-            flaws.extend(family.completers.flaws(&what, &variables, state));
-            flaws.extend(family.source.flaw(family.key(), state));
+            errors.extend(family.completers.errors(&what, &variables, state));
+            errors.extend(family.source.missing_state(family.key(), state));
         }
-        flaws
+        errors
     }
 
-    /// Removes a resource by its URI, or a family by its template; `true` when there was one.
+    /// Removes a resource by its URI, or a template; returns `true` if there was one.
     #[must_use]
     pub fn remove(&self, uri: &str) -> bool {
         self.fixed.remove(uri) || self.templates.remove(uri)
     }
 
-    /// Adds a set of resources that is looked up when somebody asks.
+    /// Adds a set of resources that is looked up for each request.
     pub fn add_set(&self, set: impl ResourceSet) {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(set));
-        self.fixed.shape(None, Some(first_set()));
-        self.templates.shape(None, Some(first_set()));
+        self.sets.lock().push(Arc::new(set));
+        self.fixed.set_paging(None, Some(first_set()));
+        self.templates.set_paging(None, Some(first_set()));
         self.changed();
     }
 
-    /// Tells everyone who watches a resource that it changed.
+    /// Notifies all subscribers of a resource that it changed.
     pub fn updated(&self, uri: &str) {
-        self.audience.updated(uri);
+        self.subscribers.updated(uri);
     }
 
-    /// Tells everyone that the list changed, where a set knows it and the server cannot.
+    /// Notifies all clients that the list changed, e.g. when the resources of a set did.
     pub fn changed(&self) {
-        self.audience.changed(List::Resources);
+        self.subscribers.changed(ListKind::Resources);
     }
 
-    /// How many resources and families there are, without those of sets.
+    /// Returns the number of resources and templates, without those of sets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fixed.len() + self.templates.len()
     }
 
-    /// Whether there is nothing to list, now or later: no resource, no family, no set.
+    /// Returns whether there are no resources, templates or sets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.sets().is_empty()
     }
 
     pub(super) fn sets(&self) -> Vec<Arc<dyn AnySet>> {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.sets.lock().clone()
     }
 
     pub(super) fn set(&self, index: usize) -> Option<Arc<dyn AnySet>> {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner).get(index).cloned()
+        self.sets.lock().get(index).cloned()
     }
 
-    /// The family a URI belongs to, and its variables.
+    /// Returns the template that matches a URI, and the values of its variables.
     pub(super) fn family(&self, uri: &str) -> Option<(Arc<Family>, BTreeMap<String, String>)> {
         self.templates.snapshot().entries().iter().find_map(|family| {
             family.template.matches(uri).map(|variables| (Arc::clone(family), variables))
         })
     }
 
-    /// Whether there could be a resource of this URI.
+    /// Returns whether there could be a resource with this URI.
     pub(crate) fn knows(&self, uri: &str) -> bool {
         self.fixed.get(uri).is_some()
             || self.family(uri).is_some()
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// What of a template can be completed; the templates of sets are not known.
-    pub(crate) fn completable(&self, uri: &str) -> Option<Completable> {
+    /// Returns the completion functions of a template; the templates of sets are not known.
+    pub(crate) fn completable(&self, uri: &str) -> Option<CompletionTarget> {
         if let Some(family) = self.templates.get(uri) {
-            return Some(Completable {
+            return Some(CompletionTarget {
                 completers: family.completers.clone(),
                 arguments: Some(family.template.variables().map(str::to_owned).collect()),
             });
         }
-        self.knows(uri).then(|| Completable { completers: Completers::default(), arguments: None })
+        self.knows(uri)
+            .then(|| CompletionTarget { completers: Completers::default(), arguments: None })
     }
 
     pub(crate) fn can_complete(&self) -> bool {
@@ -240,17 +239,16 @@ impl Resources {
     }
 
     pub(crate) fn page_size(&self, entries: usize) {
-        self.fixed.shape(Some(entries), None);
-        self.templates.shape(Some(entries), None);
+        self.fixed.set_paging(Some(entries), None);
+        self.templates.set_paging(Some(entries), None);
     }
 }
 
-/// The cursor of the first set.
 fn first_set() -> String {
     set_cursor(0, None)
 }
 
-/// The cursor of a set, and of the place in it.
+/// Returns the cursor of a set, and of a page in it.
 pub(super) fn set_cursor(index: usize, within: Option<&str>) -> String {
     match within {
         None => format!("s{index}"),

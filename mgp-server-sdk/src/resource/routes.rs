@@ -1,6 +1,4 @@
-//! Answers what is asked about resources.
-//!
-//! Applies to: inbound.
+//! Endpoints of `resources/…`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,13 +13,13 @@ use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
 use super::Source;
-use super::contents::Reading;
+use super::contents::ReadContext;
 use super::registry::{Resources, list_of, set_cursor, templates_of};
-use crate::catalog::{Around, bad_cursor};
-use crate::request::{Serving, TextRequest};
+use crate::catalog::{PageFields, bad_cursor};
+use crate::request::{HandlerConfig, TextRequest};
 
 impl Resources {
-    pub(crate) fn routes(&self, serving: &Serving) -> Router {
+    pub(crate) fn routes(&self, serving: &HandlerConfig) -> Router {
         let (list, templates, read) = (self.clone(), self.clone(), self.clone());
         let lists = [serving.clone(), serving.clone()];
         let [list_with, templates_with] = lists;
@@ -47,7 +45,7 @@ impl Resources {
                 async { watched.map(|()| EmptyResult::new()) }
             })
             .on::<ResourcesUnsubscribe, _, _>(move |cx, params| {
-                unwatch.audience.unwatch(&cx, &params.uri);
+                unwatch.subscribers.unwatch(&cx, &params.uri);
                 async { Ok(EmptyResult::new()) }
             })
     }
@@ -56,12 +54,12 @@ impl Resources {
         if !self.knows(&uri) {
             return Err(not_found(&uri, cx.caller.era));
         }
-        self.audience.watch(cx, uri)
+        self.subscribers.watch(cx, uri)
     }
 
     // === Lists ===
 
-    async fn list(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
+    async fn list(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let cursor = call.params().get::<ListParams>()?.cursor;
         let era = call.cx().caller.era;
         let Some((index, within)) = cursor.as_deref().and_then(in_set) else {
@@ -76,12 +74,12 @@ impl Resources {
                 Some(within) => Some(set_cursor(index, Some(&within))),
                 None => self.set(index + 1).map(|_| set_cursor(index + 1, None)),
             };
-            list_of(page.items, Around::of(era, next)).map(Reply::raw)
+            list_of(page.items, PageFields::of(era, next)).map(Reply::raw)
         };
         serving.run(call.cx(), listing).await
     }
 
-    async fn list_templates(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
+    async fn list_templates(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let cursor = call.params().get::<ListParams>()?.cursor;
         let era = call.cx().caller.era;
         let Some((index, None)) = cursor.as_deref().and_then(in_set) else {
@@ -93,14 +91,14 @@ impl Resources {
         let listing = async move {
             let templates = set.templates(&cx).await?;
             let next = self.set(index + 1).map(|_| set_cursor(index + 1, None));
-            templates_of(templates, Around::of(era, next)).map(Reply::raw)
+            templates_of(templates, PageFields::of(era, next)).map(Reply::raw)
         };
         serving.run(call.cx(), listing).await
     }
 
     // === Reading ===
 
-    async fn read(self, call: Call, serving: Serving) -> Result<Reply, RpcError> {
+    async fn read(self, call: Call, serving: HandlerConfig) -> Result<Reply, RpcError> {
         let uri = call.params().get::<ReadResourceParams>()?.uri;
         let cx = call.cx();
         let era = cx.caller.era;
@@ -119,7 +117,7 @@ impl Resources {
         }
         let inner = cx.clone();
         let reading = async move {
-            let read = Reading { uri: &uri, mime: None, ttl_ms: 0, era };
+            let read = ReadContext { uri: &uri, mime: None, ttl_ms: 0, era };
             for set in sets {
                 if let Some(contents) = set.read(&inner, &uri).await?
                     && let Some(reply) = contents.reply(&read)?
@@ -135,16 +133,16 @@ impl Resources {
 
 async fn read_one(
     cx: &Context,
-    serving: &Serving,
+    serving: &HandlerConfig,
     uri: String,
     mime: Option<String>,
     ttl: Duration,
     source: &Source,
     variables: BTreeMap<String, String>,
 ) -> Result<Reply, RpcError> {
-    let (era, ttl_ms) = (cx.caller.era, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+    let (era, ttl_ms) = (cx.caller.era, mgp_types::millis(ttl));
     let reply = move |uri: &str, contents: super::Contents| {
-        let read = Reading { uri, mime: mime.as_deref(), ttl_ms, era };
+        let read = ReadContext { uri, mime: mime.as_deref(), ttl_ms, era };
         contents.reply(&read)?.ok_or_else(|| not_found(uri, era))
     };
     match source {
@@ -163,7 +161,7 @@ async fn read_one(
     }
 }
 
-/// The set a cursor names, and the place in it.
+/// Parses a cursor into the index of a set and the cursor in it.
 fn in_set(cursor: &str) -> Option<(usize, Option<&str>)> {
     let cursor = cursor.strip_prefix('s')?;
     match cursor.split_once('.') {
@@ -172,7 +170,7 @@ fn in_set(cursor: &str) -> Option<(usize, Option<&str>)> {
     }
 }
 
-/// What a caller gets for a URI nobody has: −32002, in the modern era −32602, with the URI in both.
+/// Returns the error for an unknown URI: −32002, in the modern era −32602, with the URI in both.
 fn not_found(uri: &str, era: Era) -> RpcError {
     #[derive(Serialize)]
     struct Data<'a> {
@@ -182,7 +180,7 @@ fn not_found(uri: &str, era: Era) -> RpcError {
         Era::Legacy => ErrorCode::MCP_RESOURCE_NOT_FOUND,
         Era::Modern => ErrorCode::INVALID_PARAMS,
     };
-    let shown: String = uri.chars().take(200).collect();
+    let shown = mgp_types::clip(uri, 200);
     let error = RpcError::new(code, format!("unknown resource `{shown}`"));
     match Payload::of(&Data { uri }) {
         Ok(data) => error.data(data),

@@ -1,6 +1,4 @@
-//! Resources that are not known beforehand: a directory, a table, another server.
-//!
-//! Applies to: inbound.
+//! Resources that are looked up at run time: a directory, a table, another server.
 
 use mgp_types::RpcError;
 use mgp_types::mcp;
@@ -8,7 +6,7 @@ use mgp_types::service::{BoxFuture, Context};
 
 use super::contents::Contents;
 
-/// A set of resources that is looked up when somebody asks.
+/// A set of resources that is looked up for each request.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -30,10 +28,10 @@ use super::contents::Contents;
 /// # drop(Server::new("notes", "1").resource_set(Notes));
 /// ```
 pub trait ResourceSet: Send + Sync + 'static {
-    /// Lists them, from a cursor this set gave out; `None` is the beginning.
+    /// Lists the resources from a cursor that this set returned; `None` is the start.
     ///
     /// # Errors
-    /// What the caller gets instead; −32602 for a cursor that is none.
+    /// The error that the caller receives; −32602 for an invalid cursor.
     fn list(
         &self,
         cx: &Context,
@@ -43,10 +41,10 @@ pub trait ResourceSet: Send + Sync + 'static {
         std::future::ready(Ok(Page::default()))
     }
 
-    /// Lists the templates its URIs are made from.
+    /// Lists the resource templates of the set.
     ///
     /// # Errors
-    /// What the caller gets instead.
+    /// The error that the caller receives.
     fn templates(
         &self,
         cx: &Context,
@@ -55,35 +53,35 @@ pub trait ResourceSet: Send + Sync + 'static {
         std::future::ready(Ok(Vec::new()))
     }
 
-    /// Reads one; `None` when it is not one of this set.
+    /// Reads a resource; returns `None` if it does not belong to this set.
     ///
     /// # Errors
-    /// What the caller gets instead.
+    /// The error that the caller receives.
     fn read(
         &self,
         cx: &Context,
         uri: &str,
     ) -> impl Future<Output = Result<Option<Contents>, RpcError>> + Send;
 
-    /// Whether a URI could be one of this set, so that it may be watched.
+    /// Returns whether a URI could belong to this set, so that clients may subscribe to it.
     fn has(&self, uri: &str) -> bool {
         let _ = uri;
         true
     }
 }
 
-/// Part of a list.
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page<T> {
-    /// What is on the page.
+    /// The entries on the page.
     pub items: Vec<T>,
-    /// Where to go on; `None` is the end.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// Says where to go on.
+    /// Sets the cursor of the next page.
     #[must_use]
     pub fn next(mut self, cursor: impl Into<String>) -> Self {
         self.next = Some(cursor.into());
@@ -103,7 +101,7 @@ impl<T> From<Vec<T>> for Page<T> {
     }
 }
 
-/// A set, its type erased.
+/// A type-erased set.
 pub(crate) trait AnySet: Send + Sync + 'static {
     fn list<'a>(
         &'a self,

@@ -1,17 +1,15 @@
-//! URI templates (RFC 6570, level 1, and `{+name}` of level 2), matched backwards: from a URI to its variables.
-//!
-//! Applies to: inbound.
+//! URI templates (RFC 6570, level 1, and `{+name}` of level 2), matched against URIs.
 
 use std::collections::BTreeMap;
 
-use crate::error::Flaw;
+use crate::error::BuildError;
 
 /// A template that URIs are matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
-    /// What stands before the first variable.
+    /// The text before the first variable.
     head: String,
-    /// The variables, each with what stands behind it.
+    /// The variables, each with the text after it.
     rest: Vec<(Variable, String)>,
 }
 
@@ -21,19 +19,18 @@ struct Variable {
     reach: Reach,
 }
 
-/// What a variable may hold.
+/// The characters that a variable matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// One segment: no `/`, `?` or `#`, unless it is escaped.
+    /// No `/`, `?` or `#`, unless it is percent-encoded.
     Segment,
-    /// Anything (`{+name}`).
+    /// Any character (`{+name}`).
     Anything,
 }
 
 impl Template {
-    /// Reads a template.
-    pub(crate) fn parse(text: &str) -> Result<Self, Flaw> {
-        let wrong = |why| Flaw::Template { template: text.to_owned(), why };
+    pub(crate) fn parse(text: &str) -> Result<Self, BuildError> {
+        let wrong = |why| BuildError::InvalidTemplate { template: text.to_owned(), why };
         let mut pieces = text.split('{');
         let head = pieces.next().unwrap_or_default().to_owned();
         let mut rest: Vec<(Variable, String)> = Vec::new();
@@ -65,21 +62,20 @@ impl Template {
         Ok(Self { head, rest })
     }
 
-    /// The names of its variables.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         self.rest.iter().map(|(variable, _)| variable.name.as_str())
     }
 
-    /// The variables of a URI, unescaped; `None` where it does not match.
+    /// Returns the decoded variables of a URI, or `None` if it does not match.
     pub(crate) fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let mut left = uri.strip_prefix(self.head.as_str())?;
         let mut found = BTreeMap::new();
         for (place, (variable, behind)) in self.rest.iter().enumerate() {
             let end = if place + 1 == self.rest.len() {
-                // The last one reaches to the end, whatever else looks like what stands behind it.
+                // The last variable extends to the end, even if the text after it occurs earlier.
                 left.len().checked_sub(behind.len()).filter(|&end| left.is_char_boundary(end))?
             } else {
-                // A variable holds something, so what stands behind it cannot come first.
+                // A variable is not empty, so the text after it cannot begin here.
                 let first = left.chars().next()?.len_utf8();
                 first + left[first..].find(behind.as_str())?
             };
@@ -98,7 +94,7 @@ impl Template {
     }
 }
 
-/// Replaces `%XX`; `None` where an escape is cut short or the bytes are no text.
+/// Decodes `%XX`; returns `None` if an escape is incomplete or the bytes are not UTF-8.
 fn unescaped(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(text.to_owned());
@@ -160,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_said() {
+    fn an_invalid_template_is_refused_with_the_reason() {
         for (template, why) in [
             ("x:{a", "without `}`"),
             ("x:a}", "no variable"),

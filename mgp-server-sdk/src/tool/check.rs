@@ -1,6 +1,4 @@
-//! What a tool must be to be served.
-//!
-//! Applies to: inbound.
+//! Checks of a tool before it is served.
 
 use mgp_types::mcp;
 use mgp_types::mgp::Permission;
@@ -8,59 +6,61 @@ use mgp_types::service::{Extensions, HeaderPlan};
 
 use super::Tool;
 use super::security::declared;
-use crate::error::Flaw;
+use crate::error::BuildError;
 
-/// What the names of the protocol's own tools begin with.
+/// The prefixes of the protocol's own tools.
 const RESERVED: [&str; 3] = ["mgp/", "mgp.", "mgp_"];
 
-/// The longest name.
-const LONGEST: usize = 128;
+const MAX_NAME_LENGTH: usize = 128;
 
 impl Tool {
-    /// Looks at what can be seen of the tool alone.
-    pub(super) fn check(&self) -> Result<(), Flaw> {
+    /// Checks everything that does not depend on the server.
+    pub(super) fn check(&self) -> Result<(), BuildError> {
         let name = &self.definition.name;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte);
-        if name.is_empty() || name.len() > LONGEST || !name.bytes().all(plain) {
-            return Err(Flaw::Name(name.chars().take(LONGEST).collect()));
+        if name.is_empty() || name.len() > MAX_NAME_LENGTH || !name.bytes().all(plain) {
+            return Err(BuildError::InvalidName(name.chars().take(MAX_NAME_LENGTH).collect()));
         }
         if let Some(prefix) = RESERVED.into_iter().find(|prefix| name.starts_with(prefix)) {
-            return Err(Flaw::Reserved { tool: name.clone(), prefix });
+            return Err(BuildError::ReservedName { tool: name.clone(), prefix });
         }
         if let Err(why) = HeaderPlan::of(&self.definition.input_schema) {
-            return Err(Flaw::Headers { tool: name.clone(), why });
+            return Err(BuildError::InvalidHeaders { tool: name.clone(), why });
         }
         let permissions = permissions(&self.definition);
         match permissions.into_iter().find(|permission| !permission.is_valid()) {
-            Some(permission) => Err(Flaw::Permission { tool: name.clone(), permission }),
-            None => Ok(()),
-        }
-    }
-
-    /// Looks for the state it needs.
-    pub(super) fn check_state(&self, state: &Extensions) -> Result<(), Flaw> {
-        match self.shape.needs.iter().find(|need| !need.is_met(state)) {
-            None => Ok(()),
-            Some(need) => {
-                Err(Flaw::State { tool: self.definition.name.clone(), state: need.name() })
+            Some(permission) => {
+                Err(BuildError::UnknownPermission { tool: name.clone(), permission })
             }
+            None => Ok(()),
         }
     }
 
-    /// Says what is allowed and yet unwise.
+    /// Checks that the server has the state it needs.
+    pub(super) fn check_state(&self, state: &Extensions) -> Result<(), BuildError> {
+        match self.types.needs.iter().find(|need| !need.is_met(state)) {
+            None => Ok(()),
+            Some(need) => Err(BuildError::MissingToolState {
+                tool: self.definition.name.clone(),
+                state: need.name(),
+            }),
+        }
+    }
+
+    /// Logs a warning about a definition that is valid but risky.
     pub(super) fn advise(&self) {
         let Some(security) = declared(&self.definition) else { return };
         let runs_code = permissions(&self.definition).contains(&Permission::CodeExecution);
         if runs_code && security.code_safety.is_none() {
             tracing::warn!(
                 tool = %self.definition.name,
-                "the tool needs `code_execution` and declares no code safety; clients cannot check its code"
+                "tool needs `code_execution` without declaring code safety; clients cannot check its code"
             );
         }
     }
 }
 
-/// The permissions a tool needs, by their standard names.
+/// Returns the permissions a tool needs, by their standard names.
 pub(super) fn permissions(definition: &mcp::Tool) -> Vec<Permission> {
     declared(definition).map_or_else(Vec::new, |security| {
         Permission::canonical(security.permissions_required.iter())

@@ -1,6 +1,4 @@
-//! Functions that can be tools.
-//!
-//! Applies to: inbound.
+//! Functions behind tools.
 
 use mgp_types::service::{BoxFuture, Reply, Start};
 use mgp_types::{RawObject, RpcError};
@@ -9,24 +7,24 @@ use super::extract::{FromCall, Need, ToolRequest};
 use super::result::IntoToolResult;
 use super::schema::{SchemaStyle, any_object};
 
-/// An async function of up to eight extractors; `M` tells the arities apart and is inferred.
+/// An async function of up to eight extractors; `M` distinguishes the arities and is inferred.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tool function",
-    note = "a tool is an async function (or a closure that returns an async block) of up to eight arguments",
-    note = "each argument is `Args<T>` with `T: Deserialize + JsonSchema`, or `State<T>`, `Context`, `Outlet` and so on (`FromCall`)",
+    note = "a tool is an async function (or a closure that returns an async block) of up to eight parameters",
+    note = "each parameter is `Args<T>` with `T: Deserialize + JsonSchema`, or `State<T>`, `Context`, `Outlet` and so on (`FromCall`)",
     note = "it returns text, `Json<T>`, `CallToolResult`, `()`, or a `Result` of one of these with `ToolError` or `RpcError` (`IntoToolResult`)"
 )]
 pub trait Handler<M>: Send + Sync + 'static {
-    /// Calls it.
+    /// Calls the function.
     fn call(&self, request: ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// The schema of the arguments it reads.
+    /// Returns the schema of the arguments it reads.
     fn input_schema(style: SchemaStyle) -> RawObject;
 
-    /// The schema of the structured content it returns, if it does.
+    /// Returns the schema of its structured content, if it always returns some.
     fn output_schema(style: SchemaStyle) -> Option<RawObject>;
 
-    /// What it needs of the server.
+    /// Returns the state it needs of the server.
     fn needs() -> Vec<Need>;
 }
 
@@ -47,7 +45,7 @@ macro_rules! handler {
                     };
                 )*
                 let era = request.cx.caller.era;
-                // The arguments fit: from here on a refusal is the function's own.
+                // The arguments are valid: from here on an error is the function's own.
                 Start::mark_ran(&request.cx);
                 drop(request);
                 let running = self($($value),*);

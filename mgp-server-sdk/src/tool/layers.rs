@@ -1,6 +1,4 @@
 //! Layers around one tool.
-//!
-//! Applies to: inbound.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,12 +12,12 @@ use tower_service::Service;
 use super::Tool;
 use super::extract::ToolRequest;
 
-/// The layers somebody put around a tool, innermost first.
+/// The layers of a tool, innermost first.
 #[derive(Clone, Default)]
 pub(super) struct Layers(Vec<Arc<dyn Fn(Stack) -> Stack + Send + Sync>>);
 
-/// The server's state, on its way through the layers of a tool.
-pub(super) struct Carried(pub(super) Arc<Extensions>);
+/// The server's state, passed through the layers of a tool.
+pub(super) struct CarriedState(pub(super) Arc<Extensions>);
 
 impl Layers {
     pub(super) fn push<L>(&mut self, layer: L)
@@ -30,12 +28,12 @@ impl Layers {
         self.0.push(Arc::new(move |stack| Stack::new(layer.layer(stack))));
     }
 
-    /// The tool with its layers around it, if there are any: a tool without them keeps its short way.
+    /// Wraps the tool in its layers; returns `None` if it has none, for which there is a faster path.
     pub(super) fn wrap(&self, tool: &Arc<Tool>, definition: &Arc<mcp::Tool>) -> Option<Stack> {
         if self.0.is_empty() {
             return None;
         }
-        let bare = Bare { tool: Arc::clone(tool), definition: Arc::clone(definition) };
+        let bare = InnermostTool { tool: Arc::clone(tool), definition: Arc::clone(definition) };
         Some(self.0.iter().fold(Stack::new(bare), |stack, layer| layer(stack)))
     }
 }
@@ -46,14 +44,14 @@ impl fmt::Debug for Layers {
     }
 }
 
-/// The tool itself, as the innermost service.
+/// The tool as the innermost service.
 #[derive(Clone)]
-struct Bare {
+struct InnermostTool {
     tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
 }
 
-impl Service<Call> for Bare {
+impl Service<Call> for InnermostTool {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
@@ -65,7 +63,8 @@ impl Service<Call> for Bare {
     fn call(&mut self, call: Call) -> Self::Future {
         let arguments = call.tool_arguments();
         let (_, _, cx) = call.into_parts();
-        let state = cx.extensions.get::<Carried>().map(|Carried(state)| Arc::clone(state));
+        let state =
+            cx.extensions.get::<CarriedState>().map(|CarriedState(state)| Arc::clone(state));
         let request = ToolRequest {
             definition: Arc::clone(&self.definition),
             arguments,

@@ -1,15 +1,12 @@
 //! Tools from functions (MCP tools, MGP §4).
-//!
-//! Applies to: inbound.
 
 mod check;
 mod extract;
 mod handler;
-mod into_tools;
 mod layers;
 mod registry;
-mod repeat;
 mod result;
+mod retry_hint;
 mod run;
 mod schema;
 mod security;
@@ -25,18 +22,17 @@ use schemars::JsonSchema;
 use tower_layer::Layer;
 
 pub use extract::{
-    Args, Cancelled, FromCall, Grants, Need, SessionInfo, Standing, State, ToolRequest, Trace,
+    Args, Cancelled, FromCall, GrantStanding, Grants, Need, SessionInfo, State, ToolRequest, Trace,
 };
 pub use handler::Handler;
-pub use into_tools::IntoTools;
 use layers::Layers;
 pub use registry::Tools;
-pub(crate) use repeat::RepeatLayer;
 pub use result::{IntoToolResult, Json, ToolError};
+pub(crate) use retry_hint::RetryHintLayer;
 pub(crate) use run::Running;
 pub use schema::SchemaStyle;
 
-/// A tool: its definition and the function behind it.
+/// A tool: its definition and its function.
 ///
 /// ```
 /// use mgp_server_sdk::prelude::*;
@@ -52,61 +48,62 @@ pub use schema::SchemaStyle;
 #[must_use]
 pub struct Tool {
     definition: mcp::Tool,
-    place: Place,
-    shape: Shape,
+    mode: ExecutionMode,
+    types: FunctionTypes,
     style: Option<SchemaStyle>,
     timeout: Option<Duration>,
     layers: Layers,
     run: Arc<dyn Fn(ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> + Send + Sync>,
 }
 
-/// Where a tool's function runs.
+/// The thread or task that runs a tool's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// On a task of its own: the rule.
+enum ExecutionMode {
+    /// A task of its own; the default.
     Task,
-    /// On the connection's task: for functions of microseconds.
+    /// The connection's task: for functions that take microseconds.
     Inline,
-    /// On the blocking pool: for functions that block their thread.
+    /// The blocking pool: for functions that block their thread.
     Blocking,
 }
 
-/// What the types of a tool's function say.
+/// The schemas and state of a tool, derived from the types of its function.
 #[derive(Clone, Debug)]
-struct Shape {
-    /// Makes the schema of the arguments; `None` where the author wrote it.
+struct FunctionTypes {
+    /// The generator of the arguments' schema; `None` if the author wrote the schema.
     input: Option<fn(SchemaStyle) -> RawObject>,
-    /// Makes the schema of the structured content; `None` where the author wrote it.
+    /// The generator of the structured content's schema; `None` if the author wrote the schema.
     output: Option<fn(SchemaStyle) -> Option<RawObject>>,
     needs: Vec<Need>,
 }
 
 impl Tool {
-    /// A tool from an async function whose arguments are taken from the call: [`Args`], [`State`], `Context`, `Outlet` and so on.
+    /// Creates a tool from an async function whose parameters are extracted from the call: [`Args`], [`State`],
+    /// `Context`, `Outlet` and so on.
     ///
-    /// Schemas of arguments and of a [`Json`] result come from the function's types.
+    /// Schemas of arguments and of a [`Json`] result are generated from the function's types.
     ///
-    /// It runs on a task of its own and should not block its thread; one that must belongs
+    /// The function runs on a task of its own and should not block its thread; run one that must
     /// [on the blocking pool](Self::on_blocking_pool).
-    /// Where it blocks all the same, a multi-thread runtime with a free thread goes on with everything else, pings
-    /// included. Nothing can go on where it blocked the only thread (a current-thread runtime), where calls block every
-    /// thread, or on the one connection it has just told something (a chunk, progress, a log message) before it
-    /// blocked, if that connection is served on a spawned task.
+    /// If it blocks nevertheless, a multi-thread runtime with a free thread continues to serve everything else,
+    /// including pings. Everything stops if it blocks the only thread (a current-thread runtime), or if calls block
+    /// every thread. A connection stops if the tool has just sent it a chunk, progress or a log message before blocking
+    /// and the connection is served on a spawned task.
     pub fn new<H, M>(name: impl Into<String>, description: impl Into<String>, handler: H) -> Self
     where
         H: Handler<M>,
     {
         let mut definition = mcp::Tool::new(name, RawObject::empty());
         definition.description = Some(description.into());
-        let shape = Shape {
+        let types = FunctionTypes {
             input: Some(H::input_schema),
             output: Some(H::output_schema),
             needs: H::needs(),
         };
         let mut tool = Self {
             definition,
-            place: Place::Task,
-            shape,
+            mode: ExecutionMode::Task,
+            types,
             style: None,
             timeout: None,
             layers: Layers::default(),
@@ -116,9 +113,9 @@ impl Tool {
         tool
     }
 
-    /// A tool from a function that blocks its thread; it runs on the blocking pool and cannot be interrupted.
+    /// Creates a tool from a function that blocks its thread; it runs on the blocking pool and cannot be interrupted.
     ///
-    /// For a function that takes more than its arguments, see [`Tool::on_blocking_pool`].
+    /// For a function with parameters besides its arguments, see [`Tool::on_blocking_pool`].
     pub fn blocking<T, R>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -136,17 +133,17 @@ impl Tool {
         Self::new(name, description, handler).on_blocking_pool()
     }
 
-    // === Where and how long it runs ===
+    // === Execution ===
 
-    /// Runs the function on the connection's own task: saves a task switch, and holds up the connection while it runs.
+    /// Runs the function on the connection's own task: saves a task switch, but blocks the connection while it runs.
     ///
-    /// For functions of microseconds only.
+    /// For functions that take microseconds only.
     pub fn inline(mut self) -> Self {
-        self.place = Place::Inline;
+        self.mode = ExecutionMode::Inline;
         self
     }
 
-    /// Runs the function on the blocking pool, because it blocks its thread; it cannot be interrupted there.
+    /// Runs the function, which blocks its thread, on the blocking pool; it cannot be interrupted there.
     ///
     /// ```
     /// use mgp_server_sdk::Cancelled;
@@ -159,26 +156,26 @@ impl Tool {
     /// # drop(count);
     /// ```
     pub fn on_blocking_pool(mut self) -> Self {
-        self.place = Place::Blocking;
+        self.mode = ExecutionMode::Blocking;
         self
     }
 
-    /// Bounds how long a call may take, in place of the server's bound.
+    /// Sets the time limit of a call, in place of the server's.
     pub fn timeout(mut self, after: Duration) -> Self {
         self.timeout = Some(after);
         self
     }
 
-    /// Says whether a call may run as a task (2025-11-25).
+    /// Sets whether a call may run as a task (revision 2025-11-25).
     pub fn task(mut self, support: TaskSupport) -> Self {
         let execution = self.definition.execution.get_or_insert_with(ToolExecution::new);
         execution.task_support = Some(support);
         self
     }
 
-    /// Puts a layer around this one tool; the last one put is the outermost.
+    /// Adds a layer around this tool only; the last one added is the outermost.
     ///
-    /// It stands inside all layers of the server, the caller is known there, and it runs on the connection's task.
+    /// The layer runs inside all layers of the server, on the connection's task, and knows the caller.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -202,50 +199,51 @@ impl Tool {
         self
     }
 
-    // === What is listed ===
+    // === Definition ===
 
-    /// The name for people.
+    /// Sets the display name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Adds a picture.
+    /// Adds an icon.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.definition.icons.push(icon);
         self
     }
 
-    /// Hints for MCP clients; what is not given follows from the security metadata, if there is any.
+    /// Sets hints for MCP clients; hints that are not set are derived from the security metadata, if there is any.
     pub fn annotations(mut self, hints: ToolAnnotations) -> Self {
         self.definition.annotations = Some(hints);
         self
     }
 
-    /// Replaces the schema of the arguments; it is listed as it is written, whatever words of JSON Schema it uses.
+    /// Replaces the schema of the arguments; it is listed unchanged, with any keywords of JSON Schema.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
     /// use mgp_types::{Payload, RawObject};
     ///
     /// # fn main() -> Result<(), RpcError> {
-    /// let schema = r##"{"type":"object","$defs":{"n":{"$anchor":"n","type":"number"}},"properties":{"x":{"$ref":"#n"}}}"##;
-    /// let tool = Tool::new("half", "Halves", || async { "" }).input_schema(Payload::parse(schema)?.try_into()?);
+    /// let schema =
+    /// r##"{"type":"object","$defs":{"n":{"$anchor":"n","type":"number"}},"properties":{"x":{"$ref":"#n"}}}"##; let
+    /// tool = Tool::new("half", "Halves", || async { "" }).input_schema(Payload::parse(schema)?.try_into()?);
     /// assert_eq!(tool.definition().input_schema.as_payload().as_str(), schema);
     /// # Ok(())
     /// # }
     /// ```
     pub fn input_schema(mut self, schema: RawObject) -> Self {
         self.definition.input_schema = schema;
-        self.shape.input = None;
+        self.types.input = None;
         self
     }
 
-    /// Says what the structured content looks like, for functions that do not return [`Json`].
+    /// Sets the schema of the structured content to that of a type, for functions that do not return [`Json`].
     ///
-    /// Before 2026-07-28 it is an object: callers of that time do not see the schema of another kind of value.
+    /// Before 2026-07-28 structured content is an object: callers of earlier revisions do not see another schema.
     pub fn output<T: JsonSchema>(mut self) -> Self {
-        self.shape.output = Some(schema::result_of::<T>);
+        self.types.output = Some(schema::result_of::<T>);
         self.write_schemas(self.style.unwrap_or_default());
         self
     }
@@ -253,11 +251,11 @@ impl Tool {
     /// Replaces the schema of the structured content.
     pub fn output_schema(mut self, schema: RawObject) -> Self {
         self.definition.output_schema = Some(schema);
-        self.shape.output = None;
+        self.types.output = None;
         self
     }
 
-    /// Chooses where the schemas of inner types stand, in place of the server's choice.
+    /// Sets where the schemas of inner types are written, in place of the server's choice.
     pub fn schema_style(mut self, style: SchemaStyle) -> Self {
         self.style = Some(style);
         self.write_schemas(style);
@@ -270,18 +268,18 @@ impl Tool {
         self
     }
 
-    /// The definition as it was put together; a server lists it with the hints that follow from the security metadata.
+    /// Returns the definition as configured; a server lists it with the hints derived from the security metadata.
     #[must_use]
     pub fn definition(&self) -> &mcp::Tool {
         &self.definition
     }
 
-    /// Writes the schemas that come from types.
+    /// Generates the schemas that come from types.
     fn write_schemas(&mut self, style: SchemaStyle) {
-        if let Some(input) = self.shape.input {
+        if let Some(input) = self.types.input {
             self.definition.input_schema = input(style);
         }
-        if let Some(output) = self.shape.output {
+        if let Some(output) = self.types.output {
             self.definition.output_schema = output(style);
         }
     }
@@ -291,7 +289,33 @@ impl fmt::Debug for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tool")
             .field("name", &self.definition.name)
-            .field("place", &self.place)
+            .field("mode", &self.mode)
             .finish_non_exhaustive()
+    }
+}
+
+/// One or more tools, for [`Server::tool`](crate::Server::tool).
+///
+/// `#[tools]` implements it for the type of its impl block.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tool",
+    label = "not a `Tool`, and not a type with `#[tools]` on its impl block",
+    note = "a function with `#[tool]` returns its tool when it is called: `.tool(weather())`",
+    note = "a type whose impl block has `#[tools]` is a set of tools: `.tool(Weather::new())`"
+)]
+pub trait IntoTools {
+    /// Converts the value to tools.
+    fn into_tools(self) -> Vec<Tool>;
+}
+
+impl IntoTools for Tool {
+    fn into_tools(self) -> Vec<Tool> {
+        vec![self]
+    }
+}
+
+impl<T: IntoTools> IntoTools for Vec<T> {
+    fn into_tools(self) -> Vec<Tool> {
+        self.into_iter().flat_map(IntoTools::into_tools).collect()
     }
 }

@@ -1,32 +1,31 @@
-//! The tools of a server, and their lists as ready bytes.
-//!
-//! Applies to: inbound.
+//! The registry of a server's tools, and their encoded lists.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
 use mgp_types::mgp::{Extension, Permission};
 use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::extract::{Grants, ToolRequest, admit};
-use super::layers::Carried;
+use super::layers::CarriedState;
 use super::run::Running;
-use super::{SchemaStyle, Tool, check, repeat, schema};
-use crate::audience::{Audience, List};
-use crate::error::{Flaw, Flaws};
+use super::{SchemaStyle, Tool, check, retry_hint, schema};
+use crate::catalog::LIST_TTL_MS;
+use crate::error::{BuildError, BuildErrors};
+use crate::subscribers::{ListKind, Subscribers};
 
-/// The tools of a server; they can change while it runs.
+/// The tools of a server, which can change while it runs; a cheap handle.
 #[derive(Clone, Debug, Default)]
-pub struct Tools(Arc<Inner>);
+pub struct Tools(Arc<ToolsState>);
 
-/// The tools, as long as somebody holds them.
+/// A handle that does not keep the tools alive.
 #[derive(Clone, Debug)]
-pub(crate) struct WeakTools(Weak<Inner>);
+pub(crate) struct WeakTools(Weak<ToolsState>);
 
 impl WeakTools {
     pub(crate) fn upgrade(&self) -> Option<Tools> {
@@ -35,159 +34,134 @@ impl WeakTools {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    now: Mutex<Arc<Snapshot>>,
-    /// Who is told about changes, once the server is put together.
-    audience: OnceLock<Audience>,
-    /// Who judges calls by the definitions, where the server is governed.
-    judge: OnceLock<Judge>,
-    /// Decides anew about calls that waited below the gates, where the server is governed.
+struct ToolsState {
+    snapshot: Mutex<Arc<Snapshot>>,
+    /// Notified of changes; set when the server is built.
+    subscribers: OnceLock<Subscribers>,
+    /// Receives the definitions if the server is governed.
+    observer: OnceLock<DefinitionObserver>,
+    /// Decides again about calls that waited below the gates, if the server is governed.
     recheck: OnceLock<Recheck>,
 }
 
-/// Refuses calls that waited and may not run any more.
-struct Recheck(Box<Decide>);
+/// Refuses calls that waited and are no longer allowed.
+struct Recheck(Box<CheckFn>);
 
-type Decide = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
+type CheckFn = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
-impl fmt::Debug for Recheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Recheck")
-    }
-}
+mgp_types::opaque_debug!(Recheck);
 
-/// Learns the definitions of tools whenever they change.
-struct Judge(Box<Learn>);
+/// Receives the definitions of all tools after each change.
+struct DefinitionObserver(Box<ObserveFn>);
 
-type Learn = dyn Fn(&[mcp::Tool]) + Send + Sync;
+type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
 
-impl fmt::Debug for Judge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Judge")
-    }
-}
+mgp_types::opaque_debug!(DefinitionObserver);
 
-/// The tools at one moment; a change makes a new one, so that calls and lists never wait.
+/// The tools at one moment; a change replaces the snapshot, so calls and lists never wait.
 #[derive(Debug, Default)]
 struct Snapshot {
     order: Vec<Arc<Entry>>,
-    /// The names are the author's, so they are hashed without a seed.
+    /// The names come from the author, so they are hashed without a seed.
     by_name: FxHashMap<String, Arc<Entry>>,
     settings: Settings,
-    /// Whether any tool supports tasks: most servers have none, and need not look.
+    /// `true` if any tool supports tasks: most servers have none, and skip the lookup.
     any_task: bool,
-    /// Whether any tool has an output schema.
+    /// `true` if any tool has an output schema.
     any_typed: bool,
-    /// Whether any tool has a bound of its own.
+    /// `true` if any tool has its own time limit.
     any_timeout: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; 4],
 }
 
-/// What the server gives all its tools.
+/// The server's settings for all tools.
 #[derive(Clone, Debug, Default)]
 struct Settings {
     style: SchemaStyle,
-    refused: Refused,
-    /// `None` while the server is still put together.
+    /// If set, tools whose permissions are known to be denied are not listed; calls of them fail with 1000 either way.
+    hides_refused: bool,
+    /// `None` until the server is built.
     state: Option<Arc<Extensions>>,
-}
-
-/// What becomes of tools whose permissions are known not to be granted, in the list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Refused {
-    /// They are listed, and answer 1000.
-    #[default]
-    Listed,
-    /// They are left out, and answer 1000.
-    Hidden,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     tool: Arc<Tool>,
     definition: Arc<mcp::Tool>,
-    /// What a call needs, by standard names.
+    /// The permissions of a call, by standard names.
     permissions: Arc<[Permission]>,
-    /// The arguments that stand in headers too, where a call has headers.
+    /// The arguments that callers over HTTP repeat in headers.
     headers: HeaderPlan,
-    /// The tool with its own layers around it.
+    /// The tool in its own layers, if it has any.
     wrapped: Option<Stack>,
-    state: Switch,
+    is_enabled: bool,
 }
 
 impl Entry {
-    fn new(mut tool: Tool, style: SchemaStyle, state: Switch) -> Arc<Self> {
+    fn new(mut tool: Tool, style: SchemaStyle, is_enabled: bool) -> Arc<Self> {
         if tool.style.is_none() && style != SchemaStyle::default() {
             tool.write_schemas(style);
         }
         let mut definition = tool.definition.clone();
         mgp_security::derive_hints(&mut definition);
         let permissions = check::permissions(&definition).into();
-        // What cannot be read was refused before.
+        // `check` refused headers that cannot be parsed.
         let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
         let (tool, definition) = (Arc::new(tool), Arc::new(definition));
         let wrapped = tool.layers.wrap(&tool, &definition);
-        Arc::new(Self { tool, definition, permissions, headers, wrapped, state })
+        Arc::new(Self { tool, definition, permissions, headers, wrapped, is_enabled })
     }
 
-    /// Compares headers with arguments: whoever routed the call by its headers must have seen what runs here.
+    /// Compares headers with arguments: a proxy that routed the call by its headers must have seen the same values.
     ///
-    /// Headers are part of the modern era, and only HTTP has them.
+    /// Only the modern era over HTTP has such headers.
     fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
         let cx = call.cx();
         if cx.caller.era == Era::Modern
-            && let Some(came) = cx.extensions.get::<HeaderParams>()
+            && let Some(headers) = cx.extensions.get::<HeaderParams>()
         {
             let arguments = call.tool().and_then(|tool| tool.arguments);
-            self.headers.check(arguments.unwrap_or("{}"), came)?;
+            self.headers.check(arguments.unwrap_or("{}"), headers)?;
         }
         Ok(())
     }
 }
 
-/// Whether a tool can be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Switch {
-    On,
-    Off,
-}
-
 impl Tools {
-    /// Adds a tool, replacing one of the same name.
+    /// Adds a tool, or replaces the one with its name.
     ///
-    /// A tool that cannot be served is logged and left out; [`Tools::try_add`] says why.
+    /// An invalid tool is logged and left out; [`Tools::try_add`] returns the error.
     pub fn add(&self, tool: Tool) {
         if let Err(error) = self.try_add(tool) {
-            tracing::error!(%error, "a tool was left out");
+            tracing::error!(%error, "invalid tool left out");
         }
     }
 
-    /// Adds a tool, replacing one of the same name.
+    /// Adds a tool, or replaces the one with its name.
     ///
     /// # Errors
-    /// −32603 when its name or a permission cannot be used, or the server lacks state it takes.
+    /// −32603 if its name or a permission is invalid, or the server lacks state it needs.
     pub fn try_add(&self, tool: Tool) -> Result<(), RpcError> {
-        self.put(tool).map_err(|flaw| Flaws(vec![flaw]).into())
+        self.put(tool).map_err(|error| BuildErrors(vec![error]).into())
     }
 
     /// Adds a tool whose name is not taken.
-    pub(crate) fn declare(&self, tool: Tool) -> Result<(), Flaw> {
+    pub(crate) fn declare(&self, tool: Tool) -> Result<(), BuildError> {
         let name = &tool.definition.name;
         if self.snapshot().by_name.contains_key(name) {
-            return Err(Flaw::Twice(name.clone()));
+            return Err(BuildError::DuplicateTool(name.clone()));
         }
         self.put(tool)
     }
 
-    /// Adds or replaces a tool.
-    pub(crate) fn put(&self, tool: Tool) -> Result<(), Flaw> {
+    pub(crate) fn put(&self, tool: Tool) -> Result<(), BuildError> {
         tool.check()?;
         if let Some(state) = &self.snapshot().settings.state {
             tool.check_state(state)?;
         }
         tool.advise();
         self.change(|order, settings| {
-            let entry = Entry::new(tool, settings.style, Switch::On);
+            let entry = Entry::new(tool, settings.style, true);
             match order.iter_mut().find(|old| old.definition.name == entry.definition.name) {
                 Some(old) => *old = entry,
                 None => order.push(entry),
@@ -196,7 +170,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Chooses how the schemas of the tools are written.
+    /// Sets how the schemas of the tools are written.
     pub(crate) fn write_schemas(&self, style: SchemaStyle) {
         self.change(|order, settings| {
             settings.style = style;
@@ -204,40 +178,40 @@ impl Tools {
                 let mut tool = (*entry.tool).clone();
                 if tool.style.is_none() {
                     tool.write_schemas(style);
-                    *entry = Entry::new(tool, style, entry.state);
+                    *entry = Entry::new(tool, style, entry.is_enabled);
                 }
             }
         });
     }
 
-    /// Leaves tools whose permissions are known not to be granted out of the list.
-    pub(crate) fn hide_refused(&self) {
-        self.change(|_, settings| settings.refused = Refused::Hidden);
+    /// Hides tools whose permissions are known to be denied from the list.
+    pub(crate) fn hide_denied_tools(&self) {
+        self.change(|_, settings| settings.hides_refused = true);
     }
 
-    /// Gives the tools the server's state, and says what is missing in it.
-    pub(crate) fn provide(&self, state: Arc<Extensions>) -> Vec<Flaw> {
+    /// Sets the server's state, and returns an error for each tool that lacks some.
+    pub(crate) fn set_state(&self, state: Arc<Extensions>) -> Vec<BuildError> {
         let snapshot = self.snapshot();
-        let lacking = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
-        let flaws = lacking.filter_map(Result::err).collect();
+        let missing = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
+        let errors = missing.filter_map(Result::err).collect();
         self.change(|_, settings| settings.state = Some(state));
-        flaws
+        errors
     }
 
-    /// The permissions the tools need, by standard names, each once.
+    /// Returns the permissions the tools need, by standard names, each once.
     pub(crate) fn permissions(&self) -> Vec<Permission> {
         let snapshot = self.snapshot();
         Permission::canonical(snapshot.order.iter().flat_map(|entry| entry.permissions.iter()))
     }
 
-    /// Whether a tool has an output schema.
+    /// Returns whether a tool has an output schema.
     pub(crate) fn is_typed(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
         snapshot.any_typed
             && snapshot.by_name.get(name).is_some_and(|entry| is_typed(&entry.definition))
     }
 
-    /// The bound of its own that the tool of a call has.
+    /// Returns the time limit of a call's tool, if it has its own.
     pub(crate) fn timeout_of(&self, call: &Call) -> Option<Duration> {
         let snapshot = self.snapshot();
         if !snapshot.any_timeout {
@@ -246,13 +220,13 @@ impl Tools {
         snapshot.by_name.get(call.tool()?.name)?.tool.timeout
     }
 
-    /// Whether a tool does no harm when it runs twice.
-    pub(super) fn repeats(&self, name: &str) -> bool {
+    /// Returns whether a tool may safely run twice.
+    pub(super) fn is_repeatable(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
-        snapshot.by_name.get(name).is_some_and(|entry| repeat::repeats(&entry.definition))
+        snapshot.by_name.get(name).is_some_and(|entry| retry_hint::is_repeatable(&entry.definition))
     }
 
-    /// Removes a tool; `true` when there was one.
+    /// Removes a tool; returns `true` if there was one.
     #[must_use]
     pub fn remove(&self, name: &str) -> bool {
         self.change(|order, _| {
@@ -262,41 +236,41 @@ impl Tools {
         })
     }
 
-    /// Lists a disabled tool again and lets it be called; `true` when there is such a tool.
+    /// Enables a disabled tool; returns `true` if there is such a tool.
     #[must_use]
     pub fn enable(&self, name: &str) -> bool {
-        self.switch(name, Switch::On)
+        self.set_enabled(name, true)
     }
 
-    /// Keeps a tool and neither lists nor calls it (4002); `true` when there is such a tool.
+    /// Disables a tool: it is not listed, and calls fail with code 4002; returns `true` if there is such a tool.
     #[must_use]
     pub fn disable(&self, name: &str) -> bool {
-        self.switch(name, Switch::Off)
+        self.set_enabled(name, false)
     }
 
-    /// How many there are, disabled ones too.
+    /// Returns the number of tools, including disabled ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.snapshot().order.len()
     }
 
-    /// Whether there is one of this name, be it off.
+    /// Returns whether there is a tool of this name, including disabled ones.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.snapshot().by_name.contains_key(name)
     }
 
-    /// How many can be called.
+    /// Returns the number of enabled tools.
     pub(crate) fn available(&self) -> usize {
-        self.snapshot().order.iter().filter(|entry| entry.state == Switch::On).count()
+        self.snapshot().order.iter().filter(|entry| entry.is_enabled).count()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether calls of a tool may become tasks.
+    /// Returns whether calls of a tool may become tasks.
     pub(crate) fn task_support(&self, name: &str) -> TaskSupport {
         let snapshot = self.snapshot();
         if !snapshot.any_task {
@@ -306,12 +280,12 @@ impl Tools {
         entry.map_or(TaskSupport::Forbidden, |entry| support_of(&entry.definition))
     }
 
-    /// Whether calls of any tool may become tasks.
+    /// Returns whether calls of any tool may become tasks.
     pub(crate) fn any_task(&self) -> bool {
         self.snapshot().any_task
     }
 
-    /// The list as a caller may see it: encoded once per form, then bytes.
+    /// Returns the list as a caller may see it, encoded once per form.
     pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
         let caller = &cx.caller;
         let form = Form {
@@ -319,7 +293,7 @@ impl Tools {
             modern: caller.era == Era::Modern,
         };
         let snapshot = self.snapshot();
-        if snapshot.settings.refused == Refused::Hidden {
+        if snapshot.settings.hides_refused {
             let grants = Grants::of(cx);
             if grants.is_told() {
                 let shown = |entry: &Entry| {
@@ -332,20 +306,20 @@ impl Tools {
         list.clone().map(Reply::raw)
     }
 
-    /// The permissions a tool needs; none where it needs none, or is unknown.
+    /// Returns the permissions a tool needs; `None` if there are none or the tool is unknown.
     pub(crate) fn permissions_of(&self, name: &str) -> Option<Arc<[Permission]>> {
         let snapshot = self.snapshot();
         let needed = &snapshot.by_name.get(name)?.permissions;
         (!needed.is_empty()).then(|| Arc::clone(needed))
     }
 
-    /// Starts the tool a call names.
+    /// Starts the tool that a call names.
     pub(crate) fn call(&self, mut call: Call) -> Result<Running, RpcError> {
         let tool =
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
         let entry = snapshot.by_name.get(tool.name).ok_or_else(|| unknown(tool.name, &snapshot))?;
-        if entry.state == Switch::Off {
+        if !entry.is_enabled {
             return Err(disabled(tool.name));
         }
         if !entry.headers.is_empty() {
@@ -360,7 +334,7 @@ impl Tools {
         }
         let state = snapshot.settings.state.clone().unwrap_or_default();
         if let Some(stack) = &entry.wrapped {
-            call.cx_mut().extensions.insert(Carried(state));
+            call.cx_mut().extensions.insert(CarriedState(state));
             return Ok(Running::Inline(stack.send(call)));
         }
         let arguments = call.tool_arguments();
@@ -373,75 +347,78 @@ impl Tools {
         }))
     }
 
-    /// Tells everyone who listens that the list of tools has changed for them, though no tool has: their access has.
+    /// Notifies all clients that the list of tools changed for them, e.g. because their access changed.
     ///
-    /// Changes that come at once are told once.
-    pub fn tell_changed(&self) {
-        if let Some(audience) = self.0.audience.get() {
-            audience.changed(List::Tools);
+    /// Changes within a few milliseconds are sent as one notification.
+    pub fn notify_changed(&self) {
+        if let Some(subscribers) = self.0.subscribers.get() {
+            subscribers.changed(ListKind::Tools);
         }
     }
 
-    /// Says who judges calls by the definitions of the tools; `false` when somebody does already.
-    pub(crate) fn judged_by(&self, learn: impl Fn(&[mcp::Tool]) + Send + Sync + 'static) -> bool {
-        let is_first = self.0.judge.set(Judge(Box::new(learn))).is_ok();
-        self.judge();
+    /// Sets the receiver of the tools' definitions; returns `false` if there is one already.
+    pub(crate) fn observe_definitions(
+        &self,
+        observe: impl Fn(&[mcp::Tool]) + Send + Sync + 'static,
+    ) -> bool {
+        let is_first = self.0.observer.set(DefinitionObserver(Box::new(observe))).is_ok();
+        self.report_definitions();
         is_first
     }
 
-    /// Says who decides anew about calls that waited below the gates.
-    pub(crate) fn rechecked_by(
+    /// Sets the decision about calls that waited below the gates.
+    pub(crate) fn set_recheck(
         &self,
         check: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
     ) {
-        // Governing a server twice is refused where it is put together.
+        // Governing a server twice is an error of `into_stack`.
         let _ = self.0.recheck.set(Recheck(Box::new(check)));
     }
 
-    /// Refuses a call that waited and may not run any more.
+    /// Refuses a call that waited and is no longer allowed.
     pub(crate) fn recheck(&self, call: &Call) -> Result<(), RpcError> {
         self.0.recheck.get().map_or(Ok(()), |Recheck(check)| check(call))
     }
 
-    fn judge(&self) {
-        if let Some(Judge(learn)) = self.0.judge.get() {
+    fn report_definitions(&self) {
+        if let Some(DefinitionObserver(observe)) = self.0.observer.get() {
             let snapshot = self.snapshot();
             let all: Vec<_> =
                 snapshot.order.iter().map(|entry| mcp::Tool::clone(&entry.definition)).collect();
-            learn(&all);
+            observe(&all);
         }
     }
 
-    /// A handle that does not keep the tools alive.
+    /// Returns a handle that does not keep the tools alive.
     pub(crate) fn downgrade(&self) -> WeakTools {
         WeakTools(Arc::downgrade(&self.0))
     }
 
-    /// Says who is told about changes.
-    pub(crate) fn tell(&self, audience: Audience) {
-        // A server is put together once; a second audience would be the same.
-        let _ = self.0.audience.set(audience);
+    /// Sets the listeners that are notified of changes.
+    pub(crate) fn notify(&self, subscribers: Subscribers) {
+        // A server is built once, so a second value would be the same.
+        let _ = self.0.subscribers.set(subscribers);
     }
 
-    fn switch(&self, name: &str, state: Switch) -> bool {
+    fn set_enabled(&self, name: &str, is_enabled: bool) -> bool {
         self.change(|order, _| {
             let Some(entry) = order.iter_mut().find(|entry| entry.definition.name == name) else {
                 return false;
             };
-            *entry = Arc::new(Entry { state, ..(**entry).clone() });
+            *entry = Arc::new(Entry { is_enabled, ..(**entry).clone() });
             true
         })
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
         let result = self.swap(change);
-        self.judge();
-        self.tell_changed();
+        self.report_definitions();
+        self.notify_changed();
         result
     }
 
     fn swap<T>(&self, change: impl FnOnce(&mut Vec<Arc<Entry>>, &mut Settings) -> T) -> T {
-        let mut current = self.current();
+        let mut current = self.0.snapshot.lock();
         let (mut order, mut settings) = (current.order.clone(), current.settings.clone());
         let result = change(&mut order, &mut settings);
         let by_name =
@@ -464,15 +441,11 @@ impl Tools {
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.current())
-    }
-
-    fn current(&self) -> MutexGuard<'_, Arc<Snapshot>> {
-        self.0.now.lock().unwrap_or_else(PoisonError::into_inner)
+        Arc::clone(&self.0.snapshot.lock())
     }
 }
 
-/// What a definition says about tasks; nothing means none.
+/// Returns the task support of a definition; none is declared by default.
 fn support_of(definition: &mcp::Tool) -> TaskSupport {
     let execution = definition.execution.as_ref();
     execution.and_then(|execution| execution.task_support.clone()).unwrap_or(TaskSupport::Forbidden)
@@ -482,12 +455,12 @@ fn is_typed(definition: &mcp::Tool) -> bool {
     definition.output_schema.is_some()
 }
 
-/// In which words a list is written.
+/// The variant of a list for a kind of peer.
 #[derive(Clone, Copy)]
 struct Form {
     /// With the security metadata, for peers that negotiated it.
     security: bool,
-    /// With what 2026-07-28 demands of every list.
+    /// With the fields that 2026-07-28 requires of every list.
     modern: bool,
 }
 
@@ -497,15 +470,12 @@ impl Form {
     }
 }
 
-/// How long a modern client may keep the list: changes are announced, so this only bounds a lost announcement.
-const LIST_TTL_MS: u64 = 60_000;
-
 impl Snapshot {
     fn encode(&self, form: Form, is_shown: impl Fn(&Entry) -> bool) -> Result<Payload, RpcError> {
         let tools = self
             .order
             .iter()
-            .filter(|entry| entry.state == Switch::On && is_shown(entry))
+            .filter(|entry| entry.is_enabled && is_shown(entry))
             .map(|entry| shown(&entry.definition, form))
             .collect::<Result<Vec<_>, _>>()?;
         let mut list = ListToolsResult::new(tools);
@@ -518,7 +488,7 @@ impl Snapshot {
     }
 }
 
-/// A definition as one kind of peer sees it: the security metadata stands twice or not at all (DESIGN §4).
+/// Returns a definition for one kind of peer: the security metadata is in both places or in none (MGP §4).
 fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
     #[derive(Serialize)]
     struct Mirror<'a, T> {
@@ -539,16 +509,15 @@ fn shown(definition: &mcp::Tool, form: Form) -> Result<mcp::Tool, RpcError> {
     Ok(shown)
 }
 
-/// 4002.
 fn disabled(name: &str) -> RpcError {
     let message =
         format!("the tool `{name}` is disabled by its server; use another one from `tools/list`");
     RpcError::new(ErrorCode::TOOL_DISABLED, message)
 }
 
-/// 4001, with the nearest name there is, or where to find one.
+/// Returns 4001 with the most similar name, or the place to look for one.
 fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
-    let shown: String = name.chars().take(80).collect();
+    let shown = mgp_types::clip(name, 80);
     let near = snapshot
         .order
         .iter()
@@ -562,7 +531,6 @@ fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
     RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{shown}`; {hint}"))
 }
 
-/// The edit distance of two names.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,6 +1,4 @@
-//! What a tool function may return.
-//!
-//! Applies to: inbound.
+//! Return types of tool functions.
 
 use std::fmt;
 
@@ -12,7 +10,7 @@ use serde::Serialize;
 
 use super::schema::{self, SchemaStyle};
 
-/// Something a tool function may return.
+/// A return type of tool functions.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool function",
     label = "not a tool result",
@@ -20,16 +18,16 @@ use super::schema::{self, SchemaStyle};
     note = "any type with `Serialize + JsonSchema` can be returned as `Json(value)`"
 )]
 pub trait IntoToolResult: Send + 'static {
-    /// Turns it into a reply.
+    /// Converts the value to a reply.
     ///
     /// # Errors
-    /// What the caller gets instead.
+    /// The error that the caller receives instead.
     fn into_tool_result(self) -> Result<Reply, RpcError>;
 
-    /// Turns it into a reply for a caller of this era, where that makes a difference.
+    /// Converts the value to a reply for a caller of an era, if eras differ.
     ///
     /// # Errors
-    /// What the caller gets instead.
+    /// The error that the caller receives instead.
     fn into_result_for(self, _: Era) -> Result<Reply, RpcError>
     where
         Self: Sized,
@@ -37,22 +35,22 @@ pub trait IntoToolResult: Send + 'static {
         self.into_tool_result()
     }
 
-    /// The schema of its structured content, if it always has some.
+    /// Returns the schema of its structured content, if it always has some.
     #[must_use]
     fn output_schema(_: SchemaStyle) -> Option<RawObject> {
         None
     }
 }
 
-/// A result as data: the text is its JSON, the structured content the value itself.
+/// A result as data: the value is the structured content, and its JSON the text.
 ///
-/// The tool's `outputSchema` is that of the type.
-/// Before 2026-07-28 structured content is an object: callers of that time get a value of another kind as text only,
+/// The tool's `outputSchema` is generated from the type.
+/// Before 2026-07-28 structured content is an object: callers of earlier revisions receive another value as text only,
 /// and a list without its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// A failure of the tool that the model should read (`isError`); an [`RpcError`] is a failure of the call instead.
+/// A failure of the tool for the model to read (`isError`); an [`RpcError`] is a failure of the call instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolError(pub String);
 
@@ -68,18 +66,18 @@ impl<E: std::error::Error> From<E> for ToolError {
     }
 }
 
-/// One text block, written without building the result first: the most common answer of all.
+/// Returns one text block, encoded directly: it is the most frequent result.
 fn text_reply(text: &str) -> Result<Reply, RpcError> {
     let mut out = String::with_capacity(text.len() + text.len() / 16 + 64);
     out.push_str(r#"{"content":[{"type":"text","text":"#);
-    // Looking at every byte is several times quicker than stopping at the first odd one.
+    // Checking all bytes is several times faster than stopping at the first special one.
     if text.bytes().fold(true, |plain, byte| plain & !matches!(byte, 0..=0x1f | b'"' | b'\\')) {
         out.push('"');
         out.push_str(text);
         out.push('"');
     } else {
         let text = serde_json::to_string(text)
-            .map_err(|error| RpcError::internal("a text could not be written").because(error))?;
+            .map_err(|error| RpcError::internal("cannot encode a text").because(error))?;
         out.push_str(&text);
     }
     out.push_str(r#"}],"isError":false}"#);
@@ -110,7 +108,7 @@ impl IntoToolResult for CallToolResult {
     }
 }
 
-/// One block: a picture, a sound, a link, an embedded resource.
+/// One block: an image, audio, a link, an embedded resource.
 impl IntoToolResult for ContentBlock {
     fn into_tool_result(self) -> Result<Reply, RpcError> {
         vec![self].into_tool_result()

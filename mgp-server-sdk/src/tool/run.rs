@@ -1,6 +1,4 @@
-//! Runs a tool's function where it belongs; dropping the call drops the function.
-//!
-//! Applies to: inbound.
+//! Running of a tool's function; dropping the call drops the function.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
@@ -11,30 +9,30 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
 
 use super::extract::ToolRequest;
-use super::{Place, Tool};
+use super::{ExecutionMode, Tool};
 use mgp_lifecycle::{panicked, spawn_watched};
 
 impl Tool {
     pub(crate) fn start(&self, request: ToolRequest) -> Running {
         let asking = request.cx.asking.clone();
-        match self.place {
-            Place::Inline => {
+        match self.mode {
+            ExecutionMode::Inline => {
                 let function = (self.run)(request);
                 Running::Inline(match asking {
-                    // Only questions of a round have to be driven; a box of its own costs as much as a lookup.
+                    // Only questions of a round need to be driven; the extra box costs as much as a lookup.
                     Asking::Via(_) => Box::pin(async move { asking.drive(function).await }),
                     _ => function,
                 })
             }
-            Place::Task => {
+            ExecutionMode::Task => {
                 let function = (self.run)(request);
-                // The questions of a round are taken where the function is polled, so that a round is one poll.
-                // It should not block its thread, but pings are answered also when it does.
+                // Questions of a round are collected where the function is polled, so that a round is one poll.
+                // A function should not block its thread, but pings are answered even if it does.
                 Running::Task(AbortOnDrop(spawn_watched(
                     async move { asking.drive(function).await },
                 )))
             }
-            Place::Blocking => {
+            ExecutionMode::Blocking => {
                 let run = std::sync::Arc::clone(&self.run);
                 let runtime = Handle::current();
                 Running::Task(AbortOnDrop(tokio::task::spawn_blocking(move || {
@@ -45,7 +43,7 @@ impl Tool {
     }
 }
 
-/// A tool's function on its way.
+/// A running tool function.
 pub(crate) enum Running {
     Inline(BoxFuture<'static, Result<Reply, RpcError>>),
     Task(AbortOnDrop),
@@ -72,7 +70,7 @@ fn failed(error: JoinError) -> RpcError {
     RpcError::internal("the tool was stopped with its runtime")
 }
 
-/// A task that ends with the call it runs for.
+/// A task that is aborted when the call is dropped.
 pub(crate) struct AbortOnDrop(JoinHandle<Result<Reply, RpcError>>);
 
 impl Drop for AbortOnDrop {

@@ -1,6 +1,4 @@
-//! JSON Schemas (2020-12) of arguments and results, and the two ways to write what they share.
-//!
-//! Applies to: inbound.
+//! JSON Schemas (2020-12) of arguments and results, and the two ways to write shared types.
 
 use std::borrow::Cow;
 
@@ -9,7 +7,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
-/// Where a schema has the schemas of the types inside it.
+/// The place of the schemas of inner types in a schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaStyle {
@@ -20,26 +18,26 @@ pub enum SchemaStyle {
     Hoisted,
 }
 
-/// The schema of a tool's arguments.
+/// Returns the schema of a tool's arguments.
 pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     let mut schema = schema_of::<T>(style);
-    // Arguments are an object always; a schema of alternatives does not say so by itself.
+    // Arguments are always an object; a schema of alternatives does not state that by itself.
     let object = schema.ensure_object();
     object.entry("type").or_insert_with(|| "object".into());
     RawObject::of(&schema).unwrap_or_else(|_| any_object())
 }
 
-/// The schema of a tool's structured content; `None` where it says nothing.
+/// Returns the schema of a tool's structured content, or `None` if it allows everything.
 pub(super) fn result_of<T: JsonSchema>(style: SchemaStyle) -> Option<RawObject> {
     let schema = schema_of::<T>(style);
-    // `true`: anything.
+    // `true` allows everything.
     if schema.as_object().is_none_or(serde_json::Map::is_empty) {
         return None;
     }
     RawObject::of(&schema).ok()
 }
 
-/// Whether results are objects, which callers before 2026-07-28 rely on.
+/// Returns whether results are objects, which callers before 2026-07-28 rely on.
 pub(super) fn is_of_objects(schema: &RawObject) -> bool {
     #[derive(Deserialize)]
     struct Kind<'a> {
@@ -50,7 +48,7 @@ pub(super) fn is_of_objects(schema: &RawObject) -> bool {
     kind.is_ok_and(|schema| schema.kind.as_deref() == Some("object"))
 }
 
-/// The schema of a tool that takes no arguments.
+/// Returns the schema of a tool without arguments.
 pub(super) fn any_object() -> RawObject {
     RawObject::of(&std::collections::BTreeMap::from([("type", "object")])).unwrap_or_default()
 }
@@ -102,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_types_stand_in_place_or_once_at_the_root() {
+    fn shared_types_are_written_in_place_or_once_at_the_root() {
         let inlined = arguments_of::<Route>(SchemaStyle::Inlined);
         assert!(!text(&inlined).contains("$defs") && !text(&inlined).contains("$ref"));
         assert_eq!(text(&inlined).matches("\"lat\":{").count(), 2, "{inlined:?}");

@@ -1,6 +1,4 @@
-//! What a tool does to the world: MGP's metadata, and the hints MCP clients read instead (MGP §4, §7.3).
-//!
-//! Applies to: inbound.
+//! Security metadata of a tool: MGP's, and the hints that MCP clients read instead (MGP §4, §7.3).
 
 use mgp_types::Lenient;
 use mgp_types::mcp;
@@ -11,7 +9,7 @@ use super::Tool;
 impl Tool {
     /// Sets all security metadata at once (MGP §4.3).
     ///
-    /// MCP's hints are derived from it where [`Tool::annotations`] gives none.
+    /// MCP's hints are derived from it, unless [`Tool::annotations`] sets them.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -25,12 +23,12 @@ impl Tool {
         self
     }
 
-    /// How dangerous it is; a tool with other metadata and no risk counts as dangerous.
+    /// Sets the risk of a call; a tool with other metadata and no risk counts as dangerous.
     pub fn risk(self, risk: RiskLevel) -> Self {
         self.secure(|security| security.risk_level = risk)
     }
 
-    /// The permissions a call needs; a short name such as `shell` stands for standard ones.
+    /// Sets the permissions a call needs; a short name such as `shell` stands for standard ones.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -49,7 +47,7 @@ impl Tool {
         self.secure(|security| security.permissions_required = permissions.into())
     }
 
-    /// What it touches.
+    /// Sets the side effects of a call.
     pub fn side_effects<I>(self, effects: I) -> Self
     where
         I: IntoIterator<Item: Into<SideEffect>>,
@@ -58,12 +56,12 @@ impl Tool {
         self.secure(|security| security.side_effects = effects.into())
     }
 
-    /// The check a client makes before a call (§4.5).
+    /// Sets the check that a client makes before a call (MGP §4.5).
     pub fn validator(self, validator: Validator) -> Self {
         self.secure(|security| security.validator = Some(validator))
     }
 
-    /// The rules for code among the arguments (§7.3).
+    /// Sets the rules for code among the arguments (MGP §7.3).
     pub fn code_safety(self, rules: CodeSafety) -> Self {
         self.secure(|security| security.code_safety = Some(rules))
     }
@@ -73,12 +71,12 @@ impl Tool {
         self.secure(|security| security.confirmation_required = Some(true))
     }
 
-    /// Says that what it does can be undone.
+    /// Declares that the effects of a call can be undone.
     pub fn reversible(self) -> Self {
         self.secure(|security| security.reversible = Some(true))
     }
 
-    /// Says that what it does cannot be undone.
+    /// Declares that the effects of a call cannot be undone.
     pub fn irreversible(self) -> Self {
         self.secure(|security| security.reversible = Some(false))
     }
@@ -93,7 +91,7 @@ impl Tool {
     }
 }
 
-/// The security metadata a definition declares.
+/// Returns the security metadata that a definition declares.
 pub(super) fn declared(definition: &mcp::Tool) -> Option<&ToolSecurity> {
     definition.security.as_ref().and_then(Lenient::valid)
 }

@@ -1,6 +1,4 @@
-//! Cancellation crosses a connection, and so does its end.
-//!
-//! Applies to: both.
+//! Cancellation and disconnects propagate over a connection.
 
 use mgp_transport::{Closed, Limits};
 use tokio::io::AsyncWriteExt;
@@ -37,7 +35,7 @@ async fn the_end_of_the_input_lets_calls_finish_and_drops_the_rest() {
              \"params\":{{\"name\":\"{tool}\",\"arguments\":{{\"n\":1000}}}}}}\n"
         )
     };
-    raw.say(&[call(1, "hang"), call(2, "sleep"), call(3, "task")].concat()).await;
+    raw.write(&[call(1, "hang"), call(2, "sleep"), call(3, "task")].concat()).await;
     raw.writer.shutdown().await.unwrap();
     let started = Instant::now();
     assert!(raw.line().await.contains(r#""id":3,"result""#));

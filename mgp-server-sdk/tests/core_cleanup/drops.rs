@@ -1,6 +1,4 @@
 //! Ten thousand calls dropped at random points.
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +10,13 @@ use mgp_types::service::{BoxFuture, Outlet, Reply};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 
-use super::pair::{Alive, Pair, Taker, quiet, server, until};
+use super::pair::{Alive, CountingOutlet, Pair, quiet, server, until};
 
 const CALLS: usize = 10_000;
 const CONNECTIONS: usize = 4;
-const AT_ONCE: usize = 100;
+const CONCURRENT: usize = 100;
 
-/// `SplitMix64`: the same calls on every run.
+/// `SplitMix64` with a fixed seed: the same calls in every run.
 struct Random(u64);
 
 impl Random {
@@ -30,9 +28,9 @@ impl Random {
     }
 }
 
-/// When a caller gives up.
+/// The moment at which a caller drops its call.
 #[derive(Clone, Copy, Debug)]
-enum GivesUp {
+enum DropPoint {
     BeforeIt,
     AfterOnePoll,
     AfterTurns(u64),
@@ -42,14 +40,14 @@ enum GivesUp {
 
 type Pending = BoxFuture<'static, Result<Reply, RpcError>>;
 
-/// `true` when the call was answered.
-async fn make(mut call: Pending, gives_up: GivesUp) -> bool {
-    match gives_up {
-        GivesUp::BeforeIt => false,
-        GivesUp::AfterOnePoll => {
+/// Returns `true` if the call was answered.
+async fn make(mut call: Pending, drop_point: DropPoint) -> bool {
+    match drop_point {
+        DropPoint::BeforeIt => false,
+        DropPoint::AfterOnePoll => {
             tokio::select! { biased; _ = &mut call => true, () = std::future::ready(()) => false }
         }
-        GivesUp::AfterTurns(turns) => {
+        DropPoint::AfterTurns(turns) => {
             let wait = async {
                 for _ in 0..turns {
                     tokio::task::yield_now().await;
@@ -57,31 +55,31 @@ async fn make(mut call: Pending, gives_up: GivesUp) -> bool {
             };
             tokio::select! { biased; _ = &mut call => true, () = wait => false }
         }
-        GivesUp::After(time) => tokio::time::timeout(time, call).await.is_ok(),
-        GivesUp::Never => {
+        DropPoint::After(time) => tokio::time::timeout(time, call).await.is_ok(),
+        DropPoint::Never => {
             call.await.unwrap();
             true
         }
     }
 }
 
-fn one(random: &mut Random, pair: &Pair, taker: &Arc<Taker>) -> (Pending, GivesUp) {
+fn one(random: &mut Random, pair: &Pair, counter: &Arc<CountingOutlet>) -> (Pending, DropPoint) {
     let tool = ["now", "task", "sleep", "stream", "hang", "block"]
         [usize::try_from(random.below(6)).unwrap()];
     let (n, outlet) = match tool {
         "sleep" => (random.below(4), Outlet::none()),
-        "stream" => (random.below(300), taker.outlet()),
+        "stream" => (random.below(300), counter.outlet()),
         _ => (random.below(2_000), Outlet::none()),
     };
-    let gives_up = match random.below(5) {
-        0 => GivesUp::BeforeIt,
-        1 => GivesUp::AfterOnePoll,
-        2 => GivesUp::AfterTurns(random.below(30)),
-        3 => GivesUp::After(Duration::from_micros(random.below(3_000))),
-        _ if tool == "hang" => GivesUp::After(Duration::from_millis(1)),
-        _ => GivesUp::Never,
+    let drop_point = match random.below(5) {
+        0 => DropPoint::BeforeIt,
+        1 => DropPoint::AfterOnePoll,
+        2 => DropPoint::AfterTurns(random.below(30)),
+        3 => DropPoint::After(Duration::from_micros(random.below(3_000))),
+        _ if tool == "hang" => DropPoint::After(Duration::from_millis(1)),
+        _ => DropPoint::Never,
     };
-    (pair.call_with(tool, n, outlet), gives_up)
+    (pair.call_with(tool, n, outlet), drop_point)
 }
 
 async fn dropped_calls_leave_nothing(seed: u64) {
@@ -105,20 +103,20 @@ async fn dropped_calls_leave_nothing(seed: u64) {
         }
     }
 
-    let (mut random, taker) = (Random(seed), Arc::new(Taker::default()));
+    let (mut random, counter) = (Random(seed), Arc::new(CountingOutlet::default()));
     let mut answered = 0;
     let mut running = JoinSet::new();
     for number in 0..CALLS {
-        let (call, gives_up) = one(&mut random, &pairs[number % CONNECTIONS], &taker);
-        running.spawn(make(call, gives_up));
-        if running.len() == AT_ONCE {
+        let (call, drop_point) = one(&mut random, &pairs[number % CONNECTIONS], &counter);
+        running.spawn(make(call, drop_point));
+        if running.len() == CONCURRENT {
             answered += usize::from(running.join_next().await.unwrap().unwrap());
         }
     }
     while let Some(done) = running.join_next().await {
         answered += usize::from(done.unwrap());
     }
-    // Otherwise the test would not test much.
+    // Otherwise the test would cover little.
     assert!(
         answered > CALLS / 10 && answered < CALLS * 9 / 10,
         "{answered} of {CALLS} were answered"
@@ -132,7 +130,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
         assert_eq!((pair.client.shed(), pair.server.shed(), pair.server.dropped()), (0, 0, 0));
     }
 
-    // They end in every way there is, with calls that run.
+    // End the connections in every way there is, with running calls.
     let hanging: Vec<_> = pairs.iter().map(|pair| tokio::spawn(pair.call("hang", 0))).collect();
     until(|| (alive.now() == CONNECTIONS, alive.now())).await;
     pairs[0].cx.peer.close("enough");

@@ -1,6 +1,4 @@
 //! A peer that floods with notifications.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_transport::{Closed, Limits};
@@ -37,12 +35,12 @@ async fn flooded() {
     let alive = Alive::default();
     let served = stuck(&alive);
     let mut raw = Raw::join(&served, Limits::default()).await;
-    raw.say(ROOTS).await;
+    raw.write(ROOTS).await;
     let many = REPORT.repeat(1_000);
     for _ in 0..200 {
-        raw.say(&many).await;
+        raw.write(&many).await;
     }
-    raw.say(PING).await;
+    raw.write(PING).await;
     assert!(raw.line().await.contains("\"result\""));
     let (limits, monitor) = (Limits::default(), raw.monitor.clone());
     // Each costs half a kilobyte besides its text, so here the bytes are the tighter bound or nearly so.
@@ -50,8 +48,8 @@ async fn flooded() {
     assert!(held > 60_000 && held <= limits.notifications as u64, "{held} are held");
     assert!(monitor.held_bytes() <= limits.held_bytes, "{}", monitor.held_bytes());
 
-    // One that decides may not be lost: the connection ends.
-    raw.say(ROOTS).await;
+    // A notification that carries a decision must not be lost: the connection ends.
+    raw.write(ROOTS).await;
     let closed = end(raw.run).await;
     assert!(matches!(closed, Closed::Flooded), "{closed}");
     assert_eq!((alive.ever(), alive.now(), monitor.held_bytes()), (1, 0, 0));
@@ -65,20 +63,20 @@ fn waits_dropped_and_ended_within_bounds() {
     });
 }
 
-/// Long notifications: the byte budget is reached long before the count.
+/// Long notifications reach the byte limit long before the count.
 #[tokio::test]
 async fn long_ones_are_bounded_by_their_bytes() {
     let alive = Alive::default();
     let mut raw = Raw::join(&stuck(&alive), Limits::default()).await;
-    raw.say(ROOTS).await;
+    raw.write(ROOTS).await;
     let long = format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{{\"level\":\"info\",\"data\":\"{}\"}}}}\n",
         "x".repeat(1 << 20)
     );
     for _ in 0..100 {
-        raw.say(&long).await;
+        raw.write(&long).await;
     }
-    raw.say(PING).await;
+    raw.write(PING).await;
     assert!(raw.line().await.contains("\"result\""));
     assert_eq!(raw.monitor.dropped(), 100 - 63);
     raw.writer.shutdown().await.unwrap();
@@ -86,16 +84,16 @@ async fn long_ones_are_bounded_by_their_bytes() {
     raw.run.abort();
 }
 
-/// Without a handler that waits, a flood is merely work.
+/// Without a handler that waits, a flood only costs work.
 #[tokio::test]
 async fn a_flood_that_is_handled_loses_nothing() {
     let mut raw =
         Raw::join(&Server::new("plain", "1.0").into_stack().unwrap(), Limits::default()).await;
     let many = [REPORT, ROOTS].concat().repeat(1_000);
     for _ in 0..100 {
-        raw.say(&many).await;
+        raw.write(&many).await;
     }
-    raw.say(PING).await;
+    raw.write(PING).await;
     assert!(raw.line().await.contains("\"result\""));
     assert_eq!((raw.monitor.dropped(), raw.monitor.held_bytes()), (0, 0));
 }

@@ -1,6 +1,4 @@
-//! What calls, connections and peers with bad manners leave behind: nothing (DESIGN §3 A, D, F).
-//!
-//! Applies to: both.
+//! Calls, connections and misbehaving peers leave nothing behind.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

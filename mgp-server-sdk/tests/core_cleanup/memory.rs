@@ -1,38 +1,36 @@
-//! How much memory a story takes, told in a process of its own.
-//!
-//! Applies to: both.
+//! The memory that a scenario takes, measured in a process of its own.
 
 use std::process::{Command, Stdio};
 
-/// Set in the process that plays the story.
-const PLAYS: &str = "MGP_TEST_PLAYS";
+/// Set in the process that runs the scenario.
+const SCENARIO_VARIABLE: &str = "MGP_TEST_SCENARIO";
 
-/// Runs a story in a process of its own: its memory must not grow by more than so many bytes.
+/// Runs a scenario in a process of its own: its memory must not grow by more than `bound` bytes.
 ///
-/// `name` is the path of the test that calls this, which plays the story when it is called there again.
+/// `name` is the path of the test that calls this, which runs the scenario when it is called there again.
 #[track_caller]
-pub(crate) fn grows_less_than(bound: u64, name: &str, story: impl FnOnce()) {
-    if std::env::var_os(PLAYS).is_some() {
-        let before = figure("VmRSS:");
-        story();
-        let grown = figure("VmHWM:").saturating_sub(before);
+pub(crate) fn grows_less_than(bound: u64, name: &str, scenario: impl FnOnce()) {
+    if std::env::var_os(SCENARIO_VARIABLE).is_some() {
+        let before = proc_figure("VmRSS:");
+        scenario();
+        let grown = proc_figure("VmHWM:").saturating_sub(before);
         assert!(grown < bound, "memory grew by {} KiB", grown >> 10);
         return;
     }
     let played = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
-        .env(PLAYS, "1")
+        .env(SCENARIO_VARIABLE, "1")
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = [played.stdout, played.stderr]
+    let output = [played.stdout, played.stderr]
         .map(|text| String::from_utf8_lossy(&text).into_owned())
         .concat();
-    assert!(played.status.success() && said.contains("1 passed"), "{said}");
+    assert!(played.status.success() && output.contains("1 passed"), "{output}");
 }
 
-/// A figure about our memory in bytes; 0 where `/proc` does not tell.
-fn figure(name: &str) -> u64 {
+/// Returns a figure about the memory of this process in bytes; 0 if `/proc` does not have it.
+fn proc_figure(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib: u64 = line.unwrap_or("0 kB").trim().trim_end_matches(" kB").parse().unwrap();

@@ -1,6 +1,4 @@
-//! A server with its whole stack and clients joined to it in memory.
-//!
-//! Applies to: both.
+//! A server with its whole stack, and clients connected to it in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,14 +20,14 @@ use mgp_types::service::{
 use tokio::task::JoinHandle;
 use tower::ServiceBuilder;
 
-/// Counts what lives.
+/// A counter of running functions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Alive {
     now: Arc<AtomicUsize>,
     ever: Arc<AtomicUsize>,
 }
 
-/// One that lives until it is dropped.
+/// A running function; counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Life(Arc<AtomicUsize>);
 
@@ -61,7 +59,7 @@ struct Amount {
     n: u64,
 }
 
-/// A server whose tools end at once, sleep, stream, block or hang; `alive` counts their functions.
+/// A server whose tools return at once, sleep, stream, block or hang; `alive` counts their functions.
 pub(crate) fn server(alive: &Alive) -> Server {
     let begin = |alive: &Alive| {
         let alive = alive.clone();
@@ -141,7 +139,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Joins a client to a server's stack and shakes hands.
+    /// Connects a client to a server's stack and does the handshake.
     pub(crate) async fn join(to: &Stack, limits: Limits) -> Self {
         let (here, there) = duplex();
         let server = Connection::new(there.reader, there.writer, to.clone()).limits(limits);
@@ -169,12 +167,11 @@ impl Pair {
         pair
     }
 
-    /// Calls a tool.
     pub(crate) fn call(&self, tool: &str, n: u64) -> BoxFuture<'static, Result<Reply, RpcError>> {
         self.call_with(tool, n, Outlet::none())
     }
 
-    /// Calls a tool whose chunks go to an outlet.
+    /// Calls a tool with an outlet for its chunks.
     pub(crate) fn call_with(
         &self,
         tool: &str,
@@ -187,7 +184,7 @@ impl Pair {
         self.stack.send(Call::request(Method::of("tools/call"), Params::tool(tool, &arguments), cx))
     }
 
-    /// What is left on both sides: waiting, running, held.
+    /// Returns the counts of both sides: waiting, running, held.
     pub(crate) fn left(&self) -> [usize; 8] {
         let [ours, theirs] = [&self.client, &self.server].map(|monitor| {
             [monitor.pending(), monitor.running(), monitor.held_bytes(), monitor.inbox_bytes()]
@@ -196,25 +193,24 @@ impl Pair {
     }
 }
 
-/// The text of an answer.
 pub(crate) fn text(reply: &Reply) -> String {
     reply.get::<serde_json::Value>().unwrap()["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
-/// An outlet that takes items and counts them; each costs it some time.
+/// An outlet that counts its items; each takes some time.
 #[derive(Debug, Default)]
-pub(crate) struct Taker {
+pub(crate) struct CountingOutlet {
     pub(crate) taken: AtomicUsize,
     pub(crate) pause: Duration,
 }
 
-impl Taker {
+impl CountingOutlet {
     pub(crate) fn outlet(self: &Arc<Self>) -> Outlet {
         Outlet::new(Arc::clone(self) as Arc<dyn Sink>)
     }
 }
 
-impl Sink for Taker {
+impl Sink for CountingOutlet {
     fn send(&self, _: Item) -> BoxFuture<'_, Result<(), Gone>> {
         Box::pin(async {
             if !self.pause.is_zero() {
@@ -226,12 +222,12 @@ impl Sink for Taker {
     }
 }
 
-/// Waits for the end of a connection; a minute at most, so that a test that fails says so.
+/// Waits for the end of a connection, at most a minute.
 pub(crate) async fn end(run: JoinHandle<Closed>) -> Closed {
     tokio::time::timeout(Duration::from_mins(1), run).await.unwrap().unwrap()
 }
 
-/// Waits until something holds; 20 s at most.
+/// Waits until a condition holds, at most 20 s.
 #[track_caller]
 pub(crate) fn until<T: std::fmt::Debug>(
     mut look: impl FnMut() -> (bool, T),
@@ -248,7 +244,7 @@ pub(crate) fn until<T: std::fmt::Debug>(
     }
 }
 
-/// Waits until nothing runs on a server any more.
+/// Waits until nothing runs on a server.
 #[track_caller]
 pub(crate) fn quiet<'a>(
     pairs: &'a [Pair],

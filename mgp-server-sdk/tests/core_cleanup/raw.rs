@@ -1,13 +1,11 @@
-//! A peer that writes lines as it likes.
-//!
-//! Applies to: inbound.
+//! A peer that writes raw lines.
 
 use mgp_transport::{Closed, Connection, Limits, Monitor, duplex};
 use mgp_types::service::{Scope, Stack};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
-/// The peer's ends, and a look at the connection it has to a server.
+/// The peer's ends of a connection, and the connection's counters.
 pub(crate) struct Raw {
     pub(crate) reader: BufReader<ReadHalf<DuplexStream>>,
     pub(crate) writer: WriteHalf<DuplexStream>,
@@ -20,7 +18,7 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"
 const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 impl Raw {
-    /// Connects and shakes hands.
+    /// Connects and does the handshake.
     pub(crate) async fn join(to: &Stack, limits: Limits) -> Self {
         let (here, there) = duplex();
         let server = Connection::new(there.reader, there.writer, to.clone()).limits(limits);
@@ -31,17 +29,17 @@ impl Raw {
             scope: server.scope().clone(),
             run: tokio::spawn(server.run()),
         };
-        raw.say(&format!("{HELLO}\n{READY}\n")).await;
+        raw.write(&format!("{HELLO}\n{READY}\n")).await;
         let answer = raw.line().await;
         assert!(answer.contains("\"mgp\""), "{answer}");
         raw
     }
 
-    pub(crate) async fn say(&mut self, text: &str) {
+    pub(crate) async fn write(&mut self, text: &str) {
         self.writer.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// The next line, empty at the end.
+    /// Reads the next line; empty at the end.
     pub(crate) async fn line(&mut self) -> String {
         let mut line = String::new();
         self.reader.read_line(&mut line).await.unwrap();

@@ -1,6 +1,4 @@
-//! A caller that takes the chunks of its call too slowly.
-//!
-//! Applies to: outbound.
+//! A caller that reads the chunks of its call too slowly.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,21 +7,22 @@ use std::time::Duration;
 use mgp_transport::Limits;
 use tokio::time::Instant;
 
-use super::pair::{Alive, Pair, Taker, quiet, server, text, until};
+use super::pair::{Alive, CountingOutlet, Pair, quiet, server, text, until};
 
 #[tokio::test(start_paused = true)]
-async fn loses_chunks_keeps_the_answer_and_holds_up_nobody() {
+async fn loses_chunks_keeps_the_answer_and_blocks_no_other() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
     let pair = Pair::join(&zoo.into_stack().unwrap(), Limits::default()).await;
-    let slow = Arc::new(Taker { pause: Duration::from_millis(10), ..Taker::default() });
+    let slow =
+        Arc::new(CountingOutlet { pause: Duration::from_millis(10), ..CountingOutlet::default() });
     let streaming = tokio::spawn(pair.call_with("stream", 5_000, slow.outlet()));
-    until(|| (pair.client.lost() > 0, pair.client.lost())).await;
+    until(|| (pair.client.dropped_items() > 0, pair.client.dropped_items())).await;
     assert!(pair.client.inbox_bytes() > 0);
 
     let before = Instant::now();
-    let quick = Arc::new(Taker::default());
+    let quick = Arc::new(CountingOutlet::default());
     for _ in 0..10 {
         pair.call("task", 10).await.unwrap();
         let reply = pair.call_with("stream", 100, quick.outlet()).await.unwrap();
@@ -39,17 +38,20 @@ async fn loses_chunks_keeps_the_answer_and_holds_up_nobody() {
     assert_eq!(sent, 5_000);
     let taken = slow.taken.load(Ordering::Relaxed) as u64;
     assert!((256..5_000).contains(&taken), "{taken}");
-    assert_eq!(taken + pair.client.lost(), 5_000);
+    assert_eq!(taken + pair.client.dropped_items(), 5_000);
     quiet(&[pair], &calls, &alive).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_leaves_gives_back_what_waited() {
+async fn that_leaves_frees_what_waited() {
     let alive = Alive::default();
     let zoo = server(&alive);
     let calls = zoo.monitor();
     let pair = Pair::join(&zoo.into_stack().unwrap(), Limits::default()).await;
-    let never = Arc::new(Taker { pause: Duration::from_secs(1_000_000), ..Taker::default() });
+    let never = Arc::new(CountingOutlet {
+        pause: Duration::from_secs(1_000_000),
+        ..CountingOutlet::default()
+    });
     let streaming = tokio::spawn(pair.call_with("stream", 200, never.outlet()));
     until(|| (pair.client.inbox_bytes() > 0 && alive.now() == 0, pair.left())).await;
     streaming.abort();

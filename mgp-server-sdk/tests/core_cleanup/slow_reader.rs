@@ -1,6 +1,4 @@
 //! A peer that writes requests and never reads.
-//!
-//! Applies to: inbound.
 
 use std::fmt::Write;
 
@@ -13,8 +11,8 @@ use super::memory::grows_less_than;
 use super::pair::{Alive, Pair, end, quiet, server, until};
 use super::raw::Raw;
 
-/// Requests with long answers, streams without end, lists, and lines that are answered with an error.
-fn greedy() -> String {
+/// Requests with long answers, endless streams, lists, and lines that are answered with an error.
+fn heavy_requests() -> String {
     let mut text = String::new();
     for id in 0..100 {
         let (tool, n, stream) = match id {
@@ -41,11 +39,11 @@ async fn a_peer_that_never_reads() {
     let Raw { reader: _reader, mut writer, monitor, run, scope } =
         Raw::join(&served, Limits::default()).await;
 
-    let greedy = greedy();
+    let heavy_requests = heavy_requests();
     let writing = tokio::spawn(async move {
         let mut written = 0_u64;
-        while writer.write_all(greedy.as_bytes()).await.is_ok() {
-            written += greedy.len() as u64;
+        while writer.write_all(heavy_requests.as_bytes()).await.is_ok() {
+            written += heavy_requests.len() as u64;
             assert!(written < 64 << 20, "it is still read from");
         }
         written
@@ -53,7 +51,7 @@ async fn a_peer_that_never_reads() {
     let started = Instant::now();
     until(|| (monitor.unread_bytes() > 4 << 20, monitor.unread_bytes())).await;
 
-    // What it left unread slows nobody: no call waits for the clock, which stands still while there is work.
+    // Its unread output slows no other call: no call waits for the clock, which is paused while there is work.
     let before = Instant::now();
     for _ in 0..200 {
         good.call("task", 100).await.unwrap();
@@ -77,10 +75,10 @@ async fn a_peer_that_never_reads() {
 }
 
 #[test]
-fn costs_little_memory_slows_nobody_and_is_given_up() {
+fn costs_little_memory_slows_no_other_and_is_disconnected() {
     grows_less_than(
         64 << 20,
-        "slow_reader::costs_little_memory_slows_nobody_and_is_given_up",
+        "slow_reader::costs_little_memory_slows_no_other_and_is_disconnected",
         || {
             let runtime =
                 Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();

@@ -1,6 +1,4 @@
-//! A server at a URL: sessions and calls that stand alone, streams, and who may shut it down.
-//!
-//! Applies to: inbound.
+//! Shutdown of a server over HTTP: sessions, calls without a session, streams, and authority.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::drains;
 use crate::wire;
-use crate::world::{Began, Dice, Heard, PATIENCE, call, request, server};
+use crate::world::{Began, Random, Received, TIMEOUT, call, request, server};
 
 /// A server that listens.
 struct Listening {
@@ -38,7 +36,7 @@ async fn listen(began: &Began, caller: Principal) -> Listening {
 
 impl Listening {
     async fn ended(self) {
-        timeout(PATIENCE, self.running).await.unwrap().unwrap();
+        timeout(TIMEOUT, self.running).await.unwrap().unwrap();
     }
 }
 
@@ -70,7 +68,7 @@ impl Client {
         client
     }
 
-    /// Posts a message; none when the server could not be reached, null where it has no answer.
+    /// Posts a message; returns `None` if the server is unreachable, null if the message has no answer.
     async fn post(&self, to: SocketAddr, mut message: Value) -> Option<Value> {
         let headers = match self {
             Self::Modern => {
@@ -94,8 +92,8 @@ impl Client {
         let mut socket = TcpStream::connect(to).await.ok()?;
         socket.write_all(text.as_bytes()).await.ok()?;
         let mut answer = String::new();
-        // A server that is gone hangs up.
-        timeout(PATIENCE, socket.read_to_string(&mut answer)).await.unwrap().ok()?;
+        // A server that has ended closes the connection.
+        timeout(TIMEOUT, socket.read_to_string(&mut answer)).await.unwrap().ok()?;
         if answer.is_empty() {
             return None;
         }
@@ -107,14 +105,14 @@ impl Client {
 
 const BOTH: &str = "application/json, text/event-stream";
 
-/// Calls until the server is gone; what was asked, and what was answered.
+/// Calls until the server is gone; returns the sent and the received messages.
 async fn calls(
     client: Client,
     to: SocketAddr,
     next: Arc<AtomicU64>,
     late: Arc<AtomicBool>,
-) -> (Vec<u64>, BTreeSet<u64>, Heard) {
-    let (mut sent, mut too_late, mut heard) = (Vec::new(), BTreeSet::new(), Heard::default());
+) -> (Vec<u64>, BTreeSet<u64>, Received) {
+    let (mut sent, mut too_late, mut received) = (Vec::new(), BTreeSet::new(), Received::default());
     loop {
         let id = next.fetch_add(1, Ordering::SeqCst);
         let tool = if id.is_multiple_of(3) { "inline" } else { "sleep" };
@@ -123,20 +121,20 @@ async fn calls(
         }
         let Some(answer) = client.post(to, call(id, tool, id % 9)).await else {
             sent.push(id);
-            return (sent, too_late, heard);
+            return (sent, too_late, received);
         };
         sent.push(id);
         let is_refused = answer["error"]["code"] == 2001;
-        heard.take(answer);
+        received.take(answer);
         if is_refused {
-            return (sent, too_late, heard);
+            return (sent, too_late, received);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_accepted_request_is_lost_and_none_is_accepted_after_it_began() {
-    let mut dice = Dice(3);
+    let mut random = Random(3);
     let mut answered = 0;
     for _ in 0..(drains() / 10).max(10) {
         let began = Began::default();
@@ -151,14 +149,14 @@ async fn no_accepted_request_is_lost_and_none_is_accepted_after_it_began() {
             let calling = calls(client, server.to, Arc::clone(&next), Arc::clone(&late));
             clients.push(tokio::spawn(calling));
         }
-        sleep(Duration::from_micros(5_000 + dice.below(25_000))).await;
+        sleep(Duration::from_micros(5_000 + random.below(25_000))).await;
         server.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(30));
         late.store(true, Ordering::SeqCst);
         server.ended().await;
         let began = began.all();
         for client in clients {
-            let (sent, too_late, heard) = client.await.unwrap();
-            answered += heard.judge(sent.into_iter(), &began).0;
+            let (sent, too_late, received) = client.await.unwrap();
+            answered += received.judge(sent.into_iter(), &began).0;
             assert!(too_late.is_disjoint(&began), "{too_late:?}");
         }
     }
@@ -166,7 +164,7 @@ async fn no_accepted_request_is_lost_and_none_is_accepted_after_it_began() {
 }
 
 #[tokio::test]
-async fn streams_tell_the_states_and_end_and_the_address_is_free_again() {
+async fn streams_carry_the_states_and_end_and_the_address_is_free_again() {
     let began = Began::default();
     let server = listen(&began, Principal::local()).await;
     let to = server.to;
@@ -200,7 +198,7 @@ async fn streams_tell_the_states_and_end_and_the_address_is_free_again() {
     server.ended().await;
     assert!(
         begun.elapsed() < Duration::from_secs(3),
-        "nobody was waited for: {:?}",
+        "the drain waited for an idle client: {:?}",
         begun.elapsed()
     );
     assert!(working.await.unwrap().unwrap()["result"].is_object());
@@ -208,12 +206,12 @@ async fn streams_tell_the_states_and_end_and_the_address_is_free_again() {
         let states = events.iter().filter(|event| event.data["method"].is_string());
         states.map(|event| event.data["params"]["new_state"].clone()).collect()
     };
-    let (told, listened) = (stream.rest().await, modern.rest().await);
-    assert_eq!(states(&told), ["draining", "disconnected"]);
+    let (messages, listened) = (stream.rest().await, modern.rest().await);
+    assert_eq!(states(&messages), ["draining", "disconnected"]);
     assert_eq!(states(&listened), ["draining", "disconnected"]);
     let last = &listened.last().unwrap().data;
     assert_eq!((&last["id"], &last["result"]["resultType"]), (&7.into(), &"complete".into()));
-    assert!(TcpStream::connect(to).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(to).await.is_err(), "the server still listens");
 }
 
 #[tokio::test]

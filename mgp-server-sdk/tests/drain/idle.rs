@@ -1,6 +1,4 @@
 //! A server with nothing to do ends at once.
-//!
-//! Applies to: inbound.
 
 use std::time::Duration;
 
@@ -20,10 +18,10 @@ async fn an_idle_server_is_gone_at_once() {
         let begun = Instant::now();
         let remaining = drain.begin(ShutdownReason::IdleTimeout, Duration::from_secs(30));
         assert_eq!((remaining.calls, remaining.estimate), (0, Duration::ZERO));
-        let heard = rest(&mut from).await;
+        let received = rest(&mut from).await;
         serving.await.unwrap().unwrap();
         times.push(begun.elapsed());
-        assert_eq!(heard.states, ["draining", "disconnected"]);
+        assert_eq!(received.states, ["draining", "disconnected"]);
     }
     times.sort_unstable();
     let at = |share: usize| times[(times.len() - 1) * share / 100];

@@ -1,6 +1,4 @@
 //! Drains under load, at any moment of it.
-//!
-//! Applies to: inbound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,89 +12,89 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use crate::drains;
-use crate::world::{Began, Dice, Heard, World, call, request, rest, say, server};
+use crate::world::{Began, Random, Received, World, call, request, rest, server, write};
 
-/// How many calls a peer makes before it gives up.
+/// The number of calls of a peer before it gives up.
 const CALLS: u64 = 60;
 /// The id of the request to shut down.
 const SHUTDOWN: u64 = 999_999;
 
-/// How a server is told to end.
+/// The trigger of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    /// By whoever holds its handle.
+enum Trigger {
+    /// The drain handle.
     Handle,
-    /// By a request among the calls.
+    /// A request among the calls.
     Method,
-    /// With so little time that something is cut.
+    /// The drain handle, with a time limit that cuts off some calls.
     Surprise,
 }
 
-/// One drain: how many calls succeeded, and how many came too late.
-async fn one(by: By, dice: &mut Dice) -> (usize, usize) {
+/// Drains once; returns the number of calls that succeeded, and of those sent too late.
+async fn one(by: Trigger, random: &mut Random) -> (usize, usize) {
     let began = Began::default();
     let World { mut to, mut from, serving, drain } = World::new(server(&began)).await;
     let reading = tokio::spawn(async move { rest(&mut from).await });
     let is_over = Arc::new(AtomicBool::new(false));
-    let (pause, flag, handle) = (dice.below(6_000), Arc::clone(&is_over), drain.clone());
+    let (pause, flag, handle) = (random.below(6_000), Arc::clone(&is_over), drain.clone());
     let beginning = tokio::spawn(async move {
-        if by == By::Method {
+        if by == Trigger::Method {
             return;
         }
         sleep(Duration::from_micros(pause)).await;
-        let time = if by == By::Surprise { 15 } else { 30_000 };
+        let time = if by == Trigger::Surprise { 15 } else { 30_000 };
         handle.begin(ShutdownReason::OperatorRequest, Duration::from_millis(time));
         flag.store(true, Ordering::SeqCst);
     });
-    let asked = dice.below(CALLS);
-    // What was written after it is known that the server drains.
+    let asked = random.below(CALLS);
+    // Written after the peer knows that the server drains.
     let (mut sent, mut late) = (Vec::new(), Vec::new());
     for id in 0..CALLS {
-        if by == By::Method && id == asked {
+        if by == Trigger::Method && id == asked {
             let params = json!({"reason": "idle_timeout", "timeout_ms": 30_000});
-            say(&mut to, &request(SHUTDOWN, "mgp/lifecycle/shutdown", params)).await;
+            write(&mut to, &request(SHUTDOWN, "mgp/lifecycle/shutdown", params)).await;
             is_over.store(true, Ordering::SeqCst);
         }
         let is_late = is_over.load(Ordering::SeqCst);
-        let (tool, ms) = match dice.below(4) {
+        let (tool, ms) = match random.below(4) {
             0 => ("inline", 0),
-            1 => ("block", dice.below(3)),
-            _ if by == By::Surprise && dice.below(4) == 0 => ("sleep", 60_000),
-            _ => ("sleep", dice.below(12)),
+            1 => ("block", random.below(3)),
+            _ if by == Trigger::Surprise && random.below(4) == 0 => ("sleep", 60_000),
+            _ => ("sleep", random.below(12)),
         };
-        if !say(&mut to, &call(id, tool, ms)).await {
+        if !write(&mut to, &call(id, tool, ms)).await {
             break;
         }
         sent.push(id);
         late.extend(is_late.then_some(id));
-        match dice.below(3) {
-            0 => sleep(Duration::from_micros(dice.below(300))).await,
+        match random.below(3) {
+            0 => sleep(Duration::from_micros(random.below(300))).await,
             1 => tokio::task::yield_now().await,
             _ => {}
         }
     }
     beginning.await.unwrap();
-    let heard: Heard = reading.await.unwrap();
+    let received: Received = reading.await.unwrap();
     serving.await.unwrap().unwrap();
     let began = began.all();
     for id in late {
         assert!(!began.contains(&id), "call {id} was accepted after the end began");
     }
-    if by == By::Method {
-        let answer = &heard.answers[&SHUTDOWN]["result"];
+    if by == Trigger::Method {
+        let answer = &received.answers[&SHUTDOWN]["result"];
         assert_eq!(answer["accepted"], true, "{answer}");
     }
-    assert_eq!(heard.states, ["draining", "disconnected"], "{by:?}");
-    heard.judge(sent.into_iter(), &began)
+    assert_eq!(received.states, ["draining", "disconnected"], "{by:?}");
+    received.judge(sent.into_iter(), &began)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_accepted_call_is_lost_and_none_is_accepted_after_it_began() {
-    let mut dice = Dice(7);
+    let mut random = Random(7);
     let (mut done, mut late) = (0, 0);
     for number in 0..drains() {
-        let by = [By::Handle, By::Method, By::Surprise][number % 3];
-        let (answered, refused) = one(by, &mut dice).await;
+        let by = [Trigger::Handle, Trigger::Method, Trigger::Surprise][number % 3];
+        let (answered, refused) = one(by, &mut random).await;
         done += answered;
         late += refused;
     }
@@ -110,7 +108,7 @@ pub(crate) fn say_figure(figure: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tasks_end_with_their_outcome_in_the_hands_of_who_waits() {
+async fn the_outcome_of_a_task_reaches_the_caller_that_waits_for_it() {
     for number in 0..(drains() / 10).max(5) {
         let (gate, ms) = (Arc::new(Semaphore::new(0)), u64::try_from(number).unwrap() % 20);
         let held = Arc::clone(&gate);
@@ -127,30 +125,30 @@ async fn tasks_end_with_their_outcome_in_the_hands_of_who_waits() {
         for id in 0..4 {
             let mut task = call(id, "held", 0);
             task["params"]["task"] = json!({});
-            world.say(&task).await;
+            world.write(&task).await;
         }
         let mut ids = Vec::new();
         while ids.len() < 4 {
-            let created = world.hear().await.unwrap();
+            let created = world.receive().await.unwrap();
             ids.push(created["result"]["task"]["taskId"].clone());
         }
         for (number, id) in ids.into_iter().enumerate() {
             let id = json!({"taskId": id});
-            world.say(&request(100 + u64::try_from(number).unwrap(), "tasks/result", id)).await;
+            world.write(&request(100 + u64::try_from(number).unwrap(), "tasks/result", id)).await;
         }
-        // What waits for a task is read when this is answered.
-        world.say(&call(200, "inline", 0)).await;
-        assert_eq!(world.hear().await.unwrap()["id"], 200);
+        // A request that waits for a task is read before this one is answered.
+        world.write(&call(200, "inline", 0)).await;
+        assert_eq!(world.receive().await.unwrap()["id"], 200);
         let remaining = world.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(30));
         assert_eq!(remaining.calls, 4);
         gate.add_permits(4);
-        world.say(&call(300, "inline", 0)).await;
-        let heard = world.rest().await;
+        world.write(&call(300, "inline", 0)).await;
+        let received = world.rest().await;
         for id in 100..104 {
-            let text = heard.answers[&id]["result"]["content"][0]["text"].as_str();
-            assert_eq!(text, Some("done"), "{:?}", heard.answers[&id]);
+            let text = received.answers[&id]["result"]["content"][0]["text"].as_str();
+            assert_eq!(text, Some("done"), "{:?}", received.answers[&id]);
         }
-        assert_eq!(heard.code(300), Some(2001));
+        assert_eq!(received.code(300), Some(2001));
     }
 }
 
@@ -161,52 +159,52 @@ async fn a_call_that_asks_its_caller_gets_the_answer_while_the_server_drains() {
 
     #[derive(Deserialize, JsonSchema)]
     struct City {
-        /// Where.
+        /// The name of the city.
         city: String,
     }
     let ask = Tool::new("ask", "Asks", |cx: Context| async move {
         let city = cx.elicit::<City>("Which city?").await?.accepted();
         Ok::<_, RpcError>(city.map_or_else(String::new, |city| city.city))
     });
-    let mut world = World::without_hands(Server::new("s", "1").tool(ask));
+    let mut world = World::without_handshake(Server::new("s", "1").tool(ask));
     let hello = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {"elicitation": {}},
         "clientInfo": {"name": "raw", "version": "1"},
     });
-    world.say(&request(0, "initialize", hello)).await;
-    world.hear().await.unwrap();
-    world.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-    world.say(&request(1, "tools/call", json!({"name": "ask", "arguments": {}}))).await;
-    let question = world.hear().await.unwrap();
+    world.write(&request(0, "initialize", hello)).await;
+    world.receive().await.unwrap();
+    world.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+    world.write(&request(1, "tools/call", json!({"name": "ask", "arguments": {}}))).await;
+    let question = world.receive().await.unwrap();
     assert_eq!(question["method"], "elicitation/create");
 
     world.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(30));
-    world.say(&request(2, "ping", json!({}))).await;
-    assert_eq!(world.hear().await.unwrap()["result"], json!({}));
+    world.write(&request(2, "ping", json!({}))).await;
+    assert_eq!(world.receive().await.unwrap()["result"], json!({}));
     let answer = json!({"action": "accept", "content": {"city": "Oslo"}});
     let answer: Value = json!({"jsonrpc": "2.0", "id": question["id"], "result": answer});
-    world.say(&answer).await;
-    let heard = world.rest().await;
-    assert_eq!(heard.answers[&1]["result"]["content"][0]["text"], "Oslo");
-    assert!(heard.states.is_empty(), "a plain peer is told nothing");
+    world.write(&answer).await;
+    let received = world.rest().await;
+    assert_eq!(received.answers[&1]["result"]["content"][0]["text"], "Oslo");
+    assert!(received.states.is_empty(), "a plain MCP peer receives no states");
 }
 
 #[tokio::test]
-async fn a_plain_peer_is_refused_in_words_it_understands() {
-    let mut world = World::without_hands(server(&Began::default()));
+async fn a_plain_peer_is_refused_with_an_mcp_error() {
+    let mut world = World::without_handshake(server(&Began::default()));
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"},
     });
-    world.say(&request(0, "initialize", hello)).await;
-    world.hear().await.unwrap();
+    world.write(&request(0, "initialize", hello)).await;
+    world.receive().await.unwrap();
     let held = call(1, "sleep", 50);
-    world.say(&held).await;
-    world.say(&call(2, "inline", 0)).await;
-    assert_eq!(world.hear().await.unwrap()["id"], 2);
+    world.write(&held).await;
+    world.write(&call(2, "inline", 0)).await;
+    assert_eq!(world.receive().await.unwrap()["id"], 2);
     world.drain.begin(ShutdownReason::ConfigurationChange, Duration::from_secs(30));
-    world.say(&call(3, "inline", 0)).await;
-    let refused = world.hear().await.unwrap();
+    world.write(&call(3, "inline", 0)).await;
+    let refused = world.receive().await.unwrap();
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     assert_eq!(refused["result"]["structuredContent"]["code"], 2001);
     assert_eq!(refused["result"]["structuredContent"]["retryable"], true);
@@ -215,12 +213,12 @@ async fn a_plain_peer_is_refused_in_words_it_understands() {
 
 #[tokio::test]
 async fn only_the_owner_shuts_down() {
-    // A peer that was not said to own the server, and speaks of nothing else than that.
+    // A peer that does not own the server, and negotiated only this extension.
     let mut world = World::new(mgp_server_sdk::Server::new("s", "1")).await;
-    world.say(&request(1, "mgp/lifecycle/shutdown", json!({}))).await;
-    let refused = world.hear().await.unwrap();
+    world.write(&request(1, "mgp/lifecycle/shutdown", json!({}))).await;
+    let refused = world.receive().await.unwrap();
     assert_eq!(refused["error"]["code"], 1000, "{refused}");
     assert!(!world.drain.is_draining());
-    world.say(&request(2, "ping", json!({}))).await;
-    assert!(world.hear().await.is_some());
+    world.write(&request(2, "ping", json!({}))).await;
+    assert!(world.receive().await.is_some());
 }

@@ -1,16 +1,14 @@
-//! A server that ends: whatever it accepted is answered, nothing is accepted afterwards, and nobody waits for nothing (MGP §11.4).
+//! Shutdown: accepted requests are answered, later ones are refused, and nothing waits without need (MGP §11.4).
 //!
-//! `DRAINS` says how many drains each of the two long stories takes; 100 without it.
-//!
-//! Applies to: inbound.
+//! `DRAINS` sets the number of drains of each of the two long tests; the default is 100.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod announced;
 mod http;
 mod idle;
 mod load;
 mod stdio;
-mod told;
 mod unread;
 #[path = "../http_faults/wire.rs"]
 #[expect(dead_code, reason = "another test uses the rest")]
@@ -19,15 +17,15 @@ mod world;
 
 use std::time::Duration;
 
-/// How many drains a long story takes.
+/// Returns the number of drains of a long test.
 fn drains() -> usize {
     std::env::var("DRAINS").ok().and_then(|count| count.parse().ok()).unwrap_or(100)
 }
 
-/// How long a server with nothing to do may take to end; beside other tests it gets its turn later.
+/// Returns the time limit for an idle server to end; it is longer beside other tests.
 fn at_once() -> Duration {
     Duration::from_millis(if drains() < A_CHECK { 2_000 } else { 50 })
 }
 
-/// So many drains are a check, which runs alone.
+/// From this number of drains on the test runs alone, as a check.
 const A_CHECK: usize = 1000;

@@ -1,6 +1,4 @@
-//! Real servers on pipes: told to end by a signal, and by their parents.
-//!
-//! Applies to: inbound.
+//! Real servers on pipes, shut down by a signal and by their parents.
 
 #![cfg(unix)]
 
@@ -13,10 +11,10 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, timeout};
 
-use crate::world::{Heard, PATIENCE, request};
+use crate::world::{Received, TIMEOUT, request};
 use crate::{at_once, drains};
 
-/// A workbench that runs.
+/// A running workbench.
 struct Process {
     to: ChildStdin,
     from: Lines<BufReader<ChildStdout>>,
@@ -47,19 +45,19 @@ impl Process {
             "capabilities": {"extensions": {"dev.cloto/mgp": mgp}},
             "clientInfo": {"name": "raw", "version": "1"},
         });
-        process.say(&request(1_000_000, "initialize", hello)).await;
-        process.hear().await.unwrap();
-        process.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        process.write(&request(1_000_000, "initialize", hello)).await;
+        process.receive().await.unwrap();
+        process.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
         process
     }
 
-    async fn say(&mut self, message: &Value) {
-        // A server that is gone is found out where its answers are read.
+    async fn write(&mut self, message: &Value) {
+        // A server that has ended shows when its answers are read.
         let _ = self.to.write_all(format!("{message}\n").as_bytes()).await;
     }
 
-    async fn hear(&mut self) -> Option<Value> {
-        let line = timeout(PATIENCE, self.from.next_line()).await.unwrap().unwrap()?;
+    async fn receive(&mut self) -> Option<Value> {
+        let line = timeout(TIMEOUT, self.from.next_line()).await.unwrap().unwrap()?;
         Some(serde_json::from_str(&line).unwrap())
     }
 
@@ -69,20 +67,20 @@ impl Process {
     }
 
     async fn end(&mut self) -> ExitStatus {
-        timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+        timeout(TIMEOUT, self.child.wait()).await.unwrap().unwrap()
     }
 
-    /// Makes calls, and waits until they were accepted; some may be over by then.
-    async fn load(&mut self, calls: u64, ms: u64) -> Heard {
+    /// Makes calls, and waits until they were accepted; some may have ended by then.
+    async fn load(&mut self, calls: u64, ms: u64) -> Received {
         for id in 0..calls {
-            self.say(&tool(id, "sleep", &json!({"ms": ms}))).await;
+            self.write(&tool(id, "sleep", &json!({"ms": ms}))).await;
         }
-        self.say(&tool(calls, "echo", &json!({"message": "here"}))).await;
-        let mut heard = Heard::default();
-        while !heard.answers.contains_key(&calls) {
-            heard.take(self.hear().await.unwrap());
+        self.write(&tool(calls, "echo", &json!({"message": "here"}))).await;
+        let mut received = Received::default();
+        while !received.answers.contains_key(&calls) {
+            received.take(self.receive().await.unwrap());
         }
-        heard
+        received
     }
 }
 
@@ -94,29 +92,33 @@ fn tool(id: u64, name: &str, arguments: &Value) -> Value {
 async fn a_process_finishes_its_calls_and_exits_with_success() {
     for number in 0..(drains() / 10).max(20) {
         let mut process = Process::start().await;
-        let mut heard = process.load(10, 60).await;
+        let mut received = process.load(10, 60).await;
         match number % 3 {
             0 => process.signal("-TERM").await,
             1 => process.signal("-INT").await,
-            _ => process.say(&request(500, "mgp/lifecycle/shutdown", json!({}))).await,
+            _ => process.write(&request(500, "mgp/lifecycle/shutdown", json!({}))).await,
         }
-        // Until it says so nobody knows whether a signal has arrived.
-        while heard.states.is_empty() {
-            heard.take(process.hear().await.unwrap());
+        // Before this notification the signal may not have arrived.
+        while received.states.is_empty() {
+            received.take(process.receive().await.unwrap());
         }
         for id in 600..605 {
-            process.say(&tool(id, "echo", &json!({"message": "late"}))).await;
+            process.write(&tool(id, "echo", &json!({"message": "late"}))).await;
         }
-        while let Some(message) = process.hear().await {
-            heard.take(message);
+        while let Some(message) = process.receive().await {
+            received.take(message);
         }
-        let text = |id| heard.answers[&id]["result"]["content"][0]["text"].as_str();
-        assert!((0..10).all(|id| text(id) == Some("slept 60 ms")), "{heard:?}");
-        assert!((600..605).all(|id| matches!(heard.code(id), Some(2001) | None)), "{heard:?}");
+        let text = |id| received.answers[&id]["result"]["content"][0]["text"].as_str();
+        assert!((0..10).all(|id| text(id) == Some("slept 60 ms")), "{received:?}");
         assert!(
-            (600..605).all(|id| heard.answers.get(&id).is_none_or(|one| one["error"].is_object()))
+            (600..605).all(|id| matches!(received.code(id), Some(2001) | None)),
+            "{received:?}"
         );
-        assert_eq!(heard.states, ["draining", "disconnected"]);
+        assert!(
+            (600..605)
+                .all(|id| received.answers.get(&id).is_none_or(|one| one["error"].is_object()))
+        );
+        assert_eq!(received.states, ["draining", "disconnected"]);
         assert!(process.end().await.success());
     }
 }
@@ -129,12 +131,12 @@ async fn an_idle_process_ends_at_once() {
         process.load(0, 0).await;
         let begun = Instant::now();
         process.signal("-TERM").await;
-        while process.hear().await.is_some() {}
+        while process.receive().await.is_some() {}
         times.push(begun.elapsed());
         assert!(process.end().await.success());
     }
     times.sort_unstable();
-    // Starting `kill` is part of it.
+    // The time includes the start of `kill`.
     assert!(times[times.len() / 2] < at_once(), "{times:?}");
 }
 
@@ -143,7 +145,7 @@ async fn a_second_signal_ends_a_process_that_takes_too_long() {
     let mut process = Process::start().await;
     process.load(1, 60_000).await;
     process.signal("-TERM").await;
-    assert_eq!(process.hear().await.unwrap()["params"]["new_state"], "draining");
+    assert_eq!(process.receive().await.unwrap()["params"]["new_state"], "draining");
     let begun = Instant::now();
     process.signal("-TERM").await;
     assert_eq!(process.end().await.code(), Some(128 + 15));
@@ -155,11 +157,11 @@ async fn a_parent_that_leaves_ends_a_drain_too() {
     let mut process = Process::start().await;
     process.load(1, 60_000).await;
     process.signal("-TERM").await;
-    assert_eq!(process.hear().await.unwrap()["params"]["new_state"], "draining");
+    assert_eq!(process.receive().await.unwrap()["params"]["new_state"], "draining");
     let Process { to, mut from, mut child } = process;
     drop(to);
     let begun = Instant::now();
-    while timeout(PATIENCE, from.next_line()).await.unwrap().unwrap().is_some() {}
-    assert!(timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
+    while timeout(TIMEOUT, from.next_line()).await.unwrap().unwrap().is_some() {}
+    assert!(timeout(TIMEOUT, child.wait()).await.unwrap().unwrap().success());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }

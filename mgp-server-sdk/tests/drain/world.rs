@@ -1,6 +1,4 @@
-//! A server that notes which calls began, and a peer that writes lines.
-//!
-//! Applies to: inbound.
+//! A server that records which calls began, and a peer that writes lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -13,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinHandle;
 
-/// How long a test waits for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// The time limit of a test for each wait.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The calls whose tools began.
 #[derive(Clone, Debug, Default)]
@@ -28,9 +26,9 @@ impl Began {
 
 #[derive(Deserialize, JsonSchema)]
 struct Work {
-    /// Names the call.
+    /// The name of the call.
     number: u64,
-    /// How long it takes; none is at once.
+    /// The duration of the call.
     ms: u64,
 }
 
@@ -64,10 +62,10 @@ pub(crate) fn server(began: &Began) -> Server {
         .tool(blocks)
 }
 
-/// Numbers that look as if they came by chance, the same each time.
-pub(crate) struct Dice(pub(crate) u64);
+/// Pseudo-random numbers with a fixed seed.
+pub(crate) struct Random(pub(crate) u64);
 
-impl Dice {
+impl Random {
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -75,7 +73,7 @@ impl Dice {
     }
 }
 
-/// A server that runs, and its peer.
+/// A running server, and its peer.
 pub(crate) struct World {
     pub(crate) to: WriteHalf<DuplexStream>,
     pub(crate) from: BufReader<ReadHalf<DuplexStream>>,
@@ -84,25 +82,25 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Serves a peer that has shaken hands.
+    /// Serves a peer and does the handshake.
     pub(crate) async fn new(server: Server) -> Self {
-        let mut world = Self::without_hands(server);
+        let mut world = Self::without_handshake(server);
         let mgp = json!({"version": "0.3.0", "extensions": ["lifecycle"]});
         let hello = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {"extensions": {"dev.cloto/mgp": mgp}},
             "clientInfo": {"name": "raw", "version": "1"},
         });
-        world.say(&request(1_000_000, "initialize", hello)).await;
-        world.hear().await.unwrap();
-        world.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-        // Heard once what comes behind it is answered.
-        world.say(&request(1_000_001, "ping", json!({}))).await;
-        world.hear().await.unwrap();
+        world.write(&request(1_000_000, "initialize", hello)).await;
+        world.receive().await.unwrap();
+        world.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        // The notification was handled once the next request is answered.
+        world.write(&request(1_000_001, "ping", json!({}))).await;
+        world.receive().await.unwrap();
         world
     }
 
-    pub(crate) fn without_hands(server: Server) -> Self {
+    pub(crate) fn without_handshake(server: Server) -> Self {
         let drain = server.drain_handle();
         let (here, there) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = tokio::io::split(there);
@@ -111,53 +109,52 @@ impl World {
         Self { to, from: BufReader::new(from), serving, drain }
     }
 
-    pub(crate) async fn say(&mut self, message: &Value) {
-        assert!(say(&mut self.to, message).await, "the server is gone");
+    pub(crate) async fn write(&mut self, message: &Value) {
+        assert!(write(&mut self.to, message).await, "the server is gone");
     }
 
-    /// The next message; none once the server has closed the connection.
-    pub(crate) async fn hear(&mut self) -> Option<Value> {
-        hear(&mut self.from).await
+    /// Returns the next message; `None` once the server has closed the connection.
+    pub(crate) async fn receive(&mut self) -> Option<Value> {
+        receive(&mut self.from).await
     }
 
-    /// Everything up to the end, and that it was a good one.
-    pub(crate) async fn rest(mut self) -> Heard {
-        let heard = rest(&mut self.from).await;
-        tokio::time::timeout(PATIENCE, self.serving).await.unwrap().unwrap().unwrap();
-        heard
+    /// Reads everything up to the end, and checks that the server ended without an error.
+    pub(crate) async fn rest(mut self) -> Received {
+        let received = rest(&mut self.from).await;
+        tokio::time::timeout(TIMEOUT, self.serving).await.unwrap().unwrap().unwrap();
+        received
     }
 }
 
-/// Writes a message; `false` when the server no longer reads.
-pub(crate) async fn say(to: &mut WriteHalf<DuplexStream>, message: &Value) -> bool {
+/// Writes a message; returns `false` if the server no longer reads.
+pub(crate) async fn write(to: &mut WriteHalf<DuplexStream>, message: &Value) -> bool {
     to.write_all(format!("{message}\n").as_bytes()).await.is_ok()
 }
 
-async fn hear(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Option<Value> {
+async fn receive(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Option<Value> {
     let mut line = String::new();
-    let read = tokio::time::timeout(PATIENCE, from.read_line(&mut line)).await;
-    (read.expect("the server says nothing").unwrap() > 0)
+    let read = tokio::time::timeout(TIMEOUT, from.read_line(&mut line)).await;
+    (read.expect("the server sent nothing").unwrap() > 0)
         .then(|| serde_json::from_str(&line).unwrap_or_else(|_| panic!("no whole line: {line:?}")))
 }
 
-/// Reads to the end.
-pub(crate) async fn rest(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Heard {
-    let mut heard = Heard::default();
-    while let Some(message) = hear(from).await {
-        heard.take(message);
+pub(crate) async fn rest(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Received {
+    let mut received = Received::default();
+    while let Some(message) = receive(from).await {
+        received.take(message);
     }
-    heard
+    received
 }
 
-/// What a server said.
+/// The messages that a server sent.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) answers: BTreeMap<u64, Value>,
-    /// The states it entered.
+    /// The states that the server entered.
     pub(crate) states: Vec<String>,
 }
 
-impl Heard {
+impl Received {
     pub(crate) fn take(&mut self, message: Value) {
         if let Some(id) = message["id"].as_u64() {
             assert!(!self.answers.contains_key(&id), "answered twice: {message}");
@@ -167,14 +164,13 @@ impl Heard {
         }
     }
 
-    /// The code of a refusal.
     pub(crate) fn code(&self, id: u64) -> Option<i64> {
         self.answers.get(&id)?["error"]["code"].as_i64()
     }
 
-    /// Holds what was answered against what began: whatever began was answered, whatever was refused had not begun.
+    /// Compares the answers with the calls that began: calls that began were answered, refused ones had not begun.
     ///
-    /// Returns how many succeeded, and how many came too late.
+    /// Returns the number of calls that succeeded, and of those sent too late.
     pub(crate) fn judge(
         &self,
         sent: impl Iterator<Item = u64>,
@@ -199,7 +195,7 @@ impl Heard {
                     assert_eq!(answer["error"]["data"]["_mgp"]["details"]["started"], false);
                     late += 1;
                 }
-                // It was never read.
+                // The server never read it.
                 (false, None, _) => late += 1,
                 other => panic!("call {id}: {other:?}"),
             }
@@ -213,7 +209,7 @@ pub(crate) fn request(id: u64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// A call that is named by its id.
+/// Returns a call that is named by its id.
 pub(crate) fn call(id: u64, tool: &str, ms: u64) -> Value {
     request(id, "tools/call", json!({"name": tool, "arguments": {"number": id, "ms": ms}}))
 }

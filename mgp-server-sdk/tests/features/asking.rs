@@ -1,6 +1,4 @@
-//! Asking the person, the model and for the roots, in both eras.
-//!
-//! Applies to: inbound.
+//! Requests to the user, the model and for the roots, in both eras.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, Visited};
@@ -12,7 +10,7 @@ use super::wire::{ERAS, Wire, code};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Guest {
-    /// Who comes.
+    /// The name of the guest.
     name: String,
     age: Option<u8>,
 }
@@ -31,12 +29,12 @@ fn server() -> Server {
         |cx: Context| async move {
             let first = cx.elicit::<Guest>("First?").await?.accepted();
             let second = cx.elicit::<Guest>("Second?").await?.accepted();
-            let (said, roots) = tokio::join!(
+            let (output, roots) = tokio::join!(
                 cx.sample("Capital?").max_tokens(100).system("Be short.").into_future(),
                 cx.roots().into_future(),
             );
             let names = [first, second].map(|guest| guest.map(|guest| guest.name));
-            Ok::<_, RpcError>(format!("{names:?} {:?} {}", said?.model, roots?[0].uri))
+            Ok::<_, RpcError>(format!("{names:?} {:?} {}", output?.model, roots?[0].uri))
         },
     );
     let keyed = Tool::new("keyed", "Asks under a key of its own", |cx: Context| async move {
@@ -85,12 +83,12 @@ async fn call(wire: &mut Wire, tool: &str, answers: &[Value]) -> Result<Value, V
     wire.answers = answers.iter().cloned().collect();
     wire.asked.clear();
     let result = wire.ask("tools/call", json!({ "name": tool, "arguments": {} })).await?;
-    assert!(wire.answers.is_empty(), "not everything was asked");
+    assert!(wire.answers.is_empty(), "an answer was not used");
     Ok(result)
 }
 
 #[tokio::test]
-async fn a_form_is_accepted_declined_or_left() {
+async fn a_form_is_accepted_declined_or_dismissed() {
     for era in ERAS {
         let mut wire = Wire::offering(server(), era, everything()).await;
         for (answer, text) in [
@@ -111,7 +109,7 @@ async fn a_form_is_accepted_declined_or_left() {
                 "requestedSchema": {
                     "type": "object",
                     "properties": {
-                        "name": { "type": "string", "description": "Who comes." },
+                        "name": { "type": "string", "description": "The name of the guest." },
                         "age": { "type": "integer", "minimum": 0, "maximum": 255 },
                     },
                     "required": ["name"],
@@ -198,7 +196,7 @@ async fn a_page_to_visit_is_agreed_to() {
 }
 
 #[tokio::test]
-async fn who_does_not_offer_enough_is_told_what_is_missing() {
+async fn a_client_that_offers_too_little_learns_what_is_missing() {
     for era in ERAS {
         for (offers, tool, needed, name) in [
             (json!({}), "guest", json!({ "elicitation": {} }), "`elicitation`"),
@@ -238,7 +236,7 @@ async fn who_does_not_offer_enough_is_told_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_form_that_is_not_flat_is_the_servers_fault() {
+async fn a_form_that_is_not_flat_is_an_error_of_the_server() {
     let mut wire = Wire::offering(server(), Era::Legacy, everything()).await;
     let answer = call(&mut wire, "nested", &[]).await;
     assert_eq!(code(&answer), -32603);

@@ -1,6 +1,4 @@
-//! Word of changes: to sessions, to those who watch, to modern streams.
-//!
-//! Applies to: inbound.
+//! Change notifications: to sessions, to subscribers, to modern streams.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource, Resources};
@@ -60,11 +58,11 @@ async fn a_burst_of_changes_is_one_message_to_each_session() {
         );
         assert!(wire.notices().await.is_empty());
     }
-    assert!(modern.notices().await.is_empty(), "a modern peer is told on a stream it opened");
+    assert!(modern.notices().await.is_empty(), "a modern peer is notified on a stream it opened");
 }
 
 #[tokio::test]
-async fn a_session_is_told_nothing_before_it_is_ready_and_after_it_ended() {
+async fn a_session_is_notified_only_between_its_start_and_its_end() {
     let server = server();
     let tools = server.tools();
     let stack = server.into_stack().unwrap();
@@ -77,7 +75,7 @@ async fn a_session_is_told_nothing_before_it_is_ready_and_after_it_ended() {
     tools.add(tool("c"));
 
     let mut early = Wire::to(&stack, Era::Modern, json!({})).await;
-    early.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    early.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
     tools.add(tool("d"));
     assert!(early.notices().await.is_empty());
 }
@@ -104,7 +102,7 @@ async fn a_disabled_tool_is_neither_listed_nor_called() {
     }
 }
 
-/// Lets everyone who watches know, and one resource that nobody watches.
+/// Notifies all subscribers, and updates one resource without subscribers.
 fn update(resources: &Resources) {
     for _ in 0..3 {
         resources.updated("test://watched");
@@ -114,7 +112,7 @@ fn update(resources: &Resources) {
 }
 
 #[tokio::test]
-async fn only_those_who_watch_are_told_until_they_stop() {
+async fn only_subscribers_are_notified_until_they_unsubscribe() {
     let server = server();
     let resources = server.resources();
     let stack = server.into_stack().unwrap();
@@ -138,9 +136,9 @@ async fn only_those_who_watch_are_told_until_they_stop() {
 
     resources.add(Resource::text("test://7/x", "replaced", "old")).unwrap();
     resources.add(Resource::text("test://7/x", "replaced", "new")).unwrap();
-    let told = wire.notices().await;
+    let messages = wire.notices().await;
     assert_eq!(
-        methods(&told),
+        methods(&messages),
         ["notifications/resources/list_changed", "notifications/resources/updated"]
     );
 
@@ -151,7 +149,7 @@ async fn only_those_who_watch_are_told_until_they_stop() {
 }
 
 #[tokio::test]
-async fn a_modern_stream_carries_what_was_wished_for_and_is_offered() {
+async fn a_modern_stream_carries_what_was_requested_and_is_offered() {
     let server = server();
     let (tools, prompts, resources) = (server.tools(), server.prompts(), server.resources());
     let mut wire = Wire::join(server, Era::Modern).await;
@@ -181,7 +179,7 @@ async fn a_modern_stream_carries_what_was_wished_for_and_is_offered() {
     assert_eq!(notices[1]["params"], json!({ "uri": "test://watched", "_meta": mark }));
 
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
-    wire.say(&cancel).await;
+    wire.write(&cancel).await;
     assert_eq!(names(&mut wire).await, ["a", "b", "c"]);
     tools.add(tool("d"));
     assert!(wire.notices().await.is_empty(), "the stream is closed");

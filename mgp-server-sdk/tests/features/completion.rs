@@ -1,6 +1,4 @@
 //! Completion of prompt arguments and template variables.
-//!
-//! Applies to: inbound.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource, Typed};
@@ -43,7 +41,7 @@ fn params(reference: &Value, name: &str, value: &str) -> Value {
 }
 
 #[tokio::test]
-async fn proposals_know_what_was_typed_and_what_is_known() {
+async fn proposals_use_the_typed_text_and_the_known_arguments() {
     let prompt = json!({ "type": "ref/prompt", "name": "code" });
     for era in ERAS {
         let mut wire = Wire::join(server(), era).await;
@@ -72,7 +70,7 @@ async fn at_most_a_hundred_proposals_are_sent_and_the_others_counted() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_completed_is_refused() {
+async fn an_argument_without_completion_is_refused() {
     for era in ERAS {
         let mut wire = Wire::join(server(), era).await;
         for reference in [
@@ -100,7 +98,7 @@ async fn what_cannot_be_completed_is_refused() {
 }
 
 #[tokio::test]
-async fn one_function_may_propose_for_all() {
+async fn one_function_may_propose_for_all_arguments() {
     let server = Server::new("all", "1")
         .prompt(Prompt::new("p", "A prompt", |Args(_): Args<Code>| async { "" }))
         .complete(|typed: Typed| async move { vec![format!("{}!", typed.argument)] });
@@ -112,7 +110,7 @@ async fn one_function_may_propose_for_all() {
 }
 
 #[tokio::test]
-async fn a_completion_of_nothing_stops_the_server_from_being_built() {
+async fn a_completion_of_an_unknown_argument_stops_the_server_from_being_built() {
     let prompt = Prompt::new("p", "A prompt", || async { "" }).complete("x", || async { ["y"] });
     let error = Server::new("s", "1").prompt(prompt).into_stack().unwrap_err();
     assert_eq!(error.message(), "the prompt `p` has no argument `x` to complete");

@@ -1,6 +1,4 @@
-//! Log messages: who asked for which.
-//!
-//! Applies to: inbound.
+//! Log messages and their levels.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, LogLevel, Logger, Prompt};
@@ -41,7 +39,7 @@ async fn a_legacy_session_sets_its_level_for_itself() {
     let stack = server().logging().into_stack().unwrap();
     let mut wire = Wire::to(&stack, Era::Legacy, json!({})).await;
     let mut other = Wire::to(&stack, Era::Legacy, json!({})).await;
-    assert_eq!(levels(&mut wire).await, ALL[1..], "information and above until it says otherwise");
+    assert_eq!(levels(&mut wire).await, ALL[1..], "information and above by default");
     for (level, from) in [("debug", 0), ("warning", 3), ("emergency", 7)] {
         wire.ask("logging/setLevel", json!({ "level": level })).await.unwrap();
         assert_eq!(levels(&mut wire).await, ALL[from..]);
@@ -56,7 +54,7 @@ async fn a_legacy_session_sets_its_level_for_itself() {
 #[tokio::test]
 async fn a_modern_request_names_its_own_level() {
     let mut wire = Wire::join(server().logging(), Era::Modern).await;
-    assert!(levels(&mut wire).await.is_empty(), "nobody asked");
+    assert!(levels(&mut wire).await.is_empty(), "no level was requested");
     wire.meta = json!({ "io.modelcontextprotocol/logLevel": "error" });
     assert_eq!(levels(&mut wire).await, ALL[4..]);
     wire.meta = json!({ "io.modelcontextprotocol/logLevel": "loud" });
@@ -73,7 +71,7 @@ async fn messages_have_a_name_and_data() {
 }
 
 #[tokio::test]
-async fn a_server_without_logging_says_nothing() {
+async fn a_server_without_logging_sends_no_messages() {
     for era in [Era::Legacy, Era::Modern] {
         let mut wire = Wire::join(server(), era).await;
         assert!(wire.hello["capabilities"].get("logging").is_none());

@@ -1,6 +1,4 @@
-//! What a server offers besides tools, as its peers see it: over a connection, in both eras.
-//!
-//! Applies to: inbound.
+//! The features of a server besides tools, as its peers see them: over a connection, in both eras.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,4 @@
-//! What is advertised is what is registered, and what is not is not there.
-//!
-//! Applies to: inbound.
+//! A server offers exactly the features that are registered.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Resource};
@@ -28,12 +26,12 @@ fn resource() -> Resource {
 #[tokio::test]
 async fn capabilities_are_those_of_what_is_registered() {
     let new = || Server::new("s", "1");
-    let told = json!({ "listChanged": true });
+    let messages = json!({ "listChanged": true });
     let resources = json!({ "subscribe": true, "listChanged": true });
     for era in ERAS {
         assert_eq!(offered(new(), era).await, json!({}));
-        assert_eq!(offered(new().tool(tool()), era).await, json!({ "tools": told }));
-        assert_eq!(offered(new().prompt(prompt()), era).await, json!({ "prompts": told }));
+        assert_eq!(offered(new().tool(tool()), era).await, json!({ "tools": messages }));
+        assert_eq!(offered(new().prompt(prompt()), era).await, json!({ "prompts": messages }));
         assert_eq!(
             offered(new().resource(resource()), era).await,
             json!({ "resources": resources })
@@ -42,10 +40,10 @@ async fn capabilities_are_those_of_what_is_registered() {
             prompt().argument(PromptArgument::new("x")).complete("x", || async { ["y"] });
         assert_eq!(
             offered(new().prompt(completed), era).await,
-            json!({ "completions": {}, "prompts": told })
+            json!({ "completions": {}, "prompts": messages })
         );
         assert_eq!(offered(new().logging(), era).await, json!({ "logging": {} }));
-        // What the author says stays as it is.
+        // The author's own offer is kept.
         let quiet = new().tool(tool()).offer(|offer| {
             offer.capabilities.tools = Some(ListChanged::new());
         });
@@ -105,7 +103,7 @@ async fn a_capability_in_the_offer_is_served_before_there_is_anything() {
 }
 
 #[tokio::test]
-async fn all_that_is_wrong_is_said_at_once() {
+async fn all_build_errors_are_reported_at_once() {
     let lacking = |State(count): State<u64>| async move { count.to_string() };
     let completing = |State(count): State<u64>| async move { vec![count.to_string()] };
     let server = || {
@@ -122,15 +120,15 @@ async fn all_that_is_wrong_is_said_at_once() {
         || async { "" },
     ));
     let error = wrong.into_stack().unwrap_err();
-    for said in [
+    for expected in [
         "the prompt `p` takes `State<u64>`",
         "the resource `test://r` takes `State<u64>`",
         "the URI template `test://{x}/r` takes `State<u64>`",
-        "the prompt `p` is there twice",
-        "the resource `test://r` is there twice",
+        "the prompt `p` is defined twice",
+        "the resource `test://r` is defined twice",
         "the URI template `test://{?q}` has an expression",
     ] {
-        assert!(error.message().contains(said), "{said}: {error}");
+        assert!(error.message().contains(expected), "{expected}: {error}");
     }
     let mut wire = Wire::join(server().state(7_u64), Era::Legacy).await;
     let prompt = wire.ask("prompts/get", json!({ "name": "p" })).await.unwrap();

@@ -1,6 +1,4 @@
-//! Prompts: listed and filled in.
-//!
-//! Applies to: inbound.
+//! Prompts: lists and results.
 
 use mgp_server_sdk::Prompt;
 use mgp_server_sdk::prelude::*;
@@ -102,7 +100,7 @@ async fn wrong_arguments_are_refused_by_name() {
             (json!({ "name": "greet", "arguments": [] }), "map"),
             (
                 json!({ "name": "greet", "arguments": { "name": "x", "times": "many" } }),
-                "`times`: `many` is no small whole number",
+                "`times`: `many` is not an integer from 0 to 255",
             ),
         ] {
             let answer = wire.ask("prompts/get", params.clone()).await;

@@ -1,6 +1,4 @@
-//! Resources: listed, read, watched; fixed, by template, by set.
-//!
-//! Applies to: inbound.
+//! Resources: lists, contents, subscriptions; fixed ones, templates, sets.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Contents, Page, Resource, ResourceSet, Uri};
@@ -15,7 +13,7 @@ struct Item {
     id: u32,
 }
 
-/// A table of rows that pages itself.
+/// A table of rows with pages of its own.
 struct Rows;
 
 impl ResourceSet for Rows {
@@ -76,7 +74,7 @@ fn server() -> Server {
 }
 
 #[tokio::test]
-async fn lists_say_what_there_is_and_modern_ones_how_long_it_holds() {
+async fn lists_name_the_resources_and_modern_ones_their_ttl() {
     for era in ERAS {
         let mut wire = Wire::join(server(), era).await;
         let list = wire.ask("resources/list", json!({})).await.unwrap();
@@ -141,7 +139,7 @@ async fn contents_are_text_or_bytes_by_uri_and_by_template() {
 }
 
 #[tokio::test]
-async fn wrong_reads_are_answered_and_the_server_lives() {
+async fn wrong_reads_are_answered_and_the_server_survives() {
     for era in ERAS {
         let mut wire = Wire::join(server(), era).await;
         for uri in ["test://nothing", "test://gone", "", "test://template/1/2/data"] {
@@ -169,7 +167,7 @@ async fn wrong_reads_are_answered_and_the_server_lives() {
 }
 
 #[tokio::test]
-async fn pages_go_through_what_is_fixed_and_then_through_sets() {
+async fn pages_list_fixed_resources_and_then_sets() {
     for era in ERAS {
         let server = server().page_size(2).resource_set(Rows);
         let resources = server.resources();
@@ -205,7 +203,7 @@ async fn pages_go_through_what_is_fixed_and_then_through_sets() {
 }
 
 #[tokio::test]
-async fn a_reader_that_takes_too_long_is_answered() {
+async fn a_reader_that_takes_too_long_is_answered_with_a_timeout() {
     let server = Server::new("slow", "1")
         .timeout(std::time::Duration::from_millis(20))
         .resource(Resource::new("test://slow", "slow", std::future::pending::<String>));
@@ -214,7 +212,7 @@ async fn a_reader_that_takes_too_long_is_answered() {
 }
 
 #[tokio::test]
-async fn a_template_that_is_not_understood_stops_the_server_from_being_built() {
+async fn an_invalid_template_stops_the_server_from_being_built() {
     let template = |text: &str| Resource::template(text, "t", || async { "" });
     for wrong in ["test://{", "test://{?q}", "test://fixed"] {
         let error = Server::new("s", "1").resource(template(wrong)).into_stack().unwrap_err();

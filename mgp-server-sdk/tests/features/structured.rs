@@ -1,6 +1,4 @@
-//! Structured content of any kind, and schemas that are listed as they were written.
-//!
-//! Applies to: inbound.
+//! Structured content of any kind, and schemas that are listed unchanged.
 
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
@@ -26,7 +24,7 @@ async fn call(wire: &mut Wire, tool: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_modern_caller_gets_any_kind_of_value_and_its_schema() {
+async fn a_modern_caller_receives_any_kind_of_value_and_its_schema() {
     for era in ERAS {
         let is_modern = era == Era::Modern;
         let mut wire = Wire::join(server(), era).await;
@@ -60,8 +58,8 @@ async fn a_modern_caller_gets_any_kind_of_value_and_its_schema() {
 }
 
 #[tokio::test]
-async fn schemas_are_listed_as_they_were_written() {
-    // Line breaks between tokens mean nothing, and the wire has one message a line.
+async fn schemas_are_listed_unchanged() {
+    // Line breaks between tokens are removed, since a message is one line on the wire.
     let schema = r#"{"type": "object",
         "$schema": "https://json-schema.org/draft/2020-12/schema",  "z": 1.0, "a": 1e2,
         "$defs": {"n": {"$anchor": "n", "type": "number"}},

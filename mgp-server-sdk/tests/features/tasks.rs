@@ -1,6 +1,4 @@
-//! Tools that begin a task by themselves, for callers that know tasks and for those that do not.
-//!
-//! Applies to: inbound.
+//! Tools that begin a task themselves, for callers with and without task support.
 
 use mgp_server_sdk::ContextExt;
 use mgp_server_sdk::prelude::*;
@@ -32,7 +30,7 @@ fn yes() -> Value {
 }
 
 #[tokio::test]
-async fn a_task_asks_its_caller_when_it_looks_in() {
+async fn a_task_asks_its_caller_at_the_next_poll() {
     let mut wire = Wire::offering(server(TaskSupport::Optional), Era::Modern, knows_tasks()).await;
     let task = wire.ask("tools/call", json!({ "name": "delete" })).await.unwrap();
     assert_eq!((&task["resultType"], &task["status"]), (&json!("task"), &json!("working")));
@@ -52,7 +50,7 @@ async fn a_task_asks_its_caller_when_it_looks_in() {
 }
 
 #[tokio::test]
-async fn who_knows_no_tasks_or_calls_a_tool_without_them_is_asked_as_ever() {
+async fn a_call_without_task_support_is_asked_as_usual() {
     for (support, offered) in [
         (TaskSupport::Optional, json!({ "elicitation": {} })),
         (TaskSupport::Forbidden, knows_tasks()),

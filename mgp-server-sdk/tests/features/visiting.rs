@@ -1,6 +1,4 @@
-//! Sending the person to a page, with the call kept waiting or made again, and telling of the visit.
-//!
-//! Applies to: inbound.
+//! Requests to visit a page, with a call that waits or is repeated, and the notification after the visit.
 
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Visited};
@@ -16,7 +14,7 @@ fn server() -> Server {
     });
     let done = Tool::new("done", "Tells that the page was visited", |cx: Context| async move {
         cx.elicitation_complete("e1").await;
-        "told"
+        "messages"
     });
     Server::new("visits", "1").tool(again).tool(done)
 }
@@ -42,7 +40,7 @@ async fn a_legacy_call_ends_with_the_page_and_a_modern_one_asks() {
 }
 
 #[tokio::test]
-async fn who_knows_no_pages_is_not_sent_to_one() {
+async fn a_client_without_url_support_is_not_sent_to_a_page() {
     for era in ERAS {
         let mut wire = Wire::offering(server(), era, json!({ "elicitation": {} })).await;
         let answer = wire.ask("tools/call", json!({ "name": "again" })).await;
@@ -54,19 +52,19 @@ async fn who_knows_no_pages_is_not_sent_to_one() {
 }
 
 #[tokio::test]
-async fn the_visit_is_told_to_those_who_know_the_message() {
+async fn only_clients_that_know_the_notification_receive_it() {
     for era in ERAS {
         let mut wire = Wire::offering(server(), era, with_pages()).await;
         wire.ask("tools/call", json!({ "name": "done" })).await.unwrap();
-        let told: Vec<_> = wire.notices().await;
+        let messages: Vec<_> = wire.notices().await;
         let expected = json!({
             "jsonrpc": "2.0",
             "method": "notifications/elicitation/complete",
             "params": { "elicitationId": "e1" },
         });
         match era {
-            Era::Modern => assert!(told.is_empty(), "{told:?}"),
-            Era::Legacy => assert_eq!(told, [expected]),
+            Era::Modern => assert!(messages.is_empty(), "{messages:?}"),
+            Era::Legacy => assert_eq!(messages, [expected]),
         }
     }
 }

@@ -1,6 +1,4 @@
-//! A peer on the other end of a connection that writes and reads lines: no SDK on its side.
-//!
-//! Applies to: outbound.
+//! A peer without an SDK: it writes and reads lines over a connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,25 +12,24 @@ use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
 };
 
-/// The peer.
 pub(crate) struct Wire {
     era: Era,
     capabilities: Value,
-    /// Joined to the `_meta` of each modern request.
+    /// Merged into the `_meta` of each modern request.
     pub(crate) meta: Value,
     writer: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     next: i64,
-    /// Notifications that came and were not looked at.
+    /// Notifications that arrived and were not read.
     notices: VecDeque<Value>,
-    /// What the server asks is answered with these, in order.
+    /// The answers to the server's questions, in order.
     pub(crate) answers: VecDeque<Value>,
-    /// What the server asked: `{method, params}`.
+    /// The server's questions: `{method, params}`.
     pub(crate) asked: Vec<Value>,
-    /// How many rounds the last request took.
+    /// The number of rounds of the last request.
     pub(crate) rounds: usize,
     pub(crate) hello: Value,
-    /// The last line as it came.
+    /// The last line as received.
     pub(crate) last: String,
     pub(crate) scope: Scope,
 }
@@ -40,17 +37,15 @@ pub(crate) struct Wire {
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
 impl Wire {
-    /// Joins a server.
     pub(crate) async fn join(server: Server, era: Era) -> Self {
         Self::offering(server, era, json!({})).await
     }
 
-    /// Joins a server and offers something.
+    /// Connects to a server with client capabilities.
     pub(crate) async fn offering(server: Server, era: Era, capabilities: Value) -> Self {
         Self::to(&server.into_stack().unwrap(), era, capabilities).await
     }
 
-    /// Joins a finished stack.
     pub(crate) async fn to(
         stack: &mgp_types::service::Stack,
         era: Era,
@@ -83,8 +78,9 @@ impl Wire {
                     "clientInfo": { "name": "wire", "version": "1" },
                 });
                 let hello = wire.ask("initialize", params).await.unwrap();
-                wire.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
-                // A notification has no answer; this one comes behind it.
+                wire.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
+                    .await;
+                // A notification has no answer; the next request has.
                 wire.ask("ping", json!({})).await.unwrap();
                 hello
             }
@@ -93,7 +89,7 @@ impl Wire {
         wire
     }
 
-    /// Sends a request and waits for its end: questions of the server are answered on the way, in either era.
+    /// Sends a request and waits for its result; answers questions of the server, in either era.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let mut again = params.clone();
         self.rounds = 0;
@@ -121,7 +117,6 @@ impl Wire {
         }
     }
 
-    /// Sends a request and hands back its id.
     pub(crate) async fn send(&mut self, method: &str, mut params: Value) -> i64 {
         self.next += 1;
         if self.era == Era::Modern {
@@ -134,11 +129,12 @@ impl Wire {
             params["_meta"] = meta;
         }
         let id = self.next;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+        self.write(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+            .await;
         id
     }
 
-    /// The next notification; waits for it.
+    /// Waits for the next notification.
     pub(crate) async fn notice(&mut self) -> Value {
         if let Some(notice) = self.notices.pop_front() {
             return notice;
@@ -148,7 +144,7 @@ impl Wire {
         notice
     }
 
-    /// The notifications that came until nothing came any more.
+    /// Returns the notifications that arrive until there are no more.
     pub(crate) async fn notices(&mut self) -> Vec<Value> {
         while let Ok(line) =
             tokio::time::timeout(Duration::from_millis(80), self.lines.next_line()).await
@@ -172,7 +168,7 @@ impl Wire {
             assert_eq!(self.era, Era::Legacy, "a modern server sends no requests: {message}");
             let result = self.answers.pop_front().unwrap();
             self.asked.push(json!({ "method": message["method"], "params": message["params"] }));
-            self.say(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await;
+            self.write(&json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).await;
         }
     }
 
@@ -182,12 +178,12 @@ impl Wire {
         serde_json::from_str(&self.last).unwrap()
     }
 
-    pub(crate) async fn say(&mut self, message: &Value) {
+    pub(crate) async fn write(&mut self, message: &Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 }
 
-/// The code of an error that must have come.
+/// Returns the code of an expected error.
 #[track_caller]
 pub(crate) fn code(answer: &Result<Value, Value>) -> i64 {
     answer.as_ref().unwrap_err()["code"].as_i64().unwrap()

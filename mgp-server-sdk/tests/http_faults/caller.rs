@@ -1,6 +1,4 @@
-//! A caller of either era: the headers and the members each message needs.
-//!
-//! Applies to: outbound.
+//! A caller of either era, with the headers and members that each message needs.
 
 use std::net::SocketAddr;
 
@@ -13,38 +11,36 @@ use super::world::World;
 const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 
-/// A caller.
 #[derive(Clone)]
 pub(crate) struct Caller {
     to: SocketAddr,
     era: Era,
     capabilities: Value,
     key: Option<String>,
-    /// By which the requests of this caller may speak of each other.
+    /// The handle by which requests of this caller refer to each other.
     pub(crate) handle: Option<&'static str>,
     pub(crate) session: Option<String>,
 }
 
-/// Everything of MGP that a server streams with.
+/// Returns the MGP capabilities of streaming.
 pub(crate) fn streaming() -> Value {
     json!({ "mgp": { "version": "0.6.0", "extensions": ["streaming"] } })
 }
 
 impl Caller {
-    /// A caller with a key, if any, who has said nothing yet.
+    /// Creates a caller with an optional key, which has sent nothing yet.
     pub(crate) fn new(world: &World, era: Era, capabilities: Value, key: Option<&str>) -> Self {
         let key = key.map(str::to_owned);
         Self { to: world.address, era, capabilities, key, handle: None, session: None }
     }
 
-    /// A legacy caller with a session.
+    /// Creates a legacy caller with a session.
     pub(crate) async fn legacy(world: &World, capabilities: Value, key: Option<&str>) -> Self {
         let mut caller = Self::new(world, Era::Legacy, capabilities, key);
         caller.open_as(LEGACY).await;
         caller
     }
 
-    /// A modern caller.
     pub(crate) fn modern(world: &World, capabilities: Value, key: Option<&str>) -> Self {
         Self::new(world, Era::Modern, capabilities, key)
     }
@@ -61,7 +57,7 @@ impl Caller {
         self.session = Some(answer.header("mcp-session-id").unwrap().to_owned());
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert_eq!(self.post(&ready).await.status, 202);
-        // The notification runs on its own; until it has, the session is not ready.
+        // The notification is handled concurrently; until then the session is not ready.
         while self.request(0, "tools/list", json!({})).await.message().await.get("error").is_some()
         {
             tokio::task::yield_now().await;
@@ -87,7 +83,6 @@ impl Caller {
         self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await
     }
 
-    /// Calls a tool.
     pub(crate) async fn call(
         &self,
         id: impl Into<Value>,
@@ -97,7 +92,7 @@ impl Caller {
         self.request(id, "tools/call", json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// Calls a tool that tells how far it is.
+    /// Calls a tool that reports progress.
     pub(crate) async fn follow(
         &self,
         id: impl Into<Value>,
@@ -109,7 +104,6 @@ impl Caller {
         self.request(id, "tools/call", params).await
     }
 
-    /// Posts a message.
     pub(crate) async fn post(&self, message: &Value) -> Response {
         let mut headers = self.headers();
         headers.push(("Content-Type", "application/json"));
@@ -122,14 +116,13 @@ impl Caller {
         send(self.to, "POST", &headers, &message.to_string()).await
     }
 
-    /// Opens the stream of the session, or comes back behind an event.
+    /// Opens the stream of the session, or resumes after an event.
     pub(crate) async fn get(&self, last: Option<&str>) -> Response {
         let mut headers = self.headers();
         headers.extend(last.map(|last| ("Last-Event-ID", last)));
         send(self.to, "GET", &headers, "").await
     }
 
-    /// Ends the session.
     pub(crate) async fn delete(&self) -> Response {
         send(self.to, "DELETE", &self.headers(), "").await
     }
@@ -145,7 +138,6 @@ impl Caller {
     }
 }
 
-/// The text of a result.
-pub(crate) fn said(answer: &Value) -> &str {
+pub(crate) fn result_text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }

@@ -1,10 +1,8 @@
-//! A client that leaves in the middle: a legacy call goes on and waits for it, a modern call ends at once.
-//!
-//! Applies to: inbound.
+//! A client that leaves in the middle: a legacy call continues and waits for it, a modern call ends at once.
 
 use serde_json::{Value, json};
 
-use super::caller::{Caller, said};
+use super::caller::{Caller, result_text};
 use super::world::{World, until};
 
 fn progress(event: &Value) -> String {
@@ -12,7 +10,7 @@ fn progress(event: &Value) -> String {
     event["params"]["progress"].as_f64().unwrap().to_string()
 }
 
-/// What it says while nobody listens waits, and nothing comes twice.
+/// Messages without a reader wait, and none arrives twice.
 #[tokio::test]
 async fn legacy_goes_on_and_is_resumed() {
     let world = World::open(|server| server).await;
@@ -27,7 +25,7 @@ async fn legacy_goes_on_and_is_resumed() {
         last = event.id.unwrap();
     }
     drop(cut);
-    // It goes on without a reader, twice.
+    // The call continues without a reader, twice.
     world.hold.step(2);
     let mut back = caller.get(Some(&last)).await;
     assert_eq!(back.status, 200);
@@ -42,13 +40,13 @@ async fn legacy_goes_on_and_is_resumed() {
     let rest = caller.get(Some(&last)).await.rest().await;
     assert_eq!(rest.len(), 3, "{rest:?}");
     assert_eq!([progress(&rest[0].data), progress(&rest[1].data)], ["5", "6"]);
-    assert_eq!((&rest[2].data["id"], said(&rest[2].data)), (&json!(1), "took 6"));
+    assert_eq!((&rest[2].data["id"], result_text(&rest[2].data)), (&json!(1), "took 6"));
     let again = caller.get(Some(rest[1].id.as_deref().unwrap())).await.rest().await;
     assert_eq!(again, rest[2..], "what was read can be had again, and no more");
     assert_eq!(caller.get(Some(rest[2].id.as_deref().unwrap())).await.rest().await, []);
 }
 
-/// A response that is written in one piece may be cut like any other.
+/// A response that is written in one piece may be cut off like any other.
 #[tokio::test]
 async fn legacy_whole_stream_that_was_cut_is_resumed() {
     let world = World::open(|server| server).await;
@@ -78,7 +76,7 @@ async fn modern_ends_with_its_stream() {
     world.quiet().await;
 }
 
-/// Nothing was told yet, so the answer would have been JSON.
+/// Nothing was sent yet, so the answer would have been JSON.
 #[tokio::test]
 async fn before_the_first_event() {
     let world = World::open(|server| server).await;
@@ -97,14 +95,14 @@ async fn before_the_first_event() {
     until(|| (world.hold.alive() == 1, world.hold.alive())).await;
     asked.abort();
     assert!(asked.await.unwrap_err().is_cancelled());
-    // The client's end of the connection is closed; whoever sees that must not end the call.
+    // The client's end is closed; the server must not end the call for that.
     assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);
     assert_eq!((world.hold.alive(), world.monitor.running()), (1, 1));
     world.hold.step(1);
     world.quiet().await;
 }
 
-/// The calls of an array belong to the session too, and weigh as much without their client.
+/// The calls of a batch belong to the session, and count as much without their client.
 #[tokio::test]
 async fn batch_without_its_client_still_counts() {
     let world = World::open(|server| server).await;
@@ -125,7 +123,7 @@ async fn batch_without_its_client_still_counts() {
     world.quiet().await;
 }
 
-/// Neither 202, as if all were well, nor 404, on which a client makes the call again.
+/// Neither 202, as for a success, nor 404, after which a client repeats the call.
 #[tokio::test]
 async fn call_whose_session_ends_is_answered_with_an_error() {
     let world = World::open(|server| server).await;
@@ -144,7 +142,7 @@ async fn call_whose_session_ends_is_answered_with_an_error() {
     assert_eq!(world.service.sessions(), 0);
 }
 
-/// A modern client cancels by closing its stream; an id alone may be anybody's.
+/// A modern client cancels by closing its stream; an id alone may belong to any caller.
 #[tokio::test]
 async fn modern_call_is_not_cancelled_by_a_notification() {
     let world = World::open(|server| server).await;
@@ -161,7 +159,7 @@ async fn modern_call_is_not_cancelled_by_a_notification() {
     world.quiet().await;
 }
 
-/// A session that a handler closed was still found, and its stream was an empty 200.
+/// A session that a handler had closed used to be found, and its stream was an empty 200.
 #[tokio::test]
 async fn session_that_its_server_closed_is_unknown() {
     let world = World::open(|server| server).await;
@@ -175,7 +173,7 @@ async fn session_that_its_server_closed_is_unknown() {
     assert_eq!((world.service.sessions(), world.service.stored_bytes()), (0, 0));
 }
 
-/// A question that was asked while nobody read waits, and so does what follows its answer.
+/// A question without a reader waits, and so does everything after its answer.
 #[tokio::test]
 async fn question_is_answered_over_a_stream_that_was_cut() {
     let world = World::open(|server| server).await;
@@ -184,14 +182,14 @@ async fn question_is_answered_over_a_stream_that_was_cut() {
     let question = cut.event().await.unwrap();
     drop(cut);
     let stream = question.id.as_deref().unwrap().split_once('-').unwrap().0;
-    // Somebody who has lost it asks for the stream from before its beginning: there is no such event to name.
+    // A client that lost it requests the stream from before its beginning, which has no event id.
     assert_eq!(caller.get(Some(&format!("{stream}-"))).await.status, 404);
     let result = json!({ "action": "accept", "content": { "name": "Ann" } });
     let answer = json!({ "jsonrpc": "2.0", "id": question.data["id"], "result": result });
     assert_eq!(caller.post(&answer).await.status, 202);
     world.quiet().await;
     let rest = caller.get(question.id.as_deref()).await.rest().await;
-    assert_eq!((rest.len(), said(&rest[0].data)), (1, "Ann"));
+    assert_eq!((rest.len(), result_text(&rest[0].data)), (1, "Ann"));
 }
 
 /// The calls of sessions belong to no connection; they end with the server.
@@ -214,7 +212,7 @@ async fn server_that_is_dropped_ends_the_calls_of_its_sessions() {
     .await;
 }
 
-/// `Duration::MAX` is how many say "never"; it is no reason to panic.
+/// `Duration::MAX` often means "never" and must not panic.
 #[tokio::test]
 async fn times_may_be_endless() {
     let never = std::time::Duration::MAX;

@@ -1,6 +1,4 @@
-//! Who calls must be known, and streams end with the credentials they were opened with.
-//!
-//! Applies to: inbound.
+//! Callers must be authenticated, and streams end with the credentials they were opened with.
 
 use mgp_security::auth::{AuthLayer, KeyGrant};
 use mgp_server_sdk::ServeError;
@@ -9,19 +7,19 @@ use mgp_transport::http::HttpConfig;
 use mgp_types::service::Pass;
 use serde_json::json;
 
-use super::caller::{Caller, said};
+use super::caller::{Caller, result_text};
 use super::direct::{request, send, text};
 use super::world::{Hold, World, server};
 
 #[tokio::test]
-async fn service_without_a_guard_lets_nobody_in() {
+async fn service_without_authentication_serves_no_caller() {
     let service = server(&Hold::default()).into_http_service(HttpConfig::default()).unwrap();
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
     for (method, body) in [("POST", hello), ("GET", ""), ("DELETE", "")] {
         let response = send(&service, request(method, &[("mcp-session-id", "x")], body)).await;
         assert_eq!(response.status(), 401, "{method}");
         assert_eq!(response.headers()["www-authenticate"], "Bearer");
-        assert!(text(response).await.contains("nobody said who calls"));
+        assert!(text(response).await.contains("the caller is not authenticated"));
     }
     assert_eq!(service.sessions(), 0);
 }
@@ -33,7 +31,7 @@ async fn endpoint_must_be_a_path() {
 }
 
 #[tokio::test]
-async fn revoked_key_hears_nothing_more() {
+async fn stream_of_a_revoked_key_ends() {
     let world = World::guarded().await;
     let kept = world.key("acme", "ann").await;
     let new = world.keys.issue(KeyGrant::new("acme", "bob")).await.unwrap();
@@ -65,9 +63,9 @@ async fn revoked_key_hears_nothing_more() {
     }
 }
 
-/// 8,192 who listen would have kept everybody else from calling.
+/// 8,192 listeners used to block all other callers.
 #[tokio::test]
-async fn listening_takes_no_turn() {
+async fn listening_takes_no_slot() {
     let world = World::open(|server| server.config(|config| config.in_flight = 2)).await;
     let caller = Caller::modern(&world, json!({}), None);
     let filter = json!({ "notifications": { "toolsListChanged": true } });
@@ -103,13 +101,13 @@ async fn tool_sees_what_its_caller_may_do() {
             Caller::modern(&world, json!({}), Some(&key))
         };
         let answer = caller.call(1, "may", json!({})).await.message().await;
-        assert_eq!(said(&answer), "files.read files.list");
+        assert_eq!(result_text(&answer), "files.read files.list");
     }
 }
 
-/// Nothing is bound here: the refusal comes before.
+/// Nothing is bound here: the error precedes that.
 #[tokio::test]
-async fn who_may_call_must_be_said_and_cannot_be_anyone_beyond_this_machine() {
+async fn authentication_must_be_chosen_and_cannot_be_off_beyond_this_machine() {
     let at = |address: &str| Server::new("s", "1").http(address);
     assert!(matches!(at("127.0.0.1:0").bind().await, Err(ServeError::Unguarded(_))));
     for everywhere in ["0.0.0.0:0", "[::]:0"] {
@@ -120,7 +118,7 @@ async fn who_may_call_must_be_said_and_cannot_be_anyone_beyond_this_machine() {
     }
 }
 
-/// The refusal of such a host told to add what was there already.
+/// The refusal of such a host used to recommend an entry that was there already.
 #[tokio::test]
 async fn hosts_and_origins_are_written_as_browsers_write_them() {
     for wrong in ["mcp.example.com:8000", "https://x.example.com", "", "a/b", "*.example.com"] {

@@ -1,6 +1,4 @@
-//! Requests given to the service itself: no sockets, so that time can be paused and thousands be made at once.
-//!
-//! Applies to: inbound.
+//! Requests to the service without sockets, so that time can be paused and thousands be made at once.
 
 use std::pin::Pin;
 
@@ -11,14 +9,14 @@ use mgp_types::service::Principal;
 use serde_json::{Value, json};
 use tower_service::Service as _;
 
-/// A configuration that lets in anyone.
+/// Returns a configuration without authentication.
 pub(crate) fn open_to_all() -> HttpConfig {
     let mut config = HttpConfig::default();
     config.anonymous = Some(Principal::local());
     config
 }
 
-/// A request with the headers every client sends.
+/// Returns a request with the headers every client sends.
 pub(crate) fn request(method: &str, headers: &[(&str, &str)], body: &str) -> Request<HttpBody> {
     let mut request = Request::builder()
         .method(Method::from_bytes(method.as_bytes()).unwrap())
@@ -32,18 +30,16 @@ pub(crate) fn request(method: &str, headers: &[(&str, &str)], body: &str) -> Req
     request.body(HttpBody::from(body.as_bytes().to_vec())).unwrap()
 }
 
-/// Sends a request.
 pub(crate) async fn send(service: &HttpService, request: Request<HttpBody>) -> Response<HttpBody> {
     service.clone().call(request).await.unwrap()
 }
 
-/// The next bytes of a body.
+/// Reads the next bytes of a body.
 pub(crate) async fn piece(body: &mut HttpBody) -> Option<Vec<u8>> {
     let frame = std::future::poll_fn(|task| Pin::new(&mut *body).poll_frame(task)).await?;
     Some(frame.unwrap().into_data().unwrap().to_vec())
 }
 
-/// All of a body.
 pub(crate) async fn text(response: Response<HttpBody>) -> String {
     let mut body = response.into_body();
     let mut text = Vec::new();
@@ -53,33 +49,32 @@ pub(crate) async fn text(response: Response<HttpBody>) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Opens a legacy session, or gives the response that refuses it.
+/// Opens a legacy session, or returns the response that refuses it.
 pub(crate) async fn open(service: &HttpService) -> Result<String, Response<HttpBody>> {
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
     let response = send(service, request("POST", &[], hello)).await;
     let Some(id) = response.headers().get("mcp-session-id") else { return Err(response) };
     let id = id.to_str().unwrap().to_owned();
     let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-    let told = send(service, request("POST", &[("mcp-session-id", &id)], ready)).await;
-    assert_eq!(told.status(), 202);
-    // A notification runs on its own and counts until it has.
+    let messages = send(service, request("POST", &[("mcp-session-id", &id)], ready)).await;
+    assert_eq!(messages.status(), 202);
+    // A notification is handled concurrently and counts until then.
     tokio::task::yield_now().await;
     Ok(id)
 }
 
-/// Whether a session is known.
+/// Returns whether a session is known.
 pub(crate) async fn is_known(service: &HttpService, id: &str) -> bool {
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     send(service, request("POST", &[("mcp-session-id", id)], ping)).await.status() == 200
 }
 
-/// A modern call.
 pub(crate) fn modern(id: u64, tool: &str, arguments: &Value) -> Request<HttpBody> {
     let more = json!({ "arguments": arguments, "_meta": { "progressToken": "p" } });
     modern_call(id, tool, json!({}), more)
 }
 
-/// A modern call of a client that can do something, with further members.
+/// Returns a modern call of a client with capabilities, with additional members.
 pub(crate) fn modern_with(tool: &str, capabilities: Value, more: Value) -> Request<HttpBody> {
     modern_call(1, tool, capabilities, more)
 }
@@ -94,7 +89,6 @@ fn modern_call(id: u64, tool: &str, capabilities: Value, mut params: Value) -> R
     request("POST", &headers, &call.to_string())
 }
 
-/// A call in a session.
 pub(crate) fn legacy(session: &str, id: u64, tool: &str, arguments: &Value) -> Request<HttpBody> {
     let params = json!({
         "name": tool, "arguments": arguments, "_meta": { "progressToken": "p" },

@@ -1,6 +1,4 @@
-//! A thousand calls whose callers leave at random points: nothing of them stays.
-//!
-//! Applies to: inbound.
+//! A thousand calls whose callers leave at random points leave nothing behind.
 
 use std::time::Duration;
 
@@ -14,7 +12,7 @@ use super::world::{Hold, World, server, until};
 
 const CALLS: u64 = 1_000;
 
-/// `SplitMix64`: the same calls on every run.
+/// `SplitMix64` with a fixed seed: the same calls in every run.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +33,7 @@ fn one(random: &mut Random) -> (&'static str, Value) {
     }
 }
 
-/// All at once, straight at the service, dropped after some turns and some pieces.
+/// All at once, sent to the service directly, dropped after some polls and some chunks.
 async fn thousand_at_once(seed: u64) {
     let hold = Hold::default();
     let server = server(&hold);
@@ -82,7 +80,7 @@ async fn thousand_at_once(seed: u64) {
     while let Some(had) = running.join_next().await {
         begun += usize::from(had.unwrap());
     }
-    // Otherwise the test would not test much.
+    // Otherwise the test would cover little.
     assert!((100..950).contains(&begun), "{begun} of {CALLS} had a response");
     assert!(monitor.running() > 0, "legacy calls go on");
     for session in &sessions {

@@ -1,6 +1,4 @@
-//! Ten thousand sessions that do nothing: little memory each, an end, and room for others.
-//!
-//! Applies to: inbound.
+//! Ten thousand idle sessions: little memory each, an expiry, and room for others.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,12 +14,12 @@ use super::memory::grows_less_than;
 use super::world::{Hold, server};
 
 const SESSIONS: usize = 10_000;
-/// What one may take.
+/// The maximum memory of one session.
 const EACH: u64 = 12 << 10;
 const MINUTE: Duration = Duration::from_mins(1);
 const IDLE: Duration = Duration::from_mins(10);
 
-/// A service, and how many scopes of its sessions ended.
+/// Returns a service, and the number of ended scopes of its sessions.
 fn service(sessions: usize) -> (HttpService, Arc<AtomicUsize>) {
     let ended = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ended);
@@ -65,7 +63,8 @@ fn ten_thousand_take_little() {
     });
 }
 
-/// 128 bits, each of them as often set as not: ten thousand tosses are off by 2.5 % once in a million.
+/// 128 bits, each set in about half of the ids: with ten thousand ids a deviation of 2.5 % has a chance of 1 in a
+/// million.
 fn unguessable(ids: &HashSet<String>) {
     let mut set = [0_usize; 128];
     for id in ids {
@@ -80,7 +79,7 @@ fn unguessable(ids: &HashSet<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_bound_the_longest_idle_make_room() {
+async fn at_the_limit_the_longest_idle_sessions_are_removed() {
     let (service, ended) = service(1_000);
     let mut ids = Vec::new();
     for number in 0..1_000 {
@@ -89,7 +88,7 @@ async fn at_the_bound_the_longest_idle_make_room() {
         }
         ids.push(open(&service).await.unwrap());
     }
-    // All of a flood are fresh, but the first half of these are not.
+    // All sessions of a flood are fresh, but the first half of these are not.
     sleep(Duration::from_secs(5)).await;
     open(&service).await.unwrap();
     assert_eq!((service.sessions(), ended.load(Ordering::SeqCst)), (991, 10));
@@ -107,7 +106,7 @@ async fn at_the_bound_the_longest_idle_make_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fresh_flood_is_refused_and_ends_nobody() {
+async fn fresh_flood_is_refused_and_ends_no_session() {
     let (service, ended) = service(100);
     let mut ids = Vec::new();
     for _ in 0..100 {
@@ -124,7 +123,7 @@ async fn fresh_flood_is_refused_and_ends_nobody() {
     for id in &ids {
         assert!(is_known(&service, id).await);
     }
-    // Once they are idle long enough there is room, but not for those that listen.
+    // Once they are idle long enough there is room, but not for those with a listener.
     let reads = request("GET", &[("mcp-session-id", &ids[0])], "");
     let listening = send(&service, reads).await;
     assert_eq!(listening.status(), 200);
@@ -136,7 +135,7 @@ async fn fresh_flood_is_refused_and_ends_nobody() {
     assert!(!is_known(&service, &ids[1]).await);
 }
 
-/// A session whose call runs, or whose stream is read, is not idle however long that takes.
+/// A session with a running call or an open stream is not idle, however long that takes.
 #[tokio::test(start_paused = true)]
 async fn busy_sessions_do_not_end() {
     let (service, ended) = service(100);

@@ -1,6 +1,4 @@
-//! Bodies of a gibibyte: refused before they are read where they are announced, cut at the bound where they are not.
-//!
-//! Applies to: inbound.
+//! Bodies of a gibibyte: refused before they are read if announced, cut off at the limit otherwise.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,7 +12,7 @@ const GIB: usize = 1 << 30;
 const HEAD: &str =
     "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: */*\r\n";
 
-/// Sends a head and then as much as the server takes; gives the answer, and how much it took.
+/// Sends a head and then as much as the server accepts; returns the answer, and the number of bytes.
 async fn pour(world: &World, head: &str, piece: &[u8]) -> (String, usize) {
     let socket = TcpStream::connect(world.address).await.unwrap();
     let (mut reader, mut writer) = socket.into_split();
@@ -50,7 +48,7 @@ async fn gibibytes() {
         world.quiet().await;
     }
 
-    // Who waits to be told to go on is told not to.
+    // A client that expects `100 Continue` is refused instead.
     let mut socket = TcpStream::connect(world.address).await.unwrap();
     let head = format!("{HEAD}Content-Length: {GIB}\r\nExpect: 100-continue\r\n\r\n");
     socket.write_all(head.as_bytes()).await.unwrap();
@@ -69,7 +67,7 @@ fn gibibyte_is_refused() {
     });
 }
 
-/// What all bodies together may weigh bounds those who send slowly and those whose calls run long.
+/// The limit of all bodies together applies to slow senders and to bodies of long calls.
 #[tokio::test]
 async fn bodies_are_bounded_together() {
     let world = World::open(|server| server.config(|config| config.held_bytes = 100_000)).await;

@@ -1,6 +1,4 @@
-//! What bad networks, bad clients and bad luck do to a server at a URL: nothing that lasts (MCP transports; DESIGN §3 F).
-//!
-//! Applies to: inbound.
+//! Bad networks and bad clients cause no lasting damage to a server over HTTP (MCP transports).
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -1,6 +1,4 @@
-//! Requests of random methods, headers and bodies, straight at the service: each is answered, none stays.
-//!
-//! Applies to: inbound.
+//! Requests of random methods, headers and bodies to the service: each is answered, none is leaked.
 
 use std::time::Duration;
 
@@ -18,12 +16,12 @@ mod corpus;
 #[path = "../../../mgp-transport/examples/fuzz_lines/mutate.rs"]
 mod mutate;
 
-/// Every status a service answers with; `docs/carriers.md` lists them.
+/// The statuses of all responses; `docs/carriers.md` lists them.
 const STATUSES: [u16; 12] = [200, 202, 204, 400, 403, 404, 405, 406, 408, 413, 415, 503];
 const REQUESTS: usize = 400;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A header, and values that mean something to it.
+/// Headers, and values with a meaning for each.
 const HEADERS: &[(&str, &[&str])] = &[
     ("host", &["localhost", "127.0.0.1:80", "evil.example", ""]),
     ("origin", &["http://localhost", "null", "https://evil.example"]),
@@ -38,12 +36,12 @@ const HEADERS: &[(&str, &[&str])] = &[
     ("authorization", &["Bearer x"]),
 ];
 
-/// What the fields of one request are chosen by.
+/// The random choices for one request.
 #[derive(Clone, Debug)]
 struct Dice {
     method: u8,
     path: u8,
-    /// For each header: left out, one of its values, twice, or bytes.
+    /// The choice for each header: left out, one of its values, repeated, or bytes.
     headers: Vec<(u8, Vec<u8>)>,
     session: u8,
     bytes: Option<Vec<u8>>,
@@ -84,7 +82,7 @@ impl Dice {
             let name = HeaderName::from_static(name);
             let usual = values[usize::from(*die) % values.len()];
             match die {
-                // The first value is the one that lets a request through, where there has to be one.
+                // The first value lets a request pass, if one is needed.
                 0..150 if matches!(name.as_str(), "host" | "content-type" | "accept") => {
                     headers.insert(name, HeaderValue::from_static(values[0]));
                 }

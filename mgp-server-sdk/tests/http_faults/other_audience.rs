@@ -1,6 +1,4 @@
-//! A token that is good, but for somebody else.
-//!
-//! Applies to: inbound.
+//! A valid token for another audience.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

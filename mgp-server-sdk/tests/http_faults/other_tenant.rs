@@ -1,6 +1,4 @@
-//! Somebody who knows the id of another's session, or of an event of another stream: it is worth nothing.
-//!
-//! Applies to: inbound.
+//! The id of another caller's session, or of an event of another stream, is useless.
 
 use serde_json::json;
 
@@ -22,7 +20,7 @@ async fn session_of_another_is_unknown() {
         unknown.session = Some("0".repeat(32));
         let wrong = unknown.call(1, "now", json!({})).await;
         assert_eq!((called.status, wrong.status), (404, 404));
-        // Word for word what anybody hears who made up an id.
+        // The same text as for an invented id.
         assert_eq!(called.text().await, wrong.text().await);
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });

@@ -1,6 +1,4 @@
-//! A stack that panics: its call is over at once, and its session goes on.
-//!
-//! Applies to: inbound.
+//! A stack that panics: its call ends at once, and its session continues.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,7 +11,7 @@ use serde_json::json;
 use super::direct::{is_known, legacy, open, open_to_all, send};
 use super::world::{Hold, server, until};
 
-/// Calls of tools panic each time they are polled, which is counted.
+/// Returns a stack that panics in calls of tools, and counts the polls.
 fn broken(polled: &Arc<AtomicUsize>) -> Stack {
     let (sound, polled) = (server(&Hold::default()).into_stack().unwrap(), Arc::clone(polled));
     Stack::from_fn(move |call| {
@@ -30,7 +28,7 @@ fn broken(polled: &Arc<AtomicUsize>) -> Stack {
 }
 
 #[tokio::test]
-async fn a_call_that_panics_is_polled_once_and_its_session_goes_on() {
+async fn a_call_that_panics_is_polled_once_and_its_session_continues() {
     let polled = Arc::default();
     let service = HttpService::new(broken(&polled), open_to_all());
     let session = open(&service).await.unwrap();

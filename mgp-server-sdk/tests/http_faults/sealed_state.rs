@@ -1,6 +1,5 @@
-//! The state of a modern call that asked: it opens for the same caller and the same call, unchanged, and for a while.
-//!
-//! Applies to: inbound.
+//! The sealed state of a modern call with questions: valid for the same caller and call, unmodified, and for a limited
+//! time.
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use mgp_types::{Payload, Sealer};
 use serde_json::{Value, json};
 use tower_layer::Layer as _;
 
-use super::caller::{Caller, said};
+use super::caller::{Caller, result_text};
 use super::direct::{modern_with, open_to_all, send, text};
 use super::world::World;
 
@@ -20,7 +19,7 @@ fn asking() -> Value {
     json!({ "elicitation": {} })
 }
 
-/// The first round: the key of the question, and the state.
+/// Runs the first round; returns the key of the question, and the state.
 async fn asked(caller: &Caller) -> (String, String) {
     let answer = caller.call(1, "ask", json!({ "n": 1 })).await.message().await;
     let result = &answer["result"];
@@ -71,7 +70,7 @@ async fn state_of_another_call_or_caller_is_refused() {
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
     }
     let answer = again(&caller, "ask", 1, (&question, &state)).await;
-    assert_eq!(said(&answer), "Ann");
+    assert_eq!(result_text(&answer), "Ann");
 }
 
 /// The clock is the system's, and counts in seconds.

@@ -1,4 +1,4 @@
-//! What one caller and one address may have, so that there is something left for others.
+//! The shares of one caller and of one address leave room for others.
 
 use mgp_security::auth::{ApiKeys, AuthLayer};
 use serde_json::json;
@@ -24,9 +24,9 @@ async fn a_flood_of_one_caller_leaves_room_for_others() {
     for id in 16..20 {
         let refused = ann.call(id, "now", json!({})).await;
         assert_eq!(refused.status, 429);
-        let told = refused.message().await;
-        assert_eq!(told["error"]["code"], 3001);
-        assert!(told["error"]["message"].as_str().unwrap().contains("are yours"), "{told}");
+        let messages = refused.message().await;
+        assert_eq!(messages["error"]["code"], 3001);
+        assert!(messages["error"]["message"].as_str().unwrap().contains("are yours"), "{messages}");
     }
     for id in 0..20 {
         assert_eq!(bob.call(id, "now", json!({})).await.status, 200);
@@ -37,7 +37,7 @@ async fn a_flood_of_one_caller_leaves_room_for_others() {
 }
 
 #[tokio::test]
-async fn an_address_has_so_many_connections() {
+async fn the_connections_of_an_address_are_limited() {
     let world = World::open(|server| server.connections(|limits| limits.per_loopback = 3)).await;
     let request = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{}";
     let mut open = Vec::new();
@@ -59,11 +59,11 @@ async fn an_address_has_so_many_connections() {
     drop(open);
     let caller = Caller::modern(&world, json!({}), None);
     for _ in 0..2_000 {
-        // They are gone once the server has seen it.
+        // They are removed once the server notices.
         if caller.call(1, "now", json!({})).await.status == 200 {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
-    panic!("nobody is served any more");
+    panic!("no connection is served");
 }

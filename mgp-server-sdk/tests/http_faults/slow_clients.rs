@@ -1,6 +1,4 @@
-//! Clients that send or read a byte now and then: ended in bounded time, while others are served.
-//!
-//! Applies to: inbound.
+//! Clients that send or read a byte at a time: disconnected in bounded time, while others are served.
 
 use std::time::Duration;
 
@@ -15,9 +13,9 @@ use super::wire::response;
 use super::world::World;
 
 const SHORT: Duration = Duration::from_millis(300);
-/// A drip more often than anything times out by.
+/// An interval shorter than every time-out.
 const DRIP: Duration = Duration::from_millis(20);
-/// What counts as bounded time.
+/// The time limit of a test.
 const BOUND: Duration = Duration::from_secs(10);
 
 async fn impatient() -> World {
@@ -35,7 +33,7 @@ async fn impatient() -> World {
     .await
 }
 
-/// Sends a beginning and then a byte at a time, until the server hangs up.
+/// Sends a beginning and then a byte at a time, until the server closes the connection.
 async fn drip(world: &World, beginning: &str) -> String {
     let socket = TcpStream::connect(world.address).await.unwrap();
     let (mut reader, mut writer) = socket.into_split();
@@ -46,7 +44,7 @@ async fn drip(world: &World, beginning: &str) -> String {
         }
     });
     let mut answer = Vec::new();
-    // It may be a reset: what came before counts.
+    // The read may end in a reset; the bytes before it count.
     let _ = timeout(BOUND, reader.read_to_end(&mut answer)).await.expect("it is never ended");
     dripping.abort();
     String::from_utf8(answer).unwrap()
@@ -70,9 +68,9 @@ async fn dripping_head_and_body_are_ended() {
     };
     let silent = async {
         let mut socket = TcpStream::connect(world.address).await.unwrap();
-        let mut said = Vec::new();
-        let _ = timeout(BOUND, socket.read_to_end(&mut said)).await.expect("it is never ended");
-        said
+        let mut output = Vec::new();
+        let _ = timeout(BOUND, socket.read_to_end(&mut output)).await.expect("it never ends");
+        output
     };
     let (head, body, chunked, silent, ()) = tokio::join!(
         drip(&world, &header),
@@ -90,7 +88,7 @@ async fn dripping_head_and_body_are_ended() {
     world.quiet().await;
 }
 
-/// Asks for a gigabyte and reads the head only.
+/// Requests a gigabyte and reads the head only.
 async fn read_nothing(world: &World, caller: &Caller, flood: serde_json::Value) {
     let response = caller.follow(1, "flood", flood).await;
     assert!(response.is_events());
@@ -102,7 +100,7 @@ async fn read_nothing(world: &World, caller: &Caller, flood: serde_json::Value) 
 
 #[test]
 fn client_that_reads_nothing_is_cut() {
-    // What the socket holds, what one stream may hold unread, and the allocator's share.
+    // The socket buffer, the unread bytes of a stream, and the allocator's overhead.
     grows_less_than(64 << 20, "slow_clients::client_that_reads_nothing_is_cut", || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -110,7 +108,7 @@ fn client_that_reads_nothing_is_cut() {
             let modern = Caller::modern(&world, json!({}), None);
             let gigabyte = json!({ "n": 16_384, "bytes": 65_536 });
             read_nothing(&world, &modern, gigabyte).await;
-            // A legacy call goes on to its end, and keeps what it said last.
+            // A legacy call continues to its end, and keeps its last messages.
             let legacy = Caller::legacy(&world, json!({}), None).await;
             read_nothing(&world, &legacy, json!({ "n": 512, "bytes": 65_536 })).await;
             assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);
@@ -118,7 +116,7 @@ fn client_that_reads_nothing_is_cut() {
     });
 }
 
-/// A request behind another on one connection is no reason to forget that its client left.
+/// The server notices that a client left, even if a second request is pipelined on its connection.
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_turn() {
     let world = impatient().await;

@@ -1,6 +1,4 @@
-//! Cancelling as a request of its own (MGP §12): it finds its call by the caller's handle and the id, and nobody else's.
-//!
-//! Applies to: inbound.
+//! Cancellation as a request of its own (MGP §12): finds its call by the caller's handle and the id, and no other call.
 
 use serde_json::json;
 
@@ -40,9 +38,9 @@ async fn modern_call_is_found_by_its_caller_and_id() {
     assert_eq!(answer["result"]["cancelled"], false, "{answer}");
 }
 
-/// All count their ids from 1, and one key may have many clients.
+/// All callers count their ids from 1, and one key may have many clients.
 #[tokio::test]
-async fn late_cancellation_hits_nobody_else() {
+async fn late_cancellation_hits_no_other_call() {
     let world = World::guarded().await;
     let key = world.key("acme", "ann").await;
     let (one, other) = (
@@ -52,7 +50,7 @@ async fn late_cancellation_hits_nobody_else() {
     let params = json!({ "name": "think", "arguments": {}, "_mgp": { "stream": true } });
     let mut thinks = other.request(5, "tools/call", params).await;
     thinks.event().await.unwrap();
-    // The call of `one` with this id is long over.
+    // The call of `one` with this id ended before.
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 5 } });
     assert_eq!(one.post(&cancelled).await.status, 202);
     let answer = one.request(6, "mgp/stream/cancel", json!({ "request_id": 5 })).await;

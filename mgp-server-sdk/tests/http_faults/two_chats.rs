@@ -1,14 +1,12 @@
 //! Two conversations of one caller over one session, with equal ids and equal tokens.
-//!
-//! Applies to: inbound.
 
 use serde_json::{Value, json};
 
-use super::caller::{Caller, said};
+use super::caller::{Caller, result_text};
 use super::wire::Response;
 use super::world::{World, until};
 
-/// The steps that were told, and the answer.
+/// Returns the reported steps, and the answer.
 async fn followed(mut response: Response) -> (Vec<f64>, Value) {
     let mut events = response.rest().await;
     let answer = events.pop().unwrap().data;
@@ -20,7 +18,7 @@ async fn followed(mut response: Response) -> (Vec<f64>, Value) {
 }
 
 #[tokio::test]
-async fn equal_ids_and_tokens_are_told_apart() {
+async fn equal_ids_and_tokens_are_distinguished() {
     let world = World::open(|server| server).await;
     let caller = Caller::legacy(&world, json!({}), None).await;
     world.hold.step(1);
@@ -30,17 +28,17 @@ async fn equal_ids_and_tokens_are_told_apart() {
         tokio::spawn(async move { caller.follow(7, "steps", json!({ "n": 5 })).await })
     };
     until(|| (world.hold.alive() == 2, world.hold.alive())).await;
-    // They take turns, so each of them has told something then.
+    // They take turns, so each of them has reported something then.
     world.hold.step(2);
     let other = other.await.unwrap();
-    // Which of the two is meant nobody can say, so neither is.
+    // The id is ambiguous, so neither call is cancelled.
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
     assert_eq!(caller.post(&cancel).await.status, 202);
     assert_eq!(world.hold.alive(), 2);
     world.hold.step(5);
     let (one, other) = tokio::join!(followed(one), followed(other));
-    assert_eq!((one.0, said(&one.1)), (vec![1.0, 2.0, 3.0], "took 3"));
-    assert_eq!((other.0, said(&other.1)), (vec![1.0, 2.0, 3.0, 4.0, 5.0], "took 5"));
+    assert_eq!((one.0, result_text(&one.1)), (vec![1.0, 2.0, 3.0], "took 3"));
+    assert_eq!((other.0, result_text(&other.1)), (vec![1.0, 2.0, 3.0, 4.0, 5.0], "took 5"));
     assert_eq!((&one.1["id"], &other.1["id"]), (&json!(7), &json!(7)));
     world.quiet().await;
 }
@@ -58,7 +56,7 @@ async fn questions_reach_the_conversation_they_belong_to() {
         asked.push(question["id"].clone());
     }
     assert_ne!(asked[0], asked[1]);
-    // Answered the other way round.
+    // Answered in the other order.
     for (id, name) in [(&asked[1], "Bob"), (&asked[0], "Ann")] {
         let result = json!({ "action": "accept", "content": { "name": name } });
         let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
@@ -66,7 +64,7 @@ async fn questions_reach_the_conversation_they_belong_to() {
     }
     for (mut response, name) in [(one, "Ann"), (other, "Bob")] {
         let rest = response.rest().await;
-        assert_eq!((rest.len(), said(&rest[0].data)), (1, name));
+        assert_eq!((rest.len(), result_text(&rest[0].data)), (1, name));
     }
     world.quiet().await;
 }

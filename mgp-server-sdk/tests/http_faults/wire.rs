@@ -1,6 +1,4 @@
-//! HTTP as bytes: what a client without any library sends and reads.
-//!
-//! Applies to: outbound.
+//! HTTP as bytes, as a client without a library sends and reads it.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -11,15 +9,15 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long a test waits for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time limit of a test for each wait.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A response whose body is read bit by bit; dropping it hangs up.
+/// A response whose body is read incrementally; dropping it disconnects.
 pub(crate) struct Response {
     pub(crate) status: u16,
     head: String,
     body: Body,
-    /// Text that is not whole yet.
+    /// An incomplete event.
     text: String,
 }
 
@@ -27,13 +25,13 @@ pub(crate) struct Response {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Event {
     pub(crate) id: Option<String>,
-    /// Its message; null where it has none.
+    /// The message of the event, or null.
     pub(crate) data: Value,
 }
 
 struct Body {
     socket: BufReader<TcpStream>,
-    /// Bytes that are left; `None` where they come in chunks.
+    /// The remaining bytes; `None` for a chunked body.
     left: Option<usize>,
     ended: bool,
 }
@@ -60,11 +58,10 @@ pub(crate) async fn send(
     response(socket).await
 }
 
-/// Reads the head of a response.
 pub(crate) async fn response(mut socket: BufReader<TcpStream>) -> Response {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        let read = timeout(PATIENCE, socket.read_line(&mut head)).await.unwrap().unwrap();
+        let read = timeout(TIMEOUT, socket.read_line(&mut head)).await.unwrap().unwrap();
         assert!(read > 0, "no response: {head}");
     }
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
@@ -93,7 +90,6 @@ impl Response {
         self.header("content-type") == Some("text/event-stream")
     }
 
-    /// All of the body.
     pub(crate) async fn text(mut self) -> String {
         while let Some(piece) = self.body.piece().await {
             self.text += std::str::from_utf8(&piece).unwrap();
@@ -101,7 +97,7 @@ impl Response {
         self.text
     }
 
-    /// The body as one message, from JSON or from the last event.
+    /// Reads the body as one message, from JSON or from the last event.
     pub(crate) async fn message(mut self) -> Value {
         if !self.is_events() {
             let text = self.text().await;
@@ -110,7 +106,7 @@ impl Response {
         self.rest().await.pop().unwrap().data
     }
 
-    /// The next event; `None` at the end of the stream. Comments are passed over.
+    /// Returns the next event, or `None` at the end of the stream; skips comments.
     pub(crate) async fn event(&mut self) -> Option<Event> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -126,7 +122,6 @@ impl Response {
         }
     }
 
-    /// All events that are left.
     pub(crate) async fn rest(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.event().await {
@@ -135,7 +130,7 @@ impl Response {
         events
     }
 
-    /// The next bytes, as a client that is no client reads them.
+    /// Returns the next bytes, unparsed.
     pub(crate) async fn bytes(&mut self) -> Option<Vec<u8>> {
         self.body.piece().await
     }
@@ -143,10 +138,10 @@ impl Response {
 
 impl Body {
     async fn piece(&mut self) -> Option<Vec<u8>> {
-        timeout(PATIENCE, self.read()).await.expect("the server says nothing")
+        timeout(TIMEOUT, self.read()).await.expect("the server sent nothing")
     }
 
-    /// A connection that breaks ends the body.
+    /// Returns `None` if the connection breaks.
     async fn read(&mut self) -> Option<Vec<u8>> {
         if self.ended {
             return None;

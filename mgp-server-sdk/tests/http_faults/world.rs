@@ -1,6 +1,4 @@
-//! A server at a URL whose tools can be watched and held.
-//!
-//! Applies to: inbound.
+//! A server over HTTP with tools that a test can observe and control.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +12,7 @@ use mgp_transport::http::HttpService;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// A server that runs as long as this lives.
+/// A server that runs until this is dropped.
 pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) service: HttpService,
@@ -25,14 +23,14 @@ pub(crate) struct World {
     run: JoinHandle<()>,
 }
 
-/// How many functions of tools live, and what lets them take a step.
+/// The number of running tool functions, and the permits for their steps.
 #[derive(Clone)]
 pub(crate) struct Hold {
     alive: Arc<AtomicUsize>,
     steps: Arc<Semaphore>,
 }
 
-/// One function of a tool.
+/// A running tool function; counted until it is dropped.
 pub(crate) struct Life(Arc<AtomicUsize>);
 
 impl Drop for Life {
@@ -53,12 +51,12 @@ impl Hold {
         Life(Arc::clone(&self.alive))
     }
 
-    /// Functions of tools that live.
+    /// Returns the number of running tool functions.
     pub(crate) fn alive(&self) -> usize {
         self.alive.load(Ordering::SeqCst)
     }
 
-    /// Lets tools take so many steps.
+    /// Lets tools take a number of steps.
     pub(crate) fn step(&self, steps: usize) {
         self.steps.add_permits(steps);
     }
@@ -77,7 +75,7 @@ struct Guest {
     name: String,
 }
 
-/// Tools that end at once, take steps when they may, tell much, ask, think aloud, or hang.
+/// Returns a server with tools that return at once, take permitted steps, send much, ask, stream, or hang.
 pub(crate) fn server(hold: &Hold) -> Server {
     let (steps, flood, think, hang) = (hold.clone(), hold.clone(), hold.clone(), hold.clone());
     let steps = Tool::new(
@@ -89,7 +87,7 @@ pub(crate) fn server(hold: &Hold) -> Server {
                 let _life = life;
                 for step in 1..=amount.n {
                     hold.steps.acquire().await.map_err(|_| RpcError::internal("closed"))?.forget();
-                    // Whether anybody listens is not this tool's concern.
+                    // A missing listener does not matter to this tool.
                     let _ = outlet.progress(f64::from(step), f64::from(amount.n)).await;
                 }
                 Ok::<_, RpcError>(format!("took {}", amount.n))
@@ -104,13 +102,13 @@ pub(crate) fn server(hold: &Hold) -> Server {
             async move {
                 let _life = life;
                 for step in 1..=amount.n {
-                    let told = Progress {
+                    let messages = Progress {
                         progress: f64::from(step),
                         message: Some("x".repeat(amount.bytes)),
                         ..Progress::default()
                     };
-                    if outlet.send(Item::Progress(told)).await.is_err() {
-                        return "nobody listens";
+                    if outlet.send(Item::Progress(messages)).await.is_err() {
+                        return "no listener";
                     }
                 }
                 "flooded"
@@ -152,18 +150,18 @@ fn ask(name: &str) -> Tool {
     Tool::new(name, "Asks who comes", |cx: Context, Args(_): Args<Amount>| async move {
         Ok::<_, RpcError>(match cx.elicit::<Guest>("Who comes?").await? {
             Elicited::Accepted(guest) => guest.name,
-            _ => "nobody".to_owned(),
+            _ => "no name".to_owned(),
         })
     })
 }
 
 impl World {
-    /// A server anyone may call.
+    /// Starts a server without authentication.
     pub(crate) async fn open(change: impl FnOnce(HttpServer) -> HttpServer) -> Self {
         Self::start(ApiKeys::new(), |server, _| change(server.no_auth())).await
     }
 
-    /// A server that asks for keys.
+    /// Starts a server that requires keys.
     pub(crate) async fn guarded() -> Self {
         let guard = |server: HttpServer, keys: ApiKeys| server.auth(AuthLayer::new().keys(keys));
         Self::start(ApiKeys::new(), guard).await
@@ -179,7 +177,7 @@ impl World {
         Self { address, service, monitor, hold, keys, tools, run }
     }
 
-    /// A server of the test's own, of which nothing can be watched.
+    /// Starts a server of the test's own, whose tools cannot be observed.
     pub(crate) async fn of(server: HttpServer, keys: ApiKeys) -> Self {
         let idle = Server::new("idle", "1");
         let (monitor, tools) = (idle.monitor(), idle.tools());
@@ -189,13 +187,13 @@ impl World {
         Self { address, service, monitor, hold: Hold::default(), keys, tools, run }
     }
 
-    /// What somebody shows in `Authorization`.
+    /// Issues a key, and returns the value of `Authorization`.
     pub(crate) async fn key(&self, tenant: &str, subject: &str) -> String {
         let key = self.keys.issue(KeyGrant::new(tenant, subject)).await.unwrap();
         format!("Bearer {}", key.reveal())
     }
 
-    /// Waits until nothing runs and nothing is held.
+    /// Waits until nothing runs and nothing is stored.
     #[track_caller]
     pub(crate) fn quiet(&self) -> impl Future<Output = ()> + '_ {
         until(|| {
@@ -217,7 +215,7 @@ impl Drop for World {
     }
 }
 
-/// Waits until something holds; 20 s at most.
+/// Waits until a condition holds, at most 20 s.
 #[track_caller]
 pub(crate) fn until<T: std::fmt::Debug>(
     mut look: impl FnMut() -> (bool, T),

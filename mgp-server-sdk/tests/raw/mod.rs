@@ -1,4 +1,4 @@
-//! A peer that writes lines as it likes, over a connection in memory.
+//! A peer that writes raw lines, over a connection in memory.
 
 use mgp_server_sdk::Server;
 use mgp_transport::duplex;
@@ -13,59 +13,56 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Connects to a server and says nothing.
+    /// Connects to a server without a handshake.
     pub(crate) fn connect(server: Server) -> Self {
         let (here, there) = duplex();
         tokio::spawn(server.serve(there.reader, there.writer));
         Self { reader: BufReader::new(here.reader), writer: here.writer, next: 1 }
     }
 
-    /// Writes a message.
-    pub(crate) async fn say(&mut self, message: &Value) {
+    pub(crate) async fn write(&mut self, message: &Value) {
         self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
     }
 
-    /// The next message of the server.
-    pub(crate) async fn hear(&mut self) -> Value {
+    /// Returns the next message of the server.
+    pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.reader.read_line(&mut line).await.unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// Sends a request and collects what comes up to its answer, which is the last.
+    /// Sends a request and returns the messages up to its answer, which is the last.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Vec<Value> {
         let id = self.next;
         self.next += 1;
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
-        let mut heard = Vec::new();
+        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        let mut received = Vec::new();
         loop {
-            let message = self.hear().await;
+            let message = self.receive().await;
             let done = message["id"] == id && message.get("method").is_none();
-            heard.push(message);
+            received.push(message);
             if done {
-                return heard;
+                return received;
             }
         }
     }
 
-    /// Sends a request and returns its answer.
     pub(crate) async fn answer(&mut self, method: &str, params: Value) -> Value {
         self.ask(method, params).await.pop().unwrap()
     }
 
-    /// Sends a notification.
-    pub(crate) async fn tell(&mut self, method: &str, params: Value) {
-        self.say(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
+    pub(crate) async fn notify(&mut self, method: &str, params: Value) {
+        self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 }
 
-/// The params of `initialize`.
+/// Returns the params of `initialize`.
 pub(crate) fn hello(revision: &str, capabilities: &Value) -> Value {
     let client = json!({"name": "raw", "version": "1"});
     json!({"protocolVersion": revision, "capabilities": capabilities, "clientInfo": client})
 }
 
-/// The `_meta` of a modern request.
+/// Returns the `_meta` of a modern request.
 pub(crate) fn modern(capabilities: &Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -1,4 +1,4 @@
-//! Impl blocks that hold no tools, or none that can be.
+//! Impl blocks without tools, or with functions that cannot be tools.
 
 use mgp_server_sdk::prelude::*;
 

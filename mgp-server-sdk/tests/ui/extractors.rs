@@ -1,16 +1,16 @@
-//! What `#[tool]` leaves to the traits: types that are neither extractors nor results.
+//! Types that are neither extractors nor results.
 
 use mgp_server_sdk::prelude::*;
 
 struct Plain;
 
-/// Marks what is no extractor.
+/// Marks a type that is not an extractor.
 #[tool]
 async fn extractor(#[extract] _plain: Plain) -> String {
     String::new()
 }
 
-/// Returns what is no result.
+/// Returns a type that is not a result.
 #[tool]
 async fn result() -> Plain {
     Plain

@@ -1,6 +1,6 @@
-//! Functions that the builder refuses, and what it says.
+//! Functions that the builder refuses, and the errors.
 //!
-//! They have names: how a closure is shown depends on the folder it is compiled in.
+//! They have names: the name of a closure depends on the folder it is compiled in.
 
 use mgp_server_sdk::prelude::*;
 

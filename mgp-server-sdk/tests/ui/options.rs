@@ -1,4 +1,4 @@
-//! Options and words that are not known.
+//! Unknown options and values.
 
 use mgp_server_sdk::prelude::*;
 

@@ -1,8 +1,7 @@
-//! The layer: enters calls where they are dispatched, so that a request and its cancellation cannot race.
+//! The layer: registers calls where they are dispatched, so that a request and its cancellation cannot race.
 //!
 //! Applies to: inbound.
 
-use std::fmt;
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,17 +14,16 @@ use mgp_types::service::{Call, Either, Kind, MgpService, Params, Reply, ScopeId}
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
 use serde::Serialize;
-use tower_layer::Layer;
 use tower_service::Service;
 
-use super::flights::{Flight, Flights};
+use super::running::{RunningCall, RunningCalls};
 use super::signal::{CancelSignal, Cancellation, Partial};
 
 /// Drops a running call when its caller cancels it.
 ///
 /// A cancellation finds its call by scope and id, and only if exactly one call has that id.
 /// `notifications/cancelled` leaves the call unanswered;
-/// `mgp/stream/cancel` answers with what was sent so far, and the call itself with the same.
+/// `mgp/stream/cancel` returns the content sent so far, and so does the call itself.
 ///
 /// ```
 /// use mgp_stream::CancelLayer;
@@ -42,65 +40,49 @@ use super::signal::{CancelSignal, Cancellation, Partial};
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use]
-pub struct CancelLayer(Flights);
+pub struct CancelLayer(RunningCalls);
 
 impl CancelLayer {
-    /// Calls that run now.
+    /// Returns the number of calls that run now.
     #[must_use]
     pub fn running(&self) -> usize {
         self.0.len()
     }
 }
 
-impl<S> Layer<S> for CancelLayer {
-    type Service = Cancel<S>;
-
-    fn layer(&self, inner: S) -> Cancel<S> {
-        Cancel { inner, flights: self.0.clone() }
-    }
-}
-
-/// Service of [`CancelLayer`].
-#[derive(Clone)]
-pub struct Cancel<S> {
-    inner: S,
-    flights: Flights,
-}
-
-impl<S> fmt::Debug for Cancel<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cancel({} running)", self.flights.len())
-    }
+mgp_types::layer_service! {
+    /// Service of [`CancelLayer`].
+    pub Cancel for CancelLayer
 }
 
 impl<S> Cancel<S> {
-    /// `notifications/cancelled`.
-    fn silently(&self, scope: ScopeId, params: &Params) {
+    /// Handles `notifications/cancelled`.
+    fn cancel_silently(&self, scope: ScopeId, params: &Params) {
         let Ok(CancelledParams { request_id: Some(id), .. }) = params.get() else { return };
-        if let Some(signal) = self.flights.only(scope, &id) {
+        if let Some(signal) = self.layer.0.get(scope, &id) {
             signal.cancel(Cancellation::Silently);
         }
     }
 
-    /// `mgp/stream/cancel`: never an error once the params are right, and the same however often it is sent.
-    fn with_partial(&self, scope: ScopeId, params: &Params) -> Result<Reply, RpcError> {
+    /// Handles `mgp/stream/cancel`: idempotent, and never an error if the params are valid.
+    fn cancel_with_partial(&self, scope: ScopeId, params: &Params) -> Result<Reply, RpcError> {
         let CancelParams { request_id, reason, .. } = params.get()?;
-        let Some(signal) = self.flights.only(scope, &request_id) else {
+        let Some(signal) = self.layer.0.get(scope, &request_id) else {
             let mut none = CancelResult::new(false);
             none.reason = Some("not_active".to_owned());
             return Reply::of(&none);
         };
         let partial = signal.cancel(Cancellation::WithPartial { reason });
-        Reply::of(&Answer {
+        Reply::of(&PartialAnswer {
             cancelled: true,
             partial_result: Content { content: &partial.content },
         })
     }
 }
 
-/// The chunks go back as they were sent, without a parse.
+/// Sends the chunks back as they were sent, without a parse.
 #[derive(Serialize)]
-struct Answer<'a> {
+struct PartialAnswer<'a> {
     cancelled: bool,
     partial_result: Content<'a>,
 }
@@ -115,46 +97,44 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
     type Error = RpcError;
     type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let scope = call.cx().scope.id();
         if call.tells::<Cancelled>() {
-            self.silently(scope, call.params());
+            self.cancel_silently(scope, call.params());
             return Either::Right { future: ready(Ok(Reply::None)) };
         }
         if call.is::<StreamCancel>()
             && call.kind() == Kind::Request
             && call.cx().caller.has(Extension::Streaming)
         {
-            return Either::Right { future: ready(self.with_partial(scope, call.params())) };
+            return Either::Right { future: ready(self.cancel_with_partial(scope, call.params())) };
         }
-        // `initialize` must not be cancelled, and what has no id cannot be.
+        // `initialize` must not be cancelled, and a call without an id cannot be.
         let id = match &call.cx().wire_id {
             Some(id) if call.kind() == Kind::Request && !call.is::<Initialize>() => id.clone(),
             _ => {
                 return Either::Left {
-                    future: ResponseFuture { inner: self.inner.call(call), flight: None },
+                    future: ResponseFuture { inner: self.inner.call(call), running: None },
                 };
             }
         };
         let signal = Arc::new(CancelSignal::default());
-        let flight = self.flights.enter(scope, id, call.cx().key, Arc::clone(&signal));
+        let running = self.layer.0.insert(scope, id, call.cx().key, Arc::clone(&signal));
         call.cx_mut().extensions.insert_shared(Arc::clone(&signal));
         let inner = self.inner.call(call);
-        Either::Left { future: ResponseFuture { inner, flight: Some((flight, signal)) } }
+        Either::Left { future: ResponseFuture { inner, running: Some((running, signal)) } }
     }
 }
 
 pin_project! {
-    /// Response future of [`Cancel`]; dropping it takes the call out of the table.
+    /// Response future of [`Cancel`]; dropping it removes the call from the table.
     #[derive(Debug)]
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        flight: Option<(Flight, Arc<CancelSignal>)>,
+        running: Option<(RunningCall, Arc<CancelSignal>)>,
     }
 }
 
@@ -163,23 +143,23 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let Some((_, signal)) = this.flight else { return this.inner.poll(task) };
+        let Some((_, signal)) = this.running else { return this.inner.poll(task) };
         if let Poll::Ready(outcome) = this.inner.poll(task) {
-            return Poll::Ready(match signal.how() {
-                // A handler that listened may still have ended; the caller no longer waits for it.
+            return Poll::Ready(match signal.cancellation() {
+                // A handler that listens for cancellation may still complete; the caller no longer waits for it.
                 Some(Cancellation::Silently) => Ok(Reply::None),
                 _ => outcome,
             });
         }
-        signal.poll_dropped(task).map(|(how, partial)| match how {
+        signal.poll_dropped(task).map(|(cancellation, partial)| match cancellation {
             Cancellation::Silently => Ok(Reply::None),
-            Cancellation::WithPartial { reason } => cut_short(&partial, reason),
+            Cancellation::WithPartial { reason } => partial_reply(&partial, reason),
         })
     }
 }
 
-/// The answer of a call that was cancelled with its partial result (checklist C25).
-fn cut_short(partial: &Partial, reason: Option<String>) -> Result<Reply, RpcError> {
+/// Returns the reply of a call that was cancelled with its partial result (MGP §12.7).
+fn partial_reply(partial: &Partial, reason: Option<String>) -> Result<Reply, RpcError> {
     let mut mgp = ResultExtension::new();
     mgp.streamed = Some(partial.chunks > 0);
     mgp.chunks_sent = Some(partial.chunks);

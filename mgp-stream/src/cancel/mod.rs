@@ -1,9 +1,7 @@
-//! Cancelling a running call by the id its caller gave it (MGP §12.7; MCP `notifications/cancelled`).
-//!
-//! Applies to: inbound.
+//! Cancellation of a running call by the id its caller gave it (MGP §12.7; MCP `notifications/cancelled`).
 
-mod flights;
 mod layer;
+mod running;
 mod signal;
 
 pub use layer::{Cancel, CancelLayer};

@@ -1,26 +1,24 @@
-//! What a cancelled call learns.
-//!
-//! Applies to: inbound.
+//! The cancellation signal of one call, shared by its handler and the layer.
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Poll, Waker};
 
 use mgp_types::Payload;
+use mgp_types::sync::Mutex;
 
-/// How many bytes of chunks are kept for the partial result of a cancelled call.
-const PARTIAL_MAX: usize = 1 << 20;
+/// The most bytes of chunks kept for the partial result of a cancelled call.
+const MAX_PARTIAL_BYTES: usize = 1 << 20;
 
 /// The cancellation of one call; found in the call's extensions.
 ///
 /// By default a cancelled call is dropped where it waits.
 /// A handler that calls [`CancelSignal::listen`] is signalled instead and ends by itself.
 #[derive(Default)]
-pub struct CancelSignal(Mutex<State>);
+pub struct CancelSignal(Mutex<SignalState>);
 
 #[derive(Default)]
-struct State {
+struct SignalState {
     cancelled: Option<Cancellation>,
     listening: bool,
     layer: Option<Waker>,
@@ -30,16 +28,16 @@ struct State {
     chunks: u64,
 }
 
-/// Who cancelled, which decides how the call itself is answered.
+/// The way a call was cancelled, which decides how the call itself is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cancellation {
     /// `notifications/cancelled`: the call stays unanswered.
     Silently,
-    /// `mgp/stream/cancel`: the call is answered with what it had.
+    /// `mgp/stream/cancel`: the call is answered with the content sent so far.
     WithPartial { reason: Option<String> },
 }
 
-/// What a cancelled call had sent.
+/// The content that a cancelled call had sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Partial {
     pub(super) content: Vec<Payload>,
@@ -47,15 +45,13 @@ pub(super) struct Partial {
 }
 
 impl CancelSignal {
-    /// Takes part in cancellation: the call is no longer dropped when it is cancelled.
-    ///
-    /// Resolves when the call is cancelled; until then it waits for ever.
+    /// Opts into cooperative cancellation (the call is no longer dropped), and waits until the call is cancelled.
     ///
     /// # Cancel safety
-    /// The future may be dropped and asked for again.
+    /// Cancel safe: the future may be dropped and created again.
     pub async fn listen(&self) {
         poll_fn(|task| {
-            let mut state = self.state();
+            let mut state = self.0.lock();
             state.listening = true;
             if state.cancelled.is_some() {
                 return Poll::Ready(());
@@ -66,15 +62,15 @@ impl CancelSignal {
         .await;
     }
 
-    /// Whether the call was cancelled.
+    /// Returns whether the call was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.state().cancelled.is_some()
+        self.0.lock().cancelled.is_some()
     }
 
     pub(super) fn cancel(&self, how: Cancellation) -> Partial {
         let (wakers, partial) = {
-            let mut state = self.state();
+            let mut state = self.0.lock();
             state.cancelled.get_or_insert(how);
             let partial = Partial { content: state.partial.clone(), chunks: state.chunks };
             ([state.layer.take(), state.listener.take()], partial)
@@ -83,25 +79,25 @@ impl CancelSignal {
         partial
     }
 
-    /// Notes a chunk that went out.
-    pub(crate) fn sent(&self, content: &Payload) {
-        let mut state = self.state();
+    /// Records a chunk that was sent.
+    pub(crate) fn record_chunk(&self, content: &Payload) {
+        let mut state = self.0.lock();
         state.chunks += 1;
         state.partial_bytes += content.as_str().len();
-        if state.partial_bytes <= PARTIAL_MAX {
+        if state.partial_bytes <= MAX_PARTIAL_BYTES {
             state.partial.push(content.clone());
         }
     }
 
-    /// Whether the layer must drop the call now.
+    /// Waits until the call is cancelled and must be dropped.
     pub(super) fn poll_dropped(&self, task: &Task<'_>) -> Poll<(Cancellation, Partial)> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         match &state.cancelled {
-            Some(how) if !state.listening => {
-                let how = how.clone();
+            Some(cancellation) if !state.listening => {
+                let cancellation = cancellation.clone();
                 let partial =
                     Partial { content: std::mem::take(&mut state.partial), chunks: state.chunks };
-                Poll::Ready((how, partial))
+                Poll::Ready((cancellation, partial))
             }
             _ => {
                 if !state.layer.as_ref().is_some_and(|waker| waker.will_wake(task.waker())) {
@@ -112,13 +108,8 @@ impl CancelSignal {
         }
     }
 
-    /// How the call was cancelled, if it was.
-    pub(super) fn how(&self) -> Option<Cancellation> {
-        self.state().cancelled.clone()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn cancellation(&self) -> Option<Cancellation> {
+        self.0.lock().cancelled.clone()
     }
 }
 

@@ -1,6 +1,4 @@
-//! A catalogue for machines without a real one: words of the trade put together by a seed.
-//!
-//! Applies to: both.
+//! A generated catalogue, for machines without a real one.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +6,7 @@ use super::catalogue::{Definition, Server};
 use super::dice::{Dice, hash};
 use super::words::word;
 
-/// How many servers the catalogue has; with their tools about as many as the real one.
+/// The number of servers; their tools are about as many as in the real catalogue.
 pub(super) const SERVERS: usize = 1_800;
 
 const VERBS: [&str; 24] = [
@@ -123,10 +121,10 @@ const PARAMETERS: [(&str, &str, &str); 14] = [
     ("language", "string", "Language of the answer as an ISO code"),
 ];
 
-/// How many further words there are: a few in many texts, most in hardly any.
+/// The number of rare words: a few occur in many texts, most in very few.
 const RARE: f64 = 12_000.0;
 
-/// So many servers that a seed decides.
+/// Generates servers.
 pub(super) fn servers(seed: u64, count: usize) -> Vec<Server> {
     let mut dice = Dice::new(seed ^ 0xb111);
     (0..count)
@@ -148,7 +146,7 @@ pub(super) fn servers(seed: u64, count: usize) -> Vec<Server> {
         .collect()
 }
 
-/// Queries of all lengths in the words of the catalogue.
+/// Generates queries of all lengths with the words of the catalogue.
 pub(super) fn queries(seed: u64, count: usize) -> Vec<String> {
     let mut dice = Dice::new(seed ^ 0xa5c);
     (0..count)
@@ -164,7 +162,7 @@ pub(super) fn queries(seed: u64, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Some phrases and rarer words; one text in ten is long, as in a real catalogue.
+/// Generates phrases and rare words; one text in ten is long, as in a real catalogue.
 fn phrase(dice: &mut Dice) -> String {
     let count = if dice.below(10) == 0 { 8 + dice.below(20) } else { 1 + dice.below(3) };
     let pieces = (0..count).map(|_| match dice.below(3) {
@@ -174,11 +172,11 @@ fn phrase(dice: &mut Dice) -> String {
     pieces.collect::<Vec<_>>().join(" ")
 }
 
-/// One of the further words, the first ones much more often than the last.
+/// Returns a rare word, the first ones much more often than the last.
 fn rare(dice: &mut Dice) -> String {
     let even = f64::from(u32::try_from(dice.below(1 << 20)).unwrap_or(0)) / f64::from(1 << 20);
     let rank = RARE.powf(even).to_string();
-    // The whole part of the rank names the word.
+    // The integer part of the rank selects the word.
     word(hash(1, rank.split('.').next().unwrap_or_default()), 3)
 }
 

@@ -1,12 +1,8 @@
-//! Catalogues of any size: servers and tools like those of a real catalogue, made from it by a seed (MGP §16).
+//! Catalogues of any size, generated from a real one (MGP §16).
 //!
-//! The first round of servers is the catalogue itself.
-//! In each further one every server gets other words of the same kind: consistently within the server, so that its
-//! tools still speak of one product, and differently in each copy, so that the vocabulary grows as that of real
-//! catalogues does.
-//! Texts keep their lengths, since words are swapped one by one.
-//!
-//! Applies to: both.
+//! The first servers are the catalogue itself. In each further copy, words are swapped one by one for words of the same
+//! kind, so that texts keep their lengths: consistently within a server, so that its tools still describe one product,
+//! and differently in each copy, so that the vocabulary grows as in real catalogues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -24,13 +20,13 @@ use super::built_in;
 use super::dice::Dice;
 use super::words::{Swap, Words};
 
-/// Servers to make others from.
+/// The servers that copies are made from.
 pub(crate) struct Catalogue {
     servers: Vec<Server>,
     words: Words,
 }
 
-/// One server of the catalogue.
+/// A server of the catalogue.
 pub(crate) struct Server {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -39,14 +35,14 @@ pub(crate) struct Server {
     pub(crate) tools: Vec<Definition>,
 }
 
-/// One tool of it.
+/// A tool of a server.
 pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) schema: Value,
 }
 
-/// A line of a catalogue.
+/// A line of a catalogue file.
 #[derive(Deserialize)]
 struct Line {
     server_id: String,
@@ -64,19 +60,19 @@ struct Line {
 }
 
 impl Catalogue {
-    /// Reads a catalogue, a tool a line; without a file it makes one of similar shape.
+    /// Reads a catalogue with one tool per line, or generates a similar one without a file.
     pub(crate) fn new(file: Option<&Path>, seed: u64) -> Result<Self, Failure> {
         let mut servers = match file {
             Some(file) => read(file)?,
             None => built_in::servers(seed, built_in::SERVERS),
         };
-        // Neighbours in a file resemble each other; a part of the catalogue should resemble all of it.
+        // Neighbours in a file are similar, but a part of the catalogue must represent all of it.
         Dice::new(seed).shuffle(&mut servers);
         let words = Words::of(&servers);
         Ok(Self { servers, words })
     }
 
-    /// Servers with so many tools in all, one after the other.
+    /// Returns servers with the given number of tools in all.
     pub(crate) fn servers(&self, tools: usize, seed: u64) -> impl Iterator<Item = Server> {
         let mut left = tools;
         let servers = move |copy| self.servers.iter().enumerate().map(move |one| (copy, one));
@@ -88,7 +84,7 @@ impl Catalogue {
                 let swap = self.words.swap(copy, seed, &server.id);
                 let mut copied = server.copied(&swap, count);
                 if copy > 0 {
-                    // Two ids may have become one.
+                    // Swapped words can make two ids equal.
                     copied.id = format!("{}.{copy}.{number}", swap.text(&server.id));
                 }
                 copied
@@ -98,12 +94,12 @@ impl Catalogue {
 }
 
 impl Server {
-    /// A copy in other words, with the first tools.
+    /// Returns a copy with swapped words and the first `count` tools.
     fn copied(&self, swap: &Swap<'_>, count: usize) -> Self {
         let mut names = BTreeSet::new();
         let tools = self.tools[..count].iter().enumerate().map(|(number, tool)| {
             let mut name = swap.text(&tool.name);
-            // Two words may have become one.
+            // Swapped words can make two names equal.
             while !names.insert(name.clone()) {
                 // Writing to a string cannot fail.
                 let _ = write!(name, "_{number}");
@@ -120,7 +116,7 @@ impl Server {
         }
     }
 
-    /// The server as it is put into an index, and how many bytes its definitions have.
+    /// Returns the entry for the index and the bytes of its definitions.
     pub(crate) fn entry(self) -> (ServerEntry, u64) {
         let mut text = 0;
         let tools = self.tools.into_iter().map(|tool| {
@@ -138,7 +134,7 @@ impl Server {
     }
 }
 
-/// A tool as a server would list it, and its length.
+/// Returns a tool definition and its length.
 pub(crate) fn definition(name: &str, description: &str, schema: &Value) -> (Tool, u64) {
     let tool = json!({"name": name, "description": description, "inputSchema": schema}).to_string();
     let length = tool.len() as u64;
@@ -147,7 +143,7 @@ pub(crate) fn definition(name: &str, description: &str, schema: &Value) -> (Tool
 
 fn read(file: &Path) -> Result<Vec<Server>, Failure> {
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
-    // Line by line: what was once large and is free again would make the allocator keep as much of the index's.
+    // Line by line: one large freed block would make the allocator keep as much memory of the index later.
     for line in BufReader::new(File::open(file)?).lines() {
         let line: Line = serde_json::from_str(&line?)?;
         let server = servers.entry(line.server_id.clone()).or_insert_with(|| Server {
@@ -163,7 +159,7 @@ fn read(file: &Path) -> Result<Vec<Server>, Failure> {
     Ok(servers.into_values().collect())
 }
 
-/// The schema with other words: names of properties, and what is said about them.
+/// Returns a schema with swapped words in property names and descriptions.
 fn schema(value: &Value, swap: &Swap<'_>) -> Value {
     let Value::Object(members) = value else { return value.clone() };
     let swapped = members.iter().map(|(key, value)| {

@@ -1,40 +1,38 @@
-//! Time as a search takes it: on the processor, whatever else the machine does, and on the wall.
-//!
-//! Applies to: both.
+//! Wall time and processor time; the latter is independent of other processes.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A moment on both clocks.
+/// A point in time on both clocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
     wall: Instant,
     processor: Duration,
 }
 
-/// How long something took.
+/// A duration on both clocks.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Took {
-    /// The time that passed.
+    /// The elapsed time.
     pub(crate) wall: Duration,
-    /// The time this process ran.
+    /// The processor time of this process.
     pub(crate) processor: Duration,
 }
 
 impl Moment {
-    /// Now.
+    /// Returns the current time.
     pub(crate) fn now() -> Self {
         Self { wall: Instant::now(), processor: processor() }
     }
 
-    /// What passed since then.
+    /// Returns the time since then.
     pub(crate) fn elapsed(self) -> Took {
         Took { processor: processor().saturating_sub(self.processor), wall: self.wall.elapsed() }
     }
 }
 
-/// How long all threads of this process ran so far: a change has several.
+/// Returns the processor time of all threads of this process.
 #[cfg(unix)]
 fn processor() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -42,7 +40,7 @@ fn processor() -> Duration {
     Duration::new(seconds.unwrap_or(0), rest.unwrap_or(0))
 }
 
-/// How long they ran, where nobody counts it: as long as they were there.
+/// Returns the time since the first call, where processor time is not available.
 #[cfg(not(unix))]
 fn processor() -> Duration {
     static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);

@@ -1,8 +1,6 @@
-//! Numbers that look random and are the same in each run.
-//!
-//! Applies to: both.
+//! Pseudo-random numbers that are the same in each run.
 
-/// A generator that a seed decides.
+/// A seeded generator.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -10,7 +8,7 @@ impl Dice {
         Self((seed ^ 0x9e37_79b9_7f4a_7c15).max(1))
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         // xorshift64*.
         self.0 ^= self.0 >> 12;
@@ -19,7 +17,7 @@ impl Dice {
         below(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d), bound)
     }
 
-    /// One of some things.
+    /// Returns a random element.
     pub(crate) fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         all[self.below(all.len())]
     }
@@ -31,7 +29,7 @@ impl Dice {
     }
 }
 
-/// A number that a word decides, under a seed.
+/// Returns a hash of a word and a seed.
 pub(crate) fn hash(seed: u64, word: &str) -> u64 {
     let mixed = word.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -41,7 +39,7 @@ pub(crate) fn hash(seed: u64, word: &str) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// A hash as a number below `bound`.
+/// Reduces a hash to a number below `bound`.
 pub(crate) fn below(hash: u64, bound: usize) -> usize {
     usize::try_from(hash >> 33).unwrap_or(0) % bound.max(1)
 }

@@ -1,6 +1,4 @@
-//! An index that is kept in a file: written by one process, opened cold by another.
-//!
-//! Applies to: both.
+//! An index in a file: written by one process, opened by another.
 
 use mgp_toolindex::{Everything, Query, ToolIndex};
 use mgp_types::store::Db;
@@ -11,7 +9,7 @@ use super::catalogue::Catalogue;
 use super::measure::{build, milliseconds};
 use super::{Failure, Options};
 
-/// Keeps a catalogue.
+/// Stores a catalogue.
 pub(crate) async fn keep(options: &Options) -> Result<Value, Failure> {
     let (tools, seed) = (options.number("tools", 15_000)?, options.seed()?);
     let catalogue = Catalogue::new(options.templates(), seed)?;
@@ -24,7 +22,7 @@ pub(crate) async fn keep(options: &Options) -> Result<Value, Failure> {
     Ok(json!({"tools": tools, "build_ms": milliseconds(built.took)}))
 }
 
-/// Opens what was kept and asks it something.
+/// Opens a stored catalogue and searches it.
 pub(crate) async fn open(options: &Options) -> Result<Value, Failure> {
     let begin = Instant::now();
     let db = Db::open(options.file("db")?).await?;

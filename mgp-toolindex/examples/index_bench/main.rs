@@ -1,6 +1,6 @@
-//! Measures the index: searches in catalogues of any size, changes, opening, memory; one JSON object on the last line.
+//! Measures the index: searches in catalogues of any size, changes, opening, memory; the last line is one JSON object.
 //!
-//! Build it with `--release`, and keep it on one processor (`taskset`) for figures that can be compared.
+//! For comparable figures, build with `--release` and pin the process to one processor (`taskset`).
 //!
 //! ```sh
 //! index_bench measure --tools 100000 [--templates TOOLS.jsonl] [--queries Q.jsonl]… [--asked 1000] [--rounds 5]
@@ -8,8 +8,6 @@
 //! index_bench keep --db FILE --tools 15000 [--templates TOOLS.jsonl]
 //! index_bench open --db FILE
 //! ```
-//!
-//! Applies to: both.
 
 mod built_in;
 mod catalogue;
@@ -32,10 +30,10 @@ use serde::Deserialize;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Where all that is made up begins, unless `--seed` says otherwise.
+/// The seed of all generated data, to which `--seed` is added.
 const SEED: u64 = 20_261_120;
 
-/// The words of the command line.
+/// The options of the command line.
 pub(crate) struct Options {
     given: BTreeMap<String, Vec<String>>,
 }
@@ -56,7 +54,7 @@ async fn main() -> ExitCode {
     };
     match done {
         Ok(figures) => {
-            // A reader that has gone wants no figures.
+            // The reader may have closed the pipe.
             let _ = writeln!(io::stdout(), "{figures}");
             ExitCode::SUCCESS
         }
@@ -71,42 +69,43 @@ impl Options {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
         let mut given: BTreeMap<String, Vec<String>> = BTreeMap::new();
         while let Some(word) = words.next() {
-            let name = word.strip_prefix("--").ok_or_else(|| format!("unknown word {word}"))?;
+            let name =
+                word.strip_prefix("--").ok_or_else(|| format!("unknown argument `{word}`"))?;
             let value = words.next().ok_or_else(|| format!("{word} has no value"))?;
             given.entry(name.to_owned()).or_default().push(value);
         }
         Ok(Self { given })
     }
 
-    /// All values of an option.
+    /// Returns all values of an option.
     pub(crate) fn all(&self, name: &str) -> &[String] {
         self.given.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// A number, or what it is without.
-    pub(crate) fn number(&self, name: &str, without: usize) -> Result<usize, Failure> {
-        self.all(name).last().map_or(Ok(without), |text| {
-            text.parse().map_err(|_| format!("--{name} {text} is no number").into())
+    /// Returns a number, or a default.
+    pub(crate) fn number(&self, name: &str, default: usize) -> Result<usize, Failure> {
+        self.all(name).last().map_or(Ok(default), |text| {
+            text.parse().map_err(|_| format!("--{name} `{text}` is not a number").into())
         })
     }
 
-    /// Where all that is made up begins.
+    /// Returns the seed.
     pub(crate) fn seed(&self) -> Result<u64, Failure> {
         self.number("seed", 0).map(|seed| SEED + seed as u64)
     }
 
-    /// The catalogue to make others from.
+    /// Returns the catalogue file that copies are made from.
     pub(crate) fn templates(&self) -> Option<&Path> {
         self.all("templates").last().map(Path::new)
     }
 
-    /// A file that must be named.
+    /// Returns the path of a required option.
     pub(crate) fn file(&self, name: &str) -> Result<PathBuf, Failure> {
         let file = self.all(name).last().ok_or_else(|| format!("--{name} FILE is missing"))?;
         Ok(PathBuf::from(file))
     }
 
-    /// So many queries, from all files in turn; without files, made up ones.
+    /// Returns queries from all files in turn, or generated ones without files.
     pub(crate) fn queries(&self, count: usize) -> Result<Vec<String>, Failure> {
         #[derive(Deserialize)]
         struct Line {
@@ -126,7 +125,7 @@ impl Options {
                 })
                 .collect();
             let mut texts = texts?;
-            // Neighbours in a file resemble each other.
+            // Neighbours in a file are similar.
             dice::Dice::new(self.seed()?).shuffle(&mut texts);
             sources.push(texts.into_iter());
         }

@@ -1,6 +1,4 @@
-//! Builds a catalogue of some size in memory, searches it, and changes it.
-//!
-//! Applies to: both.
+//! Builds a catalogue in memory, searches it, and changes it.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -15,13 +13,13 @@ use super::clock::{Moment, Took};
 use super::memory::Memory;
 use super::{Failure, Options};
 
-/// How many servers are put into the index at a time while it is built.
+/// The number of servers per change while the index is built.
 const BATCH: usize = 500;
 
-/// How many tools are added at a time to see how soon they are found.
+/// The number of tools of each measured change.
 const ADDED: usize = 20;
 
-/// Builds, searches and changes an index; what it took.
+/// Builds, searches and changes an index, and returns the measurements.
 pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     let (tools, seed) = (options.number("tools", 3_000)?, options.seed()?);
     let catalogue = Catalogue::new(options.templates(), seed)?;
@@ -29,7 +27,7 @@ pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     let rounds = options.number("rounds", 5)?;
 
     let index = ToolIndex::new();
-    // What an index needs without a tool is there once it was asked.
+    // The first search allocates what an index needs without any tool.
     black_box(index.search(&Query::new("read a file"), &Everything)?);
     let model = index.stats().model.ok_or("the index has no embedder")?;
     let empty = Memory::of_this_process();
@@ -57,11 +55,11 @@ pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     Ok(figures)
 }
 
-/// What building took.
+/// The cost of building.
 pub(crate) struct Built {
-    /// Without the time it took to make the servers up.
+    /// The time without that for generating the servers.
     pub(crate) took: Duration,
-    /// Bytes of all definitions.
+    /// The bytes of all definitions.
     pub(crate) text: u64,
 }
 
@@ -90,7 +88,7 @@ pub(crate) fn build(
     }
 }
 
-/// Searches for everything in turn, round after round; the first round is not counted.
+/// Runs all searches several times; the first round is not counted.
 fn searches(
     index: &ToolIndex,
     queries: &[String],
@@ -120,7 +118,7 @@ fn searches(
     if found == 0 {
         return Err("nothing was ever found".into());
     }
-    // What else the machine does makes rounds slower, never quicker.
+    // Other processes only make rounds slower.
     let best = all.iter().min_by_key(|round| round.processor[1]).ok_or("no round")?;
     let wall = all.iter().map(|round| round.wall[1]).min().unwrap_or_default();
     Ok(json!({
@@ -129,7 +127,7 @@ fn searches(
     }))
 }
 
-/// What half and 99 of 100 searches of a round took at most, on each clock.
+/// The 50th and 99th percentile of a round on both clocks.
 struct Round {
     processor: [Duration; 2],
     wall: [Duration; 2],
@@ -146,7 +144,7 @@ impl Round {
     }
 }
 
-/// Adds servers one after the other, each searched for at once.
+/// Adds servers one after the other, and searches for each immediately.
 fn adds(index: &ToolIndex, changes: usize) -> Result<Value, Failure> {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let mut times = Vec::new();
@@ -177,7 +175,7 @@ fn adds(index: &ToolIndex, changes: usize) -> Result<Value, Failure> {
     }))
 }
 
-/// The time that so many of a hundred do not exceed.
+/// Returns a percentile.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     sorted.get(at).copied().unwrap_or_default()

@@ -1,17 +1,15 @@
-//! The memory of this process as the system counts it.
-//!
-//! Applies to: both.
+//! The memory of this process.
 
-/// Kilobytes that are resident now, and the most there were.
+/// The resident kilobytes of this process, now and at most.
 pub(crate) struct Memory {
     pub(crate) now: u64,
-    /// What of it is in no file.
+    /// The part that is not backed by files.
     pub(crate) heap: u64,
     pub(crate) most: u64,
 }
 
 impl Memory {
-    /// Asks the system; zeros where it has no `/proc`.
+    /// Reads the values; zeros where the system has no `/proc`.
     pub(crate) fn of_this_process() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| {

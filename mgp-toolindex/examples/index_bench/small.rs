@@ -1,6 +1,4 @@
-//! A small index, as a gateway with a few servers has it: how much memory it takes while nothing happens.
-//!
-//! Applies to: both.
+//! A small index, as in a gateway with a few servers: its memory while it is idle.
 
 use std::hint::black_box;
 
@@ -11,10 +9,10 @@ use super::built_in;
 use super::memory::Memory;
 use super::{Failure, Options};
 
-/// How many servers there are to take tools from; more would be this program's memory, not the index's.
+/// The number of servers to take tools from; more would be the memory of this program, not of the index.
 const SERVERS: usize = 10;
 
-/// What is asked of it: long and short, for words, names and names with typing errors.
+/// Long and short queries with words, names and typing errors.
 const QUERIES: [&str; 6] = [
     "list the files of a folder, then send a message to everyone who follows it",
     "create invoice",
@@ -24,7 +22,7 @@ const QUERIES: [&str; 6] = [
     "qwertz",
 ];
 
-/// Puts a few tools in, server by server, and searches for them; what that leaves in memory.
+/// Adds a few tools server by server, searches for them, and returns the memory afterwards.
 pub(crate) fn all(options: &Options) -> Result<Value, Failure> {
     let mut left = options.number("tools", 50)?;
     let empty = Memory::of_this_process();

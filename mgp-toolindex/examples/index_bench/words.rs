@@ -1,25 +1,23 @@
-//! The words of a catalogue by kind, and how copies of a server get others of the same kind.
-//!
-//! Applies to: both.
+//! The words of a catalogue by kind, and their replacement in copies of servers.
 
 use std::collections::HashMap;
 
 use super::catalogue::Server;
 use super::dice::{below, hash};
 
-/// The most frequent words hold the texts together and stay.
+/// The number of most frequent words, which are never swapped.
 const FREQUENT: usize = 150;
 
-/// A word that occurs less often is one of a kind: a product, a place, a slip.
+/// The number of occurrences below which a word is rare: a product, a place, a typing error.
 const RARE: usize = 3;
 
-/// How many words of a hundred a copy swaps for another of their kind.
+/// The percentage of words that a copy swaps.
 const SWAPPED: usize = 30;
 
-/// How many of a hundred rare words are words that no server had before.
+/// The percentage of swapped rare words that become new words.
 const INVENTED: usize = 40;
 
-/// Words end alike that are used alike.
+/// The endings that make the kind of a word.
 const ENDINGS: [&str; 10] = ["ing", "ed", "tion", "s", "er", "ly", "al", "ity", "ment", "e"];
 
 const SYLLABLES: [&str; 32] = [
@@ -35,17 +33,17 @@ pub(crate) struct Words {
     by_kind: HashMap<Kind, Vec<Box<str>>>,
 }
 
-/// What a word has in common with those it may be swapped for: its ending, and how frequent it is.
+/// The kind of a word: its ending and its frequency band.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind {
     ending: usize,
     band: u32,
 }
 
-/// What one copy of a server makes of words.
+/// The replacements of one copy of a server.
 pub(crate) struct Swap<'a> {
     words: &'a Words,
-    /// None for the catalogue itself.
+    /// `None` for the catalogue itself.
     seed: Option<u64>,
 }
 
@@ -81,7 +79,7 @@ impl Words {
         words
     }
 
-    /// The words of a copy of a server; the copy 0 is the server itself.
+    /// Returns the replacements for a copy of a server; copy 0 is the server itself.
     pub(crate) fn swap(&self, copy: u64, seed: u64, server: &str) -> Swap<'_> {
         let own = hash(seed.wrapping_add(copy.wrapping_mul(0x9e37_79b9)), server);
         Swap { words: self, seed: (copy > 0).then_some(own) }
@@ -89,7 +87,7 @@ impl Words {
 }
 
 impl Swap<'_> {
-    /// A text in the words of the copy.
+    /// Returns a text in the words of the copy.
     pub(crate) fn text(&self, text: &str) -> String {
         let Some(seed) = self.seed else { return text.to_owned() };
         let mut swapped = String::with_capacity(text.len() + 8);
@@ -113,7 +111,7 @@ impl Swap<'_> {
         };
         let dice = hash(seed, &lower);
         let rare = kind.band == 0;
-        // What is rare names the product, and each copy is another product.
+        // Rare words name the product, and each copy is another product.
         if !rare && below(dice, 100) >= SWAPPED {
             swapped.push_str(piece);
             return;
@@ -129,30 +127,30 @@ impl Swap<'_> {
         let upper = piece.bytes().take_while(u8::is_ascii_uppercase).count();
         let end =
             if upper == piece.len() && upper > 1 { swapped.len() } else { start + upper.min(1) };
-        // Words are ASCII, so every place is a boundary.
+        // Words are ASCII, so every index is a character boundary.
         swapped[start..end].make_ascii_uppercase();
     }
 }
 
-/// A word that a number decides.
+/// Generates a word.
 pub(crate) fn word(seed: u64, syllables: u64) -> String {
     let each =
         |number: u64| SYLLABLES[below(hash(seed.wrapping_add(number), "word"), SYLLABLES.len())];
     (0..syllables).map(each).collect()
 }
 
-/// Another number of as many digits.
+/// Appends a number with as many digits.
 fn number(seed: u64, piece: &str, swapped: &mut String) {
     let mut dice = hash(seed, piece);
     for digit in piece.chars() {
         let other = char::from(b'1' + u8::try_from(below(dice, 9)).unwrap_or(0));
-        // Years, versions and small counts are the same everywhere.
+        // Years, versions and small counts are the same in all catalogues.
         swapped.push(if piece.len() < 3 { digit } else { other });
         dice = hash(dice, piece);
     }
 }
 
-/// The pieces of a text: words, also those within an identifier, numbers, and what stands between.
+/// Splits a text into words, parts of identifiers, numbers, and the characters between them.
 fn pieces<'a>(text: &'a str, mut each: impl FnMut(&'a str)) {
     let bytes = text.as_bytes();
     let class = |at: usize| match bytes[at] {
@@ -163,14 +161,14 @@ fn pieces<'a>(text: &'a str, mut each: impl FnMut(&'a str)) {
     };
     let mut start = 0;
     for at in 1..=bytes.len() {
-        // An upper case letter begins a word; lower case ones go on with it.
+        // An upper-case letter begins a word; lower-case letters continue it.
         let joined = at < bytes.len()
             && match (class(at - 1), class(at)) {
                 (2, 1) => true,
                 (one, other) => one == other,
             };
         if !joined {
-            // Only ASCII letters and digits make pieces, so these are boundaries.
+            // Only ASCII letters and digits form pieces, so the ends are character boundaries.
             if let Some(piece) = text.get(start..at).filter(|piece| !piece.is_empty()) {
                 each(piece);
                 start = at;
@@ -179,7 +177,7 @@ fn pieces<'a>(text: &'a str, mut each: impl FnMut(&'a str)) {
     }
 }
 
-/// Whether a piece is a word that may be swapped.
+/// Returns `true` for a word that may be swapped.
 fn is_word(piece: &str) -> bool {
     piece.len() > 2 && piece.bytes().all(|byte| byte.is_ascii_alphabetic())
 }

@@ -1,12 +1,10 @@
-//! What a caller may find: what it may call (MGP §16.5, §5).
-//!
-//! Applies to: inbound.
+//! The tools that a caller may find: those that it may call (MGP §16.5, §5).
 
-/// Which tools a caller may find.
+/// The tools that a caller may find.
 ///
-/// Every hit is checked with [`allows`](Self::allows) before it is shown, whatever was kept.
-/// [`Endpoints::caller`](crate::Endpoints::caller) makes one of a `Visibility`; [`Everything`] is for programs with one
-/// user.
+/// Every hit is checked with [`allows`](Self::allows) before it is returned, even if it comes from a cache.
+/// [`Endpoints::caller`](crate::Endpoints::caller) creates one from a `Visibility`; [`Everything`] is for programs with
+/// one user.
 ///
 /// ```
 /// use mgp_toolindex::{Allowed, Query, ServerEntry, ToolIndex};
@@ -29,48 +27,48 @@
 /// # Ok::<(), mgp_toolindex::IndexError>(())
 /// ```
 pub trait Allowed: Send + Sync {
-    /// Whether the caller may call the tool.
+    /// Returns whether the caller may call the tool.
     fn allows(&self, server: &str, tool: &str) -> bool;
 
-    /// For whom this decides, so that the decisions about all tools are kept for a second.
+    /// Returns a key under which the decisions about all tools are cached for a second.
     ///
-    /// Without it nothing is kept, and each search decides about every tool that passes the filter: fine for some
-    /// thousand tools.
+    /// Without it nothing is cached, and each search decides about every tool that passes the filter: acceptable for
+    /// some thousand tools.
     fn standing(&self) -> Option<AllowedKey> {
         None
     }
 
-    /// What is known without looking at a tool.
+    /// Returns what is known without checking each tool.
     fn extent(&self) -> Extent {
         Extent::Some
     }
 }
 
-/// How much a caller may find.
+/// The extent of the tools that a caller may find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extent {
-    /// Everything; no tool is asked about.
+    /// All tools; no tool is checked.
     All,
-    /// What [`Allowed::allows`] allows.
+    /// The tools that [`Allowed::allows`] allows.
     Some,
 }
 
-/// Whom decisions are kept for.
+/// A key of cached decisions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllowedKey {
-    who: String,
+    caller: String,
     version: u64,
 }
 
 impl AllowedKey {
-    /// Names a caller, and a number that changes whenever what it may call may have changed.
-    pub fn new(who: impl Into<String>, version: u64) -> Self {
-        Self { who: who.into(), version }
+    /// Names a caller, and a number that must change whenever the allowed tools may have changed.
+    pub fn new(caller: impl Into<String>, version: u64) -> Self {
+        Self { caller: caller.into(), version }
     }
 }
 
-/// Allows everything.
+/// Allows all tools.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Everything;
 

@@ -1,24 +1,22 @@
-//! A set of tools: one bit for each number (MGP §16.5).
-//!
-//! Applies to: both.
+//! A set of tools, one bit for each slot (MGP §16.5).
 
 use super::Slot;
 
 const BITS: usize = u64::BITS as usize;
 
-/// A set of slots. What lies beyond its length is not in it.
+/// A set of slots; slots beyond its length are not in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bitmap {
     words: Vec<u64>,
 }
 
 impl Bitmap {
-    /// Makes an empty set with room for the slots below `len`.
+    /// Creates an empty set with room for the slots below `len`.
     pub(crate) fn with_len(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(BITS)] }
     }
 
-    /// Puts a slot in, and makes room for it.
+    /// Adds a slot, and grows if necessary.
     pub(crate) fn set(&mut self, slot: Slot) {
         let (word, bit) = place(slot);
         if word >= self.words.len() {
@@ -27,7 +25,6 @@ impl Bitmap {
         self.words[word] |= bit;
     }
 
-    /// Takes a slot out.
     pub(crate) fn clear(&mut self, slot: Slot) {
         let (word, bit) = place(slot);
         if let Some(word) = self.words.get_mut(word) {
@@ -35,30 +32,28 @@ impl Bitmap {
         }
     }
 
-    /// Whether a slot is in it.
     #[inline]
     pub(crate) fn contains(&self, slot: Slot) -> bool {
         let (word, bit) = place(slot);
         self.words.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// The slots, smallest first.
+    /// Returns the slots in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         (0u32..).zip(&self.words).flat_map(|(at, word)| Ones(*word).map(move |bit| at * 64 + bit))
     }
 
-    /// How many slots are in it.
     pub(crate) fn count(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Keeps what is in the other one too.
+    /// Intersects it with another set.
     pub(crate) fn and(&mut self, other: &Self) {
         self.words.truncate(other.words.len());
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word &= other);
     }
 
-    /// Puts in what is in the other one.
+    /// Adds all slots of another set.
     pub(crate) fn or(&mut self, other: &Self) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);
@@ -66,12 +61,12 @@ impl Bitmap {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }
 
-    /// The bits, 64 slots a word.
+    /// Returns the bits, 64 slots per word.
     pub(crate) fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The bits, to write whole words.
+    /// Returns the bits, to write whole words.
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }
@@ -85,7 +80,7 @@ impl FromIterator<Slot> for Bitmap {
     }
 }
 
-/// The places of the bits of a word.
+/// The positions of the bits of a word.
 struct Ones(u64);
 
 impl Iterator for Ones {
@@ -110,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_beyond_is_not_in_it() {
+    fn slots_beyond_the_length_are_not_in_the_set() {
         let mut set = Bitmap::with_len(10);
         set.clear(1000);
         assert!(!set.contains(1000));

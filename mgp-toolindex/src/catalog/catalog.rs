@@ -1,83 +1,76 @@
 //! All tools and servers at one moment, cheap to clone (MGP §16.4).
-//!
-//! Applies to: both.
 
 use std::sync::Arc;
 
 use ahash::RandomState;
 use mgp_types::mgp::{RiskLevel, ServerState};
 
-use super::chunks::Chunks;
+use super::chunks::ChunkedList;
 use super::entry::{Entry, Server};
-use super::listed::Listed;
-use super::names::Names;
+use super::indexed_tool::Listed;
+use super::name_index::NameIndex;
 use super::{ServerNumber, Slot};
 use crate::text::fold_name;
 
 /// The longest id of a server, in bytes.
-pub(crate) const LONGEST_ID: usize = 512;
+pub(crate) const MAX_SERVER_ID_BYTES: usize = 512;
 
-/// All tools and servers at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
-    tools: Chunks<Option<Record>>,
+    tools: ChunkedList<Option<Record>>,
     /// By folded name.
-    names: Names,
-    servers: Chunks<Option<Arc<Registered>>>,
+    names: NameIndex,
+    servers: ChunkedList<Option<Arc<ServerRecord>>>,
     /// By id.
-    ids: Names,
+    ids: NameIndex,
     hasher: RandomState,
     len: usize,
     server_count: usize,
     bytes: u64,
 }
 
-/// A tool, with what filters ask for beside it, so that a scan touches nothing else.
+/// A tool, with the data of filters beside it, so that a scan reads nothing else.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) entry: Arc<Entry>,
     pub(crate) server: ServerNumber,
     /// The number of its list of categories.
     pub(crate) categories: u32,
-    /// Its effective risk, 0 to 3.
+    /// The effective risk, 0 to 3.
     pub(crate) risk: u8,
 }
 
-/// A server and the numbers of its tools.
+/// A server and the slots of its tools.
 #[derive(Clone, Debug)]
-pub(crate) struct Registered {
+pub(crate) struct ServerRecord {
     pub(crate) server: Arc<Server>,
     pub(crate) state: ServerState,
     pub(crate) slots: Arc<[Slot]>,
 }
 
 impl Catalog {
-    /// How many tools there are.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many servers there are.
     pub(crate) fn server_count(&self) -> usize {
         self.server_count
     }
 
-    /// How many bytes the definitions have.
+    /// Returns the bytes of all definitions.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// One more than the greatest number a tool may have.
+    /// Returns a length that is greater than every slot.
     pub(crate) fn reach(&self) -> usize {
         self.tools.reach()
     }
 
-    /// The tool of a number.
     pub(crate) fn listed(&self, slot: Slot) -> Option<Listed> {
         self.record(slot).map(|record| Listed(Arc::clone(&record.entry)))
     }
 
-    /// The tool of a number, borrowed.
     #[inline]
     pub(crate) fn entry(&self, slot: Slot) -> Option<&Entry> {
         self.record(slot).map(|record| &*record.entry)
@@ -88,50 +81,44 @@ impl Catalog {
         self.tools.get(slot)?.as_ref()
     }
 
-    /// All tools.
     pub(crate) fn records(&self) -> impl Iterator<Item = (Slot, &Record)> {
         self.tools.iter().filter_map(|(slot, record)| Some((slot, record.as_ref()?)))
     }
 
-    /// All tools in pieces, each with its first number and the generation that changed it last.
+    /// Returns all tools in chunks, each with its first slot and the generation of its last change.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Slot, u64, &[Option<Record>])> {
         self.tools.pieces()
     }
 
-    /// The number of a tool's server.
     pub(crate) fn server_of(&self, slot: Slot) -> Option<ServerNumber> {
         self.record(slot).map(|record| record.server)
     }
 
-    /// The server of a number.
-    pub(crate) fn server(&self, number: ServerNumber) -> Option<&Registered> {
+    pub(crate) fn server(&self, number: ServerNumber) -> Option<&ServerRecord> {
         self.servers.get(number)?.as_deref()
     }
 
-    /// All servers.
-    pub(crate) fn servers(&self) -> impl Iterator<Item = (ServerNumber, &Registered)> {
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (ServerNumber, &ServerRecord)> {
         self.servers.iter().filter_map(|(number, server)| Some((number, server.as_deref()?)))
     }
 
-    /// The number of the server with an id.
     pub(crate) fn server_number(&self, id: &str) -> Option<ServerNumber> {
         let mut found = self.ids.get(self.hasher.hash_one(id));
         found.find(|number| self.server(*number).is_some_and(|known| *known.server.id == *id))
     }
 
-    /// The tools of a server.
     pub(crate) fn slots_of(&self, id: &str) -> &[Slot] {
         let server = self.server_number(id).and_then(|number| self.server(number));
         server.map_or(&[], |server| &server.slots)
     }
 
-    /// The tools with exactly this name, in the order of their numbers.
+    /// Returns the tools with exactly this name, sorted by slot.
     pub(crate) fn by_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Slot> + 'a {
         let alike = self.names.get(self.name_hash(name));
         alike.filter(move |slot| self.entry(*slot).is_some_and(|entry| entry.name() == name))
     }
 
-    /// The tools whose name is spelled with the same letters and digits: `readFile` is `read_file` and `Read file`.
+    /// Returns the tools with the same letters and digits: `readFile` is `read_file` and `Read file`.
     pub(crate) fn by_folded<'a>(&'a self, name: &str) -> impl Iterator<Item = Slot> + 'a {
         let folded = fold_name(name);
         let alike = self.names.get(self.hasher.hash_one(&*folded));
@@ -141,22 +128,22 @@ impl Catalog {
         alike.filter(same)
     }
 
-    /// The tool of a server with this name.
     pub(crate) fn find(&self, server: &str, name: &str) -> Option<Slot> {
         let number = self.server_number(server)?;
         self.by_name(name).find(|slot| self.server_of(*slot) == Some(number))
     }
 
-    /// The tools with this id, `server.name`: one, unless dots in ids and names make two look the same.
+    /// Returns the tools with this id, `server.name`: one, unless dots in ids and names make two ids equal.
     pub(crate) fn by_tool_id<'a>(&'a self, id: &'a str) -> impl Iterator<Item = Slot> + 'a {
-        let dots = id.match_indices('.').map(|(at, _)| at).take_while(|at| *at <= LONGEST_ID);
+        let dots =
+            id.match_indices('.').map(|(at, _)| at).take_while(|at| *at <= MAX_SERVER_ID_BYTES);
         let splits = dots.map(|at| (&id[..at], &id[at + 1..]));
         splits.filter_map(|(server, tool)| self.find(server, tool))
     }
 
     // === changes ===
 
-    /// Puts a tool at a number, in place of what is there.
+    /// Inserts a tool, replacing the one in the slot.
     pub(crate) fn insert(&mut self, slot: Slot, entry: Arc<Entry>, generation: u64) {
         self.remove(slot, generation);
         self.names.insert(self.name_hash(entry.name()), slot);
@@ -171,7 +158,6 @@ impl Catalog {
         self.tools.set(slot, Some(record), generation);
     }
 
-    /// Takes out the tool of a number.
     pub(crate) fn remove(&mut self, slot: Slot, generation: u64) {
         let Some(entry) = self.record(slot).map(|record| Arc::clone(&record.entry)) else { return };
         self.names.remove(self.name_hash(entry.name()), slot);
@@ -180,8 +166,8 @@ impl Catalog {
         self.tools.set(slot, None, generation);
     }
 
-    /// Puts a server at its number, in place of what is there; its tools count as changed if its state is another.
-    pub(crate) fn insert_server(&mut self, registered: Registered, generation: u64) {
+    /// Inserts a server, replacing the one with the number; if its state differs, its tools count as changed.
+    pub(crate) fn insert_server(&mut self, registered: ServerRecord, generation: u64) {
         let number = registered.server.number;
         match self.server(number).map(|before| before.state == registered.state) {
             None => {
@@ -196,7 +182,7 @@ impl Catalog {
         self.servers.set(number, Some(Arc::new(registered)), generation);
     }
 
-    /// Takes out the server of a number; its tools have to be taken out too.
+    /// Removes a server; the caller removes its tools.
     pub(crate) fn remove_server(&mut self, number: ServerNumber, generation: u64) {
         let Some(id) = self.server(number).map(|known| self.hasher.hash_one(&*known.server.id))
         else {
@@ -212,7 +198,7 @@ impl Catalog {
     }
 }
 
-/// The place of a risk in the order of risks.
+/// Returns the position of a risk in the order of risks.
 pub(crate) fn rank(risk: &RiskLevel) -> u8 {
     match risk {
         RiskLevel::Safe => 0,

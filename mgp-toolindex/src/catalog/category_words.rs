@@ -1,9 +1,7 @@
-//! The words that tools are put into categories by (MGP §16.4).
-//!
-//! Applies to: both.
+//! The words from which categories are derived (MGP §16.4).
 
-/// Categories, and the words that speak for each; plainer things first, because they win where two are equal.
-pub(super) const TABLE: &[(&str, &[&str])] = &[
+/// Subjects and their words; plainer subjects come first, because they win ties.
+pub(super) const SUBJECTS: &[(&str, &[&str])] = &[
     (
         "filesystem",
         &[
@@ -468,7 +466,7 @@ pub(super) const TABLE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What a tool does, below the category of what it does it to.
+/// The second level of a derived category, and its verbs.
 pub(super) const VERBS: &[(&str, &[&str])] = &[
     (
         "read",

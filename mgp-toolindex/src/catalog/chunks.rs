@@ -1,77 +1,74 @@
-//! A list that is cheap to clone: what is not changed after is shared (MGP §16.4).
-//!
-//! Applies to: both.
+//! A list that is cheap to clone: unchanged parts are shared (MGP §16.4).
 
 use std::sync::Arc;
 
-/// How many items a piece has; a multiple of 64, so that pieces and words of bitmaps end together.
-pub(crate) const CHUNK: usize = 1024;
+/// The items of a chunk; a multiple of 64, so that chunks and words of bitmaps end together.
+pub(crate) const CHUNK_LEN: usize = 1024;
 
-/// A list in pieces.
+/// A list in chunks.
 ///
-/// A clone costs a counter per piece; a change after it copies one piece.
+/// A clone costs a counter per chunk; a later change copies one chunk.
 #[derive(Clone, Debug)]
-pub(crate) struct Chunks<T> {
+pub(crate) struct ChunkedList<T> {
     chunks: Vec<Chunk<T>>,
 }
 
 #[derive(Clone, Debug)]
 struct Chunk<T> {
     items: Arc<Vec<T>>,
-    /// The generation that changed it last.
+    /// The generation of the last change.
     changed: u64,
 }
 
-impl<T> Default for Chunks<T> {
+impl<T> Default for ChunkedList<T> {
     fn default() -> Self {
         Self { chunks: Vec::new() }
     }
 }
 
-impl<T: Clone + Default> Chunks<T> {
-    /// The item at a place, if the list reaches there.
+impl<T: Clone + Default> ChunkedList<T> {
     #[inline]
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
         let at = at as usize;
-        self.chunks.get(at / CHUNK)?.items.get(at % CHUNK)
+        self.chunks.get(at / CHUNK_LEN)?.items.get(at % CHUNK_LEN)
     }
 
-    /// Changes the item at a place; the list grows to reach there.
+    /// Sets an item; the list grows if necessary.
     pub(crate) fn set(&mut self, at: u32, item: T, generation: u64) {
         let at = at as usize;
-        while self.chunks.len() <= at / CHUNK {
+        while self.chunks.len() <= at / CHUNK_LEN {
             self.chunks.push(Chunk { items: Arc::default(), changed: generation });
         }
-        let chunk = &mut self.chunks[at / CHUNK];
+        let chunk = &mut self.chunks[at / CHUNK_LEN];
         let items = Arc::make_mut(&mut chunk.items);
-        if items.len() <= at % CHUNK {
-            items.resize(at % CHUNK + 1, T::default());
+        if items.len() <= at % CHUNK_LEN {
+            items.resize(at % CHUNK_LEN + 1, T::default());
         }
-        items[at % CHUNK] = item;
+        items[at % CHUNK_LEN] = item;
         chunk.changed = generation;
     }
 
-    /// Marks the piece around a place as changed.
+    /// Marks the chunk of an item as changed.
     pub(crate) fn touch(&mut self, at: u32, generation: u64) {
-        if let Some(chunk) = self.chunks.get_mut(at as usize / CHUNK) {
+        if let Some(chunk) = self.chunks.get_mut(at as usize / CHUNK_LEN) {
             chunk.changed = generation;
         }
     }
 
-    /// The pieces, each with its first place and the generation that changed it last.
+    /// Returns the chunks, each with the index of its first item and the generation of its last change.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (u32, u64, &[T])> {
-        let starts = (0u32..).step_by(CHUNK);
+        let starts = (0u32..).step_by(CHUNK_LEN);
         starts.zip(&self.chunks).map(|(start, chunk)| (start, chunk.changed, &chunk.items[..]))
     }
 
-    /// All items with their places.
+    /// Returns all items with their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.pieces().flat_map(|(start, _, items)| (start..).zip(items))
     }
 
-    /// One more than the last place there may be an item at.
+    /// Returns a length that is greater than every index.
     pub(crate) fn reach(&self) -> usize {
-        self.chunks.len() * CHUNK
+        self.chunks.len() * CHUNK_LEN
     }
 }
 
@@ -80,8 +77,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clone_keeps_what_it_had() {
-        let mut list = Chunks::default();
+    fn a_clone_does_not_change() {
+        let mut list = ChunkedList::default();
         for at in 0..3000u32 {
             list.set(at, at, 1);
         }
@@ -99,8 +96,8 @@ mod tests {
 
     #[test]
     fn gaps_hold_the_default() {
-        let mut list = Chunks::default();
+        let mut list = ChunkedList::default();
         list.set(1500, 1u8, 1);
-        assert_eq!((list.get(1400), list.get(3), list.reach()), (Some(&0), None, 2 * CHUNK));
+        assert_eq!((list.get(1400), list.get(3), list.reach()), (Some(&0), None, 2 * CHUNK_LEN));
     }
 }

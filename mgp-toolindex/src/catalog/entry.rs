@@ -1,6 +1,4 @@
-//! A tool as the index keeps it: its text once, and little beside it (MGP §16.4).
-//!
-//! Applies to: both.
+//! A tool in the index (MGP §16.4).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,34 +9,31 @@ use mgp_types::mgp::{RiskLevel, ToolSecurity};
 use super::labels::Labels;
 use crate::tokens;
 
-/// The top bit of a token count: it is exact.
+/// The top bit of a token count: the count is exact.
 const EXACT: u32 = 1 << 31;
 
-/// A server as its tools know it.
+/// A server as its tools refer to it.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Its number: stable while it is in the index, given to another one after.
+    /// Stable while the server is in the index, used again afterwards.
     pub(crate) number: u32,
-    /// Names it.
     pub(crate) id: Box<str>,
-    /// Its name for people.
+    /// The display name.
     pub(crate) name: Option<Box<str>>,
-    /// What it is for.
     pub(crate) description: Option<Box<str>>,
-    /// The categories of tools that have none of their own.
+    /// The categories of tools without their own.
     pub(crate) categories: Labels,
 }
 
-/// A piece of text: where the definition has it unescaped, only the place.
+/// A text: only its position if the definition contains it unescaped.
 #[derive(Debug)]
 pub(crate) enum Text {
-    /// There, as it stands.
+    /// The position and length in the definition.
     Within(u32, u32),
-    /// Elsewhere, because the definition has it escaped.
+    /// The text itself, because it is escaped in the definition.
     Own(Box<str>),
 }
 
-/// A tool.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) definition: ByteString,
@@ -46,27 +41,27 @@ pub(crate) struct Entry {
     pub(crate) name: Text,
     pub(crate) description: Option<Text>,
     pub(crate) security: Option<Arc<ToolSecurity>>,
-    pub(crate) decided: Decided,
+    pub(crate) security_source: SecuritySource,
     pub(crate) categories: Labels,
     pub(crate) keywords: Labels,
     pub(crate) hash: [u8; 16],
-    /// Zero where nobody asked yet.
+    /// Zero until the first use.
     pub(crate) tokens: AtomicU32,
 }
 
-/// Whose word the security metadata of a tool is.
+/// The source of a tool's security metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decided {
-    /// Whoever put it into the index.
-    Here,
-    /// Its server.
-    Claimed,
+pub(crate) enum SecuritySource {
+    /// The kernel.
+    Kernel,
+    /// The server.
+    Server,
 }
 
 impl Text {
     /// Finds the text in the definition.
     pub(crate) fn of(text: &str, definition: &str) -> Self {
-        // A short name is found in the first bytes, and a description soon after it, so this search is brief.
+        // Name and description are usually near the beginning, so the search is short.
         match definition.find(text).map(|at| (u32::try_from(at), u32::try_from(text.len()))) {
             Some((Ok(at), Ok(length))) => Self::Within(at, length),
             _ => Self::Own(text.into()),
@@ -93,38 +88,37 @@ impl Entry {
         self.description.as_ref().map(|text| text.get(&self.definition))
     }
 
-    /// The effective risk: what was decided here, else the worse of what the server claims, else dangerous.
+    /// Returns the effective risk: the decided one, else the worse one of those the server claims, else dangerous.
     pub(crate) fn risk(&self) -> RiskLevel {
         let Some(security) = &self.security else { return RiskLevel::Dangerous };
-        match (&security.effective_risk_level, self.decided) {
-            (Some(effective), Decided::Here) => effective.clone(),
-            (Some(effective), Decided::Claimed) => {
+        match (&security.effective_risk_level, self.security_source) {
+            (Some(effective), SecuritySource::Kernel) => effective.clone(),
+            (Some(effective), SecuritySource::Server) => {
                 effective.clone().max(security.risk_level.clone())
             }
             (None, _) => security.risk_level.clone(),
         }
     }
 
-    /// How many tokens the definition costs, or a bound above it, which is worked out when somebody asks first.
+    /// Returns the tokens of the definition, or an upper bound, which is computed at the first use.
     pub(crate) fn tokens(&self) -> u32 {
         let known = self.tokens.load(Ordering::Relaxed);
         if known != 0 {
             return known & !EXACT;
         }
-        let bound = tokens::bound(&self.definition) & !EXACT;
-        // An exact count that came meanwhile stays.
+        let bound = tokens::estimate(&self.definition) & !EXACT;
+        // An exact count that was stored meanwhile stays.
         match self.tokens.compare_exchange(0, bound, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => bound,
             Err(known) => known & !EXACT,
         }
     }
 
-    /// Whether the tokens were counted.
     pub(crate) fn is_counted(&self) -> bool {
         self.tokens.load(Ordering::Relaxed) & EXACT != 0
     }
 
-    /// Keeps an exact count.
+    /// Stores an exact count.
     pub(crate) fn count(&self, tokens: u32) {
         self.tokens.store(tokens | EXACT, Ordering::Relaxed);
     }

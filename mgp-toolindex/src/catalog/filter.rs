@@ -1,6 +1,4 @@
-//! Which tools pass a filter, as a set (MGP §16.5).
-//!
-//! Applies to: inbound.
+//! The set of tools that pass a filter (MGP §16.5).
 
 use mgp_types::mgp::Permission;
 use rustc_hash::FxHashMap;
@@ -11,11 +9,11 @@ use super::entry::Entry;
 use super::{Bitmap, ServerNumber};
 use crate::search::Filter;
 
-/// What a filter asks of one tool, worked out once; types are not part of it, the keyword index knows them.
-pub(crate) struct Test<'a> {
+/// A prepared filter; types are checked by the keyword index instead.
+pub(crate) struct FilterTest<'a> {
     catalog: &'a Catalog,
     categories: Option<Vec<String>>,
-    /// Whether a list of categories passes, by its number.
+    /// The verdict on a list of categories, by its number.
     lists: FxHashMap<u32, bool>,
     risk: Option<u8>,
     states: Option<FxHashMap<ServerNumber, bool>>,
@@ -24,7 +22,7 @@ pub(crate) struct Test<'a> {
     permissions: Option<Vec<Permission>>,
 }
 
-impl<'a> Test<'a> {
+impl<'a> FilterTest<'a> {
     pub(crate) fn new(catalog: &'a Catalog, filter: &'a Filter) -> Self {
         let categories = (!filter.categories.is_empty())
             .then(|| filter.categories.iter().filter_map(|wanted| canonical(wanted)).collect());
@@ -46,7 +44,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// Whether nothing is asked of a tool here.
+    /// Returns whether every tool passes.
     pub(crate) fn is_empty(&self) -> bool {
         self.categories.is_none()
             && self.risk.is_none()
@@ -55,12 +53,11 @@ impl<'a> Test<'a> {
             && self.permissions.is_none()
     }
 
-    /// The servers whose tools are the only ones that may pass.
+    /// Returns the only servers whose tools may pass.
     pub(crate) fn servers(&self) -> Option<&[ServerNumber]> {
         self.servers.as_deref()
     }
 
-    /// Whether a tool passes.
     pub(crate) fn passes(&mut self, record: &Record) -> bool {
         self.risk.is_none_or(|most| record.risk <= most)
             && self.servers.as_ref().is_none_or(|all| all.binary_search(&record.server).is_ok())
@@ -94,7 +91,7 @@ impl<'a> Test<'a> {
             .all(|needed| given.contains(needed))
     }
 
-    /// The set of the tools that pass.
+    /// Returns all tools that pass.
     pub(crate) fn all(&mut self) -> Bitmap {
         let catalog = self.catalog;
         let mut passing = Bitmap::with_len(catalog.reach());

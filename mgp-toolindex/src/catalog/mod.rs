@@ -1,38 +1,36 @@
-//! The tools of all servers: what is listed, under which name and number, in which category (MGP §16.4).
-//!
-//! Applies to: both.
+//! The tools of all servers: their definitions, names, numbers and categories (MGP §16.4).
 
 mod allowed;
 mod bitmap;
 #[expect(clippy::module_inception, reason = "the catalogue is what the folder is about")]
 mod catalog;
 mod category;
+mod category_tree;
 mod category_words;
 mod chunks;
 mod entry;
 mod filter;
-mod given;
+mod indexed_tool;
+mod interner;
 mod labels;
-mod listed;
-mod names;
-mod pool;
-mod tree;
+mod name_index;
+mod server_entry;
 
 pub use allowed::{Allowed, AllowedKey, Everything, Extent};
 pub(crate) use bitmap::Bitmap;
-pub(crate) use catalog::{Catalog, LONGEST_ID, Record, Registered};
+pub(crate) use catalog::{Catalog, MAX_SERVER_ID_BYTES, Record, ServerRecord};
 pub(crate) use category::{all_canonical, canonical, derive, is_in};
-pub(crate) use chunks::{CHUNK, Chunks};
-pub(crate) use entry::{Decided, Entry, Server, Text};
-pub(crate) use filter::Test;
-pub use given::{ServerEntry, ToolEntry};
-pub(crate) use labels::{LabelMaker, Labels};
-pub use listed::Listed;
-pub(crate) use pool::Pool;
-pub use tree::{CategoryNode, CategoryTree};
+pub use category_tree::{CategoryNode, CategoryTree};
+pub(crate) use chunks::{CHUNK_LEN, ChunkedList};
+pub(crate) use entry::{Entry, SecuritySource, Server, Text};
+pub(crate) use filter::FilterTest;
+pub use indexed_tool::Listed;
+pub(crate) use interner::Interner;
+pub(crate) use labels::{LabelInterner, Labels};
+pub use server_entry::{ServerEntry, ToolEntry};
 
-/// The number of a tool: stable while it is in the index, given to another one after.
+/// The number of a tool: stable while it is in the index, used again afterwards.
 pub(crate) type Slot = u32;
 
-/// The number of a server, the same way.
+/// The number of a server: likewise.
 pub(crate) type ServerNumber = u32;

@@ -1,6 +1,4 @@
-//! Turns text into vectors whose nearness is nearness of meaning (MGP §16.4).
-//!
-//! Applies to: both.
+//! Embedders: texts of similar meaning get similar vectors (MGP §16.4).
 
 #[cfg(feature = "fastembed")]
 mod sentence;
@@ -10,63 +8,60 @@ mod table;
 use std::fmt;
 
 #[cfg(feature = "fastembed")]
-pub use sentence::{
-    Made, ModelError, ModelFile, ModelFolder, ModelManifest, ModelRuntime, ModelSource,
-    ModelWheels, Sentences, SentencesConfig,
-};
+pub use sentence::{ModelError, Sentences, SentencesConfig};
 #[cfg(feature = "static-table")]
 pub use table::StaticTable;
 
-/// Makes vectors of texts.
+/// A model that makes vectors of texts.
 ///
-/// Tools and queries go through the same embedder; vectors of different ones are never compared.
+/// Tools and queries go through the same embedder; vectors of different embedders are never compared.
 pub trait Embedder: Send + Sync + fmt::Debug {
-    /// Names model and version; vectors are kept under this name.
+    /// Returns the name and version of the model; vectors are stored under this name.
     fn model(&self) -> &str;
 
-    /// How many numbers a vector has.
+    /// Returns the length of a vector.
     fn dimensions(&self) -> usize;
 
-    /// Makes the vector of a text: of length one, or all zero where nothing of the text is known.
+    /// Makes the vector of a text: of length one, or all zero if the model knows nothing of the text.
     ///
     /// # Errors
-    /// [`EmbedError`] when the model cannot do it; the index then searches by words and says so.
+    /// [`EmbedError`] if the model fails; the index then searches by words and reports that.
     fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
-    /// What a vector costs.
+    /// Returns the cost of a vector.
     fn cost(&self) -> Cost {
         Cost::Small
     }
 }
 
-/// What a vector costs to make.
+/// The cost of making a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cost {
-    /// Microseconds: made while the tool is added.
+    /// Microseconds: vectors are made while the tool is added.
     Small,
-    /// Milliseconds: made in the background; words serve meanwhile, and older vectors of the same model.
+    /// Milliseconds: vectors are made in the background; until then older vectors of the same model and words serve.
     Large,
 }
 
-/// Why a text has no vector.
+/// A text without a vector: the reason.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbedError {
-    /// The model, or the library that runs it, is not there or does not fit.
+    /// The model, or the library that runs it, is missing or unsuitable.
     #[error("the model `{model}` cannot be used: {reason}")]
     Unavailable {
         /// The model.
         model: String,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         reason: String,
     },
-    /// It ran and failed.
+    /// The model ran and failed.
     #[error("the model `{model}` failed: {reason}")]
     Failed {
         /// The model.
         model: String,
-        /// What it said.
+        /// The message of the model.
         reason: String,
     },
 }

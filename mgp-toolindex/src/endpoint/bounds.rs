@@ -1,6 +1,4 @@
-//! How much a request about tools may ask (MGP §16.5, §16.6).
-//!
-//! Applies to: inbound.
+//! Bounds of requests about tools (MGP §16.5, §16.6).
 
 use mgp_types::mgp::{
     DiscoverToolsFilter, EvictParams, RequestToolsParams, RiskLevel, SearchStrategy, ServerState,
@@ -10,28 +8,28 @@ use crate::error::RequestError;
 use crate::meta::brief;
 use crate::search::Filter;
 
-/// The longest query, in bytes; how much of it is read is said in the answer.
-const QUERY_MAX: usize = 64 << 10;
+/// The longest query, in bytes; the result reports how much of it was read.
+const MAX_QUERY_REQUEST_BYTES: usize = 64 << 10;
 /// The longest context, in bytes.
-const TEXT_MAX: usize = 4096;
-/// The longest word: a capability, a category, a type, a name.
-const WORD_MAX: usize = 256;
+const MAX_TEXT_BYTES: usize = 4096;
+/// The longest word (a capability, a category, a type, a name), in bytes.
+const MAX_WORD_BYTES: usize = 256;
 /// The most words of one list of a filter or of requirements.
-const WORDS_MAX: usize = 32;
+const MAX_WORDS: usize = 32;
 /// The most capabilities of a request: each is a search.
-const CAPABILITIES_MAX: usize = 16;
+const MAX_CAPABILITIES: usize = 16;
 /// The most tools of one eviction.
-const EVICTED_MAX: usize = 512;
+const MAX_EVICTED: usize = 512;
 
 /// The members of a filter.
 const FILTERS: &str =
     "categories, risk_level_max, status, servers, permissions, input_types, output_types";
 
 pub(super) fn query(text: &str) -> Result<(), RequestError> {
-    at_most("query", "bytes", QUERY_MAX, text.len())
+    check("query", "bytes", MAX_QUERY_REQUEST_BYTES, text.len())
 }
 
-fn at_most(
+fn check(
     member: &'static str,
     what: &'static str,
     most: usize,
@@ -41,8 +39,8 @@ fn at_most(
 }
 
 fn words(member: &'static str, most: usize, words: &[String]) -> Result<(), RequestError> {
-    at_most(member, "words", most, words.len())?;
-    words.iter().try_for_each(|word| at_most(member, "bytes a word", WORD_MAX, word.len()))
+    check(member, "words", most, words.len())?;
+    words.iter().try_for_each(|word| check(member, "bytes a word", MAX_WORD_BYTES, word.len()))
 }
 
 fn known(words: impl Iterator<Item = impl ToString>) -> String {
@@ -71,7 +69,7 @@ pub(super) fn risk(risk: Option<&RiskLevel>) -> Result<(), RequestError> {
     }
 }
 
-/// Reads a filter; a member or word nobody knows is refused, because the caller meant to narrow the search.
+/// Parses a filter; unknown members and words are refused, because the caller meant to restrict the search.
 pub(super) fn filter(given: Option<DiscoverToolsFilter>) -> Result<Filter, RequestError> {
     let Some(given) = given else { return Ok(Filter::new()) };
     if let Some((word, _)) = given.extra.iter().next() {
@@ -89,15 +87,15 @@ pub(super) fn filter(given: Option<DiscoverToolsFilter>) -> Result<Filter, Reque
             known: known(ServerState::KNOWN.iter()),
         });
     }
-    words("filter.categories", WORDS_MAX, &given.categories)?;
-    words("filter.servers", WORDS_MAX, &given.servers)?;
-    words("filter.input_types", WORDS_MAX, &given.input_types)?;
-    words("filter.output_types", WORDS_MAX, &given.output_types)?;
+    words("filter.categories", MAX_WORDS, &given.categories)?;
+    words("filter.servers", MAX_WORDS, &given.servers)?;
+    words("filter.input_types", MAX_WORDS, &given.input_types)?;
+    words("filter.output_types", MAX_WORDS, &given.output_types)?;
     let permissions = given.permissions;
     if let Some(permissions) = &permissions {
-        at_most("filter.permissions", "words", WORDS_MAX * 4, permissions.len())?;
+        check("filter.permissions", "words", MAX_WORDS * 4, permissions.len())?;
         for permission in permissions {
-            at_most("filter.permissions", "bytes a word", WORD_MAX, permission.as_str().len())?;
+            check("filter.permissions", "bytes a word", MAX_WORD_BYTES, permission.as_str().len())?;
         }
     }
     let mut filter = Filter::new();
@@ -116,17 +114,17 @@ pub(super) fn request(params: &RequestToolsParams) -> Result<(), RequestError> {
     if wanted.capabilities.iter().all(|capability| capability.trim().is_empty()) {
         return Err(RequestError::NoCapability);
     }
-    words("requirements.capabilities", CAPABILITIES_MAX, &wanted.capabilities)?;
-    words("requirements.input_types", WORDS_MAX, &wanted.input_types)?;
-    words("requirements.output_types", WORDS_MAX, &wanted.output_types)?;
+    words("requirements.capabilities", MAX_CAPABILITIES, &wanted.capabilities)?;
+    words("requirements.input_types", MAX_WORDS, &wanted.input_types)?;
+    words("requirements.output_types", MAX_WORDS, &wanted.output_types)?;
     risk(wanted.preferred_risk_level.as_ref())?;
-    at_most("context", "bytes", TEXT_MAX, params.context.as_ref().map_or(0, String::len))?;
+    check("context", "bytes", MAX_TEXT_BYTES, params.context.as_ref().map_or(0, String::len))?;
     let reason = params.reason.as_ref().map_or(0, |reason| reason.as_str().len());
-    at_most("reason", "bytes", WORD_MAX, reason)?;
+    check("reason", "bytes", MAX_WORD_BYTES, reason)?;
     let trace = params.task_trace_id.as_ref().map_or(0, String::len);
-    at_most("task_trace_id", "bytes", WORD_MAX, trace)
+    check("task_trace_id", "bytes", MAX_WORD_BYTES, trace)
 }
 
 pub(super) fn evict(params: &EvictParams) -> Result<(), RequestError> {
-    words("tools", EVICTED_MAX, &params.tools)
+    words("tools", MAX_EVICTED, &params.tools)
 }

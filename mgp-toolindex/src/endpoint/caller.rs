@@ -1,24 +1,23 @@
-//! What a caller may find: the decision that guards its calls and lists (MGP §16.5, §5).
-//!
-//! Applies to: inbound.
+//! The tools that a caller may find, by the same decision as for its calls and lists (MGP §16.5, §5).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mgp_types::service::{Authority, Context, ServerId, Visibility};
+use mgp_types::sync::Mutex;
 
 use crate::catalog::{Allowed, AllowedKey, Extent};
 
-/// A number that changes whenever a caller may be allowed more or less than before.
+/// Returns a number that changes whenever the decisions about any caller may have changed.
 pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// A caller as the index sees it.
+/// A caller of the index.
 pub struct Caller {
     cx: Context,
     visibility: Option<Arc<dyn Visibility>>,
-    /// Whose decisions they are, and the number that changes with them; none where each is made anew.
+    /// The source and the version of decisions; `None` if they are not cached.
     version: Option<(u64, u64)>,
-    /// The server asked about last: tools come server by server, and each question needs its id shared.
+    /// The id of the last server: tools come server by server, and the id is shared.
     last: Mutex<Option<ServerId>>,
 }
 
@@ -36,7 +35,7 @@ impl Caller {
     }
 
     fn server(&self, id: &str) -> ServerId {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         match &*last {
             Some(known) if known.as_str() == id => known.clone(),
             _ => last.insert(id.into()).clone(),
@@ -52,13 +51,13 @@ impl Allowed for Caller {
 
     fn standing(&self) -> Option<AllowedKey> {
         let principal = &self.cx.principal;
-        // Quoted, so that no name can pass for two.
+        // Quoted, so that different names never have the same key.
         let agent = principal.as_agent().map(|agent| format!("{:?}", agent.as_str()));
         let operator = principal.authority() == Authority::Operator;
         let (tenant, subject) = (principal.tenant().as_str(), principal.subject().as_str());
-        let (whose, version) = self.version?;
-        let who = format!("{whose}/{tenant:?}/{subject:?}/{agent:?}/{operator}");
-        Some(AllowedKey::new(who, version))
+        let (decisions_id, version) = self.version?;
+        let key = format!("{decisions_id}/{tenant:?}/{subject:?}/{agent:?}/{operator}");
+        Some(AllowedKey::new(key, version))
     }
 
     fn extent(&self) -> Extent {

@@ -1,86 +1,85 @@
-//! Counts tokens in the background, because somebody searches (MGP §16.8).
+//! Counts tokens in the background, started by searches (MGP §16.8).
 //!
-//! Nothing is counted on the way to an answer: until the counts are there bounds stand in for them, and fewer tools fit.
-//!
-//! Applies to: inbound.
+//! A search never waits for counts: until they are known, upper bounds are used, and fewer tools fit.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::index::{Counted, Shared, ToolIndex};
+use crate::index::{CountProgress, SharedIndex, ToolIndex};
 
-/// The least time between two batches: making the tables costs more than counting some tools.
-const BETWEEN: Duration = Duration::from_secs(10);
+/// The least time between two batches: building the tables costs more than counting some tools.
+const MIN_BATCH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// When tokens were counted last.
+/// The state of counting.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counting(Arc<Mutex<Last>>);
+pub(super) struct TokenCounting(Arc<Mutex<CountState>>);
 
 #[derive(Debug, Default)]
-struct Last {
-    /// When the last batch began.
+struct CountState {
+    /// The beginning of the last batch.
     began: Option<Instant>,
-    /// The state of the index of which all is counted.
+    /// The generation of the index that is counted completely.
     counted: Option<u64>,
     is_running: bool,
 }
 
-impl Counting {
-    /// Begins to count what is new in the index, unless that was done a moment ago or is being done.
-    pub(super) fn begin(&self, index: &ToolIndex) {
+impl TokenCounting {
+    /// Starts to count new tools, unless a batch is running or began a moment ago.
+    pub(super) fn start(&self, index: &ToolIndex) {
         let generation = index.generation();
         let now = Instant::now();
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = |began| now.saturating_duration_since(began) < BETWEEN;
+        let mut last = self.0.lock();
+        let is_fresh = |began| now.saturating_duration_since(began) < MIN_BATCH_INTERVAL;
         if last.is_running || last.counted == Some(generation) || last.began.is_some_and(is_fresh) {
             return;
         }
         (last.began, last.is_running) = (Some(now), true);
         drop(last);
-        let running = Running { last: Arc::clone(&self.0), counted: None };
+        let running = RunningBatch { last: Arc::clone(&self.0), counted: None };
         let index = Arc::downgrade(&index.shared);
-        // Neither a runtime nor an index that ends waits for it: a million tools take a minute.
+        // A thread of its own, so that neither a runtime nor an index has to wait: a million tools take a minute.
         let run = move || {
             let all = is_all_counted(&index);
             running.done(all.then_some(generation));
         };
         let thread = thread::Builder::new().name("mgp-index-tokens".to_owned());
         if let Err(error) = thread.spawn(run) {
-            tracing::warn!(%error, "no thread counts tokens; bounds stand in for counts");
+            tracing::warn!(%error, "token counting thread not started; using upper bounds");
         }
     }
 }
 
-/// Counts until nothing is left or the index is gone.
-fn is_all_counted(index: &Weak<Shared>) -> bool {
+/// Counts until nothing is left; returns `false` if the index was dropped or counting failed.
+fn is_all_counted(index: &Weak<SharedIndex>) -> bool {
     while let Some(shared) = index.upgrade() {
         match (ToolIndex { shared }).count_some() {
-            Counted::Some(tools) => tracing::debug!(tools, "tokens counted"),
-            Counted::All => return true,
-            Counted::Failed => return false,
+            CountProgress::Some(tools) => tracing::debug!(tools, "tokens counted"),
+            CountProgress::All => return true,
+            CountProgress::Failed => return false,
         }
     }
     false
 }
 
-/// Says that a batch is over, however it ends.
-struct Running {
-    last: Arc<Mutex<Last>>,
+/// Records the end of a batch, also after a panic.
+struct RunningBatch {
+    last: Arc<Mutex<CountState>>,
     counted: Option<u64>,
 }
 
-impl Running {
+impl RunningBatch {
     fn done(mut self, counted: Option<u64>) {
         self.counted = counted;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningBatch {
     fn drop(&mut self) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         last.is_running = false;
         last.counted = self.counted.or(last.counted);
     }
@@ -96,11 +95,11 @@ mod tests {
 
     #[tokio::test]
     async fn new_tools_are_counted_in_the_background_and_once() {
-        let (index, counting) = (ToolIndex::new(), Counting::default());
+        let (index, counting) = (ToolIndex::new(), TokenCounting::default());
         let tool = Tool::new("read_file".to_owned(), RawObject::empty());
         index.put(ServerEntry::new("files").tool(tool)).unwrap();
-        (0..5).for_each(|_| counting.begin(&index));
-        while counting.0.lock().unwrap().is_running {
+        (0..5).for_each(|_| counting.start(&index));
+        while counting.0.lock().is_running {
             tokio::task::yield_now().await;
         }
         assert_eq!(index.count_tokens(), 0);

@@ -1,6 +1,4 @@
-//! Mode A: a model says what it needs, and is told which tools do it (MGP §16.5).
-//!
-//! Applies to: inbound.
+//! Mode A: a model searches for tools (MGP §16.5).
 
 use std::sync::Arc;
 
@@ -11,63 +9,63 @@ use tokio::task::JoinHandle;
 
 use super::bounds;
 use super::caller::Caller;
-use super::endpoints::Inner;
+use super::endpoints::EndpointsState;
 use super::hooks::Standing;
 use super::present::present_as;
 use crate::catalog::{Allowed, CategoryTree};
 use crate::error::RequestError;
 use crate::meta::{brief, name_for};
-use crate::search::{Explain, Found, Query};
+use crate::search::{Explain, Query, SearchResult};
 
-/// How many categories an answer names.
-const NAMED: usize = 24;
+/// The most categories that an error names.
+const MAX_NAMED: usize = 24;
 
-/// Answers `mgp/tools/discover`.
+/// Handles `mgp/tools/discover`.
 ///
 /// # Cancel safety
-/// Dropping the future leaves at most a search running, whose answer nobody takes.
+/// If the future is dropped, at most a search finishes whose result is lost.
 pub(super) async fn answer(
-    inner: Arc<Inner>,
+    inner: Arc<EndpointsState>,
     cx: Context,
     params: DiscoverToolsParams,
 ) -> Result<DiscoverToolsResult, RpcError> {
     let query = read(&cx, &params)?;
     let session = inner.sessions.find(&cx, params.session_handle.as_deref())?;
     let caller = inner.caller(&cx);
-    inner.counting.begin(&inner.index);
+    inner.counting.start(&inner.index);
     let working = Arc::clone(&inner);
     let text = query.text().to_owned();
     let work = move || find(&working, &query, &caller);
-    let (found, result) = if inner.index.is_large() { aside(work).await? } else { work()? };
-    inner.asked(&cx, session.as_ref(), &text, &found);
+    let (found, result) = if inner.index.is_large() { run_blocking(work).await? } else { work()? };
+    inner.record_search(&cx, session.as_ref(), &text, &found);
     Ok(result)
 }
 
-/// Runs work on a thread for it; whoever leaves before it began takes it along.
-pub(super) async fn aside<T: Send + 'static>(
+/// Runs work on a blocking thread; aborts it if the caller leaves before it began.
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
 ) -> Result<T, RpcError> {
-    let mut running = Running(tokio::task::spawn_blocking(work));
+    let mut running = AbortOnDrop(tokio::task::spawn_blocking(work));
     let done = (&mut running.0).await;
-    done.map_err(|error| RpcError::internal("the search was not finished").because(error))?
+    done.map_err(|error| RpcError::internal("the search was aborted").because(error))?
 }
 
-/// Work on a thread, or in line for one. The line has no bound, so nobody may leave work in it.
-struct Running<T>(JoinHandle<T>);
+/// Work on a blocking thread, or in its unbounded queue, where no abandoned work may stay.
+struct AbortOnDrop<T>(JoinHandle<T>);
 
-impl<T> Drop for Running<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 fn find(
-    inner: &Inner,
+    inner: &EndpointsState,
     query: &Query,
     caller: &Caller,
-) -> Result<(Found, DiscoverToolsResult), RpcError> {
+) -> Result<(SearchResult, DiscoverToolsResult), RpcError> {
     let found = if inner.has_standing() {
-        standing(inner, query, caller)?
+        search_available(inner, query, caller)?
     } else {
         inner.index.search(query, caller)?
     };
@@ -82,8 +80,12 @@ fn find(
     Ok((found, result))
 }
 
-/// What a search finds of what may be called or asked for: the list is filled from further behind.
-fn standing(inner: &Inner, query: &Query, caller: &Caller) -> Result<Found, RpcError> {
+/// Searches for tools that are not refused; the list is filled with later hits.
+fn search_available(
+    inner: &EndpointsState,
+    query: &Query,
+    caller: &Caller,
+) -> Result<SearchResult, RpcError> {
     let mut found = inner.index.search(&query.clone().most(Query::CAP), caller)?;
     let before = found.hits.len();
     found.hits.retain(|hit| inner.standing(caller.cx(), &hit.tool) != Standing::Refused);
@@ -92,14 +94,18 @@ fn standing(inner: &Inner, query: &Query, caller: &Caller) -> Result<Found, RpcE
     Ok(found)
 }
 
-/// A category that the caller does not see at all is a mistake; it is told which it sees.
-fn known_categories(inner: &Inner, query: &Query, caller: &dyn Allowed) -> Result<(), RpcError> {
+/// Refuses a category that the caller cannot see, and names the visible ones.
+fn known_categories(
+    inner: &EndpointsState,
+    query: &Query,
+    caller: &dyn Allowed,
+) -> Result<(), RpcError> {
     let wanted = &query.filter.categories;
     if wanted.is_empty() {
         return Ok(());
     }
-    let (_, tree) = inner.index.seen(caller);
-    let unknown = wanted.iter().find(|category| !knows(&tree, category));
+    let (_, tree) = inner.index.caller_overview(caller);
+    let unknown = wanted.iter().find(|category| !has_category(&tree, category));
     unknown.map_or(Ok(()), |category| {
         Err(RequestError::UnknownWord {
             what: "category",
@@ -107,7 +113,7 @@ fn known_categories(inner: &Inner, query: &Query, caller: &dyn Allowed) -> Resul
             known: tree
                 .roots
                 .iter()
-                .take(NAMED)
+                .take(MAX_NAMED)
                 .map(|node| &*node.path)
                 .collect::<Vec<_>>()
                 .join(", "),
@@ -116,7 +122,7 @@ fn known_categories(inner: &Inner, query: &Query, caller: &dyn Allowed) -> Resul
     })
 }
 
-fn knows(tree: &CategoryTree, category: &str) -> bool {
+fn has_category(tree: &CategoryTree, category: &str) -> bool {
     crate::catalog::canonical(category).is_some_and(|path| tree.find(&path).is_some())
 }
 
@@ -124,12 +130,12 @@ fn read(cx: &Context, params: &DiscoverToolsParams) -> Result<Query, RpcError> {
     let text = params.query.as_deref().unwrap_or_default();
     bounds::query(text)?;
     bounds::strategy(params.strategy.as_ref())?;
-    let most = params
+    let max = params
         .max_results
-        .map_or(Query::DEFAULT_MOST, |most| usize::try_from(most).unwrap_or(Query::CAP));
+        .map_or(Query::DEFAULT_MOST, |max| usize::try_from(max).unwrap_or(Query::CAP));
     let mut query =
-        Query::new(text.trim()).most(most).filter(bounds::filter(params.filter.clone())?);
-    query = query.asker(&cx.principal);
+        Query::new(text.trim()).most(max).filter(bounds::filter(params.filter.clone())?);
+    query = query.principal(&cx.principal);
     query.strategy.clone_from(&params.strategy);
     Ok(match params.explain {
         Some(true) => query.explain(Explain::Yes),

@@ -1,8 +1,5 @@
-//! The methods of tool search, and what they share (MGP §16.5–§16.7).
-//!
-//! Applies to: inbound.
+//! The methods of tool search, and their shared state (MGP §16.5–§16.7).
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,25 +10,25 @@ use mgp_types::service::{AgentId, Context, Router, Visibility};
 
 use super::bounds;
 use super::caller::{Caller, Version};
-use super::counting::Counting;
+use super::counting::TokenCounting;
 use super::hooks::{Create, Standing, StandingOf};
 use crate::catalog::Listed;
 use crate::error::SessionError;
 use crate::index::ToolIndex;
 use crate::learn::Outcome;
 use crate::meta::name_for;
-use crate::search::Found;
+use crate::search::SearchResult;
 use crate::session::{Session, Sessions};
 
-/// Hears that the session of a caller has other tools.
+/// A hook for changes of a session.
 type Changed = Arc<dyn Fn(&Context) + Send + Sync>;
 
-/// So many tools are decided about anew for each search, where nobody tells when decisions change.
-const DECIDED_ANEW: usize = 2000;
+/// The number of tools up to which every search decides again, if no version is set.
+const MAX_UNCACHED_DECISIONS: usize = 2000;
 
-/// Answers `mgp/tools/discover`, `mgp/tools/request`, `mgp/tools/session` and `mgp/tools/session/evict`.
+/// The handlers of `mgp/tools/discover`, `mgp/tools/request`, `mgp/tools/session` and `mgp/tools/session/evict`.
 ///
-/// What a caller does not see ([`Visibility`]) is not found: it is in no list, no count, no category and no reason.
+/// Tools that are hidden from a caller ([`Visibility`]) are in no list, no count, no category and no reason.
 ///
 /// ```
 /// use mgp_toolindex::{Endpoints, ServerEntry, Sessions, ToolIndex};
@@ -44,7 +41,7 @@ const DECIDED_ANEW: usize = 2000;
 /// let tool = |name: &str| Tool::new(name.to_owned(), RawObject::empty());
 /// index.put(ServerEntry::new("files").tools([tool("read_file"), tool("delete_file")])).unwrap();
 /// let no_delete = visibility(|_, _, tool| match tool {
-///     "delete_file" => Err(Hidden::by("nobody deletes")),
+///     "delete_file" => Err(Hidden::by("deleting is disabled")),
 ///     _ => Ok(()),
 /// });
 /// let endpoints = Endpoints::new(index, Sessions::new()).visibility(no_delete);
@@ -55,33 +52,33 @@ const DECIDED_ANEW: usize = 2000;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Endpoints(Arc<Inner>);
+pub struct Endpoints(Arc<EndpointsState>);
 
 #[derive(Clone)]
-pub(super) struct Inner {
+pub(super) struct EndpointsState {
     pub(super) index: ToolIndex,
     pub(super) sessions: Sessions,
     visibility: Option<Arc<dyn Visibility>>,
     version: Option<Version>,
-    /// Tells decisions apart: one index may serve several sets of endpoints.
-    whose: u64,
+    /// Distinguishes the cached decisions of several endpoints over one index.
+    decisions_id: u64,
     standing: Option<Arc<dyn StandingOf>>,
     pub(super) create: Option<Arc<dyn Create>>,
     changed: Option<Changed>,
-    pub(super) counting: Counting,
+    pub(super) counting: TokenCounting,
 }
 
 impl Endpoints {
-    /// Answers about the tools of an index; everybody sees all of them, and none is made.
+    /// Creates endpoints over an index; all callers see all tools, and no tool is created.
     pub fn new(index: ToolIndex, sessions: Sessions) -> Self {
         let (visibility, version, standing, create, changed) = (None, None, None, None, None);
-        let (counting, whose) = (Counting::default(), next());
-        Self(Arc::new(Inner {
+        let (counting, decisions_id) = (TokenCounting::default(), next_id());
+        Self(Arc::new(EndpointsState {
             index,
             sessions,
             visibility,
             version,
-            whose,
+            decisions_id,
             standing,
             create,
             changed,
@@ -89,64 +86,64 @@ impl Endpoints {
         }))
     }
 
-    /// Shows a caller what it sees only. Two calls of one principal see the same.
+    /// Sets the visibility of tools. Two calls of one principal must see the same.
     ///
-    /// Decisions about more than 2,000 tools are kept for a second, or until [`version`](Self::version) tells another
-    /// number; every tool that is shown is decided about anew.
+    /// Decisions about more than 2,000 tools are cached for a second, or until [`version`](Self::version) returns
+    /// another number; every tool in a result is decided again.
     pub fn visibility(self, visibility: impl Visibility + 'static) -> Self {
         self.with(|inner| {
             inner.visibility = Some(Arc::new(visibility));
-            inner.whose = next();
+            inner.decisions_id = next_id();
         })
     }
 
-    /// Tells a number that changes whenever somebody may see more or less than before.
+    /// Sets a function that returns another number whenever the visibility of any caller may have changed.
     ///
-    /// With it no decision is kept beyond such a change, and those about few tools are kept too.
+    /// Then no decision is cached beyond such a change, and decisions about few tools are cached too.
     pub fn version(self, version: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.with(|inner| {
             inner.version = Some(Arc::new(version));
-            inner.whose = next();
+            inner.decisions_id = next_id();
         })
     }
 
-    /// Knows which tools may be called right now; without it all that are seen.
+    /// Sets a hook that decides whether a tool can be called now; without it all visible tools can be.
     ///
-    /// It is asked about tools that were found. What a caller may never call belongs to [`visibility`](Self::visibility),
-    /// which keeps it out of counts and categories too.
+    /// The hook is called for tools that were found. Tools that a caller can never call belong to
+    /// [`visibility`](Self::visibility), which also hides them from counts and categories.
     pub fn standing(self, standing: impl StandingOf + 'static) -> Self {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
     }
 
-    /// Makes tools that nobody has; see [`Create`] for what that takes.
+    /// Sets a hook that creates missing tools; see [`Create`] for its duties.
     pub fn create(self, create: impl Create + 'static) -> Self {
         self.with(|inner| inner.create = Some(Arc::new(create)))
     }
 
-    /// Hears whenever a request or an eviction has changed what is in the session of a caller, and so its list of tools.
-    /// Of calls [`called`](Self::called) tells the same.
+    /// Sets a hook that is called whenever a request or an eviction has changed the session of a caller, and so its
+    /// list of tools. For calls, [`called`](Self::called) returns the same.
     pub fn on_change(self, hook: impl Fn(&Context) + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.changed = Some(Arc::new(hook)))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut EndpointsState)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
     }
 
-    /// The caller of a call, for whatever else is shown to it: lists of tools, and calls of tools that were found.
+    /// Returns the caller of a request, for other lists and calls of tools.
     #[must_use]
     pub fn caller(&self, cx: &Context) -> Caller {
         self.0.caller(cx)
     }
 
-    /// Notes that a tool was called: it stays in the session, and the history of the index, if it has one, learns which
-    /// query found it. `handle` is the session handle that came with the call, if one did.
-    /// `true` says that the tool was not in the session before: the caller's list of tools has changed.
+    /// Records a call: the tool stays in the session, and the history of the index, if there is one, learns which query
+    /// found it. `handle` is the session handle of the call.
+    /// Returns `true` if the tool was not in the session before: the caller's list of tools has changed.
     ///
     /// # Errors
-    /// [`SessionError::UnknownHandle`](crate::SessionError::UnknownHandle) if the handle ended or is another
-    /// principal's; then nothing is noted.
+    /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to
+    /// another principal; then nothing is recorded.
     pub fn called(
         &self,
         cx: &Context,
@@ -157,13 +154,13 @@ impl Endpoints {
         let session = self.0.sessions.find(cx, handle)?;
         let is_new = session.as_ref().is_some_and(|session| self.0.sessions.used(session, tool));
         if let Some(history) = self.0.index.history() {
-            let asking = asking(cx, session.as_ref());
-            history.called(&cx.principal, asking, &tool.tool_id(), outcome);
+            let key = search_key(cx, session.as_ref());
+            history.record_call(&cx.principal, key, &tool.tool_id(), outcome);
         }
         Ok(is_new)
     }
 
-    /// The methods.
+    /// Returns a router with the four methods.
     #[must_use]
     pub fn router(&self) -> Router {
         let inner = || Arc::clone(&self.0);
@@ -184,26 +181,30 @@ impl Endpoints {
     }
 }
 
-impl Inner {
+impl EndpointsState {
     pub(super) fn caller(&self, cx: &Context) -> Caller {
         let version = match &self.version {
             Some(version) => Some(version()),
-            None => (self.index.len() > DECIDED_ANEW).then_some(0),
+            None => (self.index.len() > MAX_UNCACHED_DECISIONS).then_some(0),
         };
-        Caller::new(cx, self.visibility.as_ref(), version.map(|version| (self.whose, version)))
+        Caller::new(
+            cx,
+            self.visibility.as_ref(),
+            version.map(|version| (self.decisions_id, version)),
+        )
     }
 
-    /// Tells the history of the index, if it has one, what a query found.
-    pub(super) fn asked(
+    /// Records a search in the history of the index, if there is one.
+    pub(super) fn record_search(
         &self,
         cx: &Context,
         session: Option<&Session>,
         query: &str,
-        found: &Found,
+        found: &SearchResult,
     ) {
         if let Some(history) = self.index.history() {
             let tools = found.hits.iter().map(|hit| hit.tool.tool_id());
-            history.asked(&cx.principal, asking(cx, session), query, tools);
+            history.record_search(&cx.principal, search_key(cx, session), query, tools);
         }
     }
 
@@ -242,21 +243,14 @@ impl Inner {
     }
 }
 
-/// What a call belongs to, as far as it is known: its session, else whoever acts.
-fn asking(cx: &Context, session: Option<&Session>) -> (Option<u64>, Option<AgentId>) {
+/// Returns the key of a search and its calls: the session, or else the agent.
+fn search_key(cx: &Context, session: Option<&Session>) -> (Option<u64>, Option<AgentId>) {
     (session.map(Session::number), cx.principal.as_agent().cloned())
 }
 
-fn next() -> u64 {
+fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-impl fmt::Debug for Endpoints {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoints")
-            .field("index", &self.0.index)
-            .field("sessions", &self.0.sessions)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Endpoints);

@@ -1,32 +1,30 @@
-//! What only the kernel knows: whether a tool may be called right now, and how tools are made (MGP §16.6, C38).
-//!
-//! Applies to: inbound.
+//! Hooks of the kernel: whether a tool can be called now, and how tools are created (MGP §16.6).
 
 use mgp_types::mgp::{Permission, RiskLevel};
 use mgp_types::service::{BoxFuture, Context};
 
 use crate::catalog::Listed;
 
-/// Whether a caller may call a tool right now.
+/// The availability of a tool to a caller.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Standing {
-    /// It may.
+    /// The tool can be called.
     Callable,
-    /// It may once these permissions are approved.
+    /// The tool can be called once these permissions are approved.
     NeedsApproval {
         /// The permissions.
         permissions: Vec<Permission>,
-        /// How they are approved: a command to run, or where to decide.
+        /// The way to approve them, e.g. a command to run.
         how: Option<String>,
     },
-    /// It may not, and the tool is neither found nor loaded.
+    /// The tool cannot be called, and is neither found nor loaded.
     Refused,
 }
 
-/// Says whether a caller may call a tool right now.
+/// Decides whether a caller can call a tool now.
 ///
-/// It is asked about tools the caller sees; it reads a snapshot and never waits.
+/// The hook is called for tools that the caller sees; it must read a snapshot and never wait.
 ///
 /// ```
 /// use mgp_toolindex::{Listed, Standing, StandingOf};
@@ -53,40 +51,40 @@ where
     }
 }
 
-/// A tool that nobody has, for whoever can make one.
+/// A tool to create.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Wanted {
-    /// What it must do.
+    /// The capabilities of the tool.
     pub capabilities: Vec<String>,
-    /// What it takes.
+    /// The types that it takes.
     pub input_types: Vec<String>,
-    /// What it gives.
+    /// The types that it returns.
     pub output_types: Vec<String>,
-    /// How dangerous it may be.
+    /// The preferred greatest risk.
     pub preferred_risk_level: Option<RiskLevel>,
-    /// What is being done.
+    /// The task for which it is needed.
     pub context: Option<String>,
     /// The trace of the task.
     pub task_trace_id: Option<String>,
 }
 
-/// What became of a wish for a tool.
+/// The result of a request to create a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Creating {
-    /// It is being made; what to expect.
+    /// The tool is being created; the text describes what to expect.
     Begun(String),
-    /// It is not, and why.
+    /// The tool is not created, for this reason.
     Refused(String),
 }
 
-/// Makes tools that nobody has. There is none by default.
+/// Creates missing tools. There is no default implementation.
 ///
-/// What it makes is registered like anything at run time: `sandboxed`, its code checked, and approved by an operator.
-/// A policy that approves permissions by itself does not stand in for that.
-/// A tool that was made reaches the caller by `notifications/tools/list_changed` and the next look at its session.
+/// A created tool is registered like any other at run time: `sandboxed`, its code validated, and approved by an
+/// operator. A policy that approves permissions automatically does not replace that approval. The caller learns of the
+/// tool by `notifications/tools/list_changed` and its session.
 pub trait Create: Send + Sync {
-    /// Begins to make a tool. Dropping the future must leave nothing behind.
+    /// Starts to create a tool. Dropping the future must leave nothing behind.
     fn create(&self, cx: Context, wanted: Wanted) -> BoxFuture<'static, Creating>;
 }

@@ -1,9 +1,7 @@
-//! The methods of tool search: finding, asking, and looking at a session (MGP §16.5–§16.7).
+//! The methods of tool search: discovery, requests and sessions (MGP §16.5–§16.7).
 //!
-//! They are a [`Router`](mgp_types::service::Router) over the index. That they are called as tools too is a matter of
-//! whoever serves them: results are the same.
-//!
-//! Applies to: inbound.
+//! They are a [`Router`](mgp_types::service::Router) over the index. A server may also expose them as tools, with the
+//! same results.
 
 mod bounds;
 mod caller;

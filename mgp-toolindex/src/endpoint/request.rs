@@ -1,10 +1,8 @@
-//! Mode B: a model lacks something, and asks for tools for the rest of its session (MGP §16.6).
+//! Mode B: a model requests tools for the rest of its session (MGP §16.6).
 //!
-//! Each capability is a search of its own. A tool meets it if it scores high enough and takes and gives what is asked;
-//! one that only scores high enough is loaded too, and the answer says what is not known of it. Less dangerous tools
-//! than preferred come first; where there is none, the answer says so.
-//!
-//! Applies to: inbound.
+//! Each capability is a search of its own. A tool fulfils it if its score is high enough and it takes and returns the
+//! requested types; a tool with the wrong types is loaded too, and the result names what is missing. Tools within the
+//! preferred risk come first; if there are none, the result reports that.
 
 use std::sync::Arc;
 
@@ -16,8 +14,8 @@ use mgp_types::{Payload, RpcError};
 
 use super::bounds;
 use super::caller::Caller;
-use super::discover::aside;
-use super::endpoints::Inner;
+use super::discover::run_blocking;
+use super::endpoints::EndpointsState;
 use super::hooks::{Creating, Standing, Wanted};
 use super::present::loaded;
 use crate::catalog::Listed;
@@ -25,38 +23,39 @@ use crate::meta::name_for;
 use crate::search::{Explain, Filter, Hit, Query};
 use crate::tokens::tokens_at_most;
 
-/// Which tools do what was asked: how much of what the words say they have at least, with which score.
+/// The conditions under which a tool fulfils a capability: the least coverage of its words, with the least score.
 ///
-/// Every query finds something, so that a score alone says little: what nobody has scores up to 0.46 without a word in
-/// common, and one of a hundred real queries scores less than that. Words decide where they can, and a meaning without
-/// words has to be near. Chosen with real and absurd wishes over two catalogues of 527 and 2,247 tools.
-const MEETS: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
-/// How much worse than the best a tool may fit that is taken for being less dangerous.
-const NEAR: f32 = 0.7;
-/// How much what is being done counts beside what is asked for.
-const CONTEXT: f32 = 0.1;
-/// How many tools are looked at for each capability.
-const LOOKED_AT: usize = 10;
+/// Every query finds something, so a score alone means little: missing capabilities score up to 0.46 without a common
+/// word, and one of a hundred real queries scores less than that. Words decide where they can, and a meaning without
+/// words has to be near. Chosen with real and absurd requests over two catalogues of 527 and 2,247 tools.
+const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
+/// The least score, relative to the best one, of a tool that is preferred for its lower risk.
+const MIN_RELATIVE_SCORE: f32 = 0.7;
+/// The weight of the context beside the capability.
+const CONTEXT_WEIGHT: f32 = 0.1;
+/// The most tools that are considered for each capability.
+const MAX_CANDIDATES: usize = 10;
 
-/// What is said where tools are in the session that the answer has no room for.
-const UNTOLD: &str = "more tools were loaded than fit into this answer; `tools/list` has all";
+/// The note for tools that are in the session but not in the result.
+const OMITTED_NOTE: &str = "more tools were loaded than fit into this answer; `tools/list` has all";
 
-/// Answers `mgp/tools/request`.
+/// Handles `mgp/tools/request`.
 ///
 /// # Cancel safety
-/// Dropping the future leaves at most tools loaded that nobody was told of; the session tells of them.
+/// If the future is dropped, tools may be loaded without a result; the session lists them.
 pub(super) async fn answer(
-    inner: Arc<Inner>,
+    inner: Arc<EndpointsState>,
     cx: Context,
     params: RequestToolsParams,
 ) -> Result<RequestToolsResult, RpcError> {
     bounds::request(&params)?;
-    // Whoever sends a handle that is not theirs learns it before anything else.
+    // A foreign handle is refused before anything else.
     inner.sessions.find(&cx, params.session_handle.as_deref())?;
-    let (working, caller, asked) = (Arc::clone(&inner), inner.caller(&cx), params.clone());
-    let mut result =
-        aside(move || Decision::of(&working, &caller, &asked)?.load(&working, &caller, &asked))
-            .await?;
+    let (working, caller, record_search) = (Arc::clone(&inner), inner.caller(&cx), params.clone());
+    let mut result = run_blocking(move || {
+        Decision::of(&working, &caller, &record_search)?.load(&working, &caller, &record_search)
+    })
+    .await?;
     if result.context_tokens_added.is_some_and(|tokens| tokens > 0) {
         inner.changed(&cx);
     }
@@ -66,18 +65,18 @@ pub(super) async fn answer(
     Ok(result)
 }
 
-/// Which tools a request gets, and which it does not.
+/// The tools of a request, and its missing capabilities.
 #[derive(Default)]
 struct Decision {
     tools: Vec<Listed>,
-    /// The capabilities that each tool is for, in the same order.
+    /// The capabilities of each tool, in the same order.
     capabilities: Vec<Vec<String>>,
     unmet: Vec<UnavailableTool>,
     pending: usize,
     notes: Vec<String>,
 }
 
-/// A tool that would do, and what is to be said of it.
+/// A tool that would fulfil a capability.
 struct Candidate {
     tool: Listed,
     score: f32,
@@ -86,7 +85,11 @@ struct Candidate {
 }
 
 impl Decision {
-    fn of(inner: &Inner, caller: &Caller, params: &RequestToolsParams) -> Result<Self, RpcError> {
+    fn of(
+        inner: &EndpointsState,
+        caller: &Caller,
+        params: &RequestToolsParams,
+    ) -> Result<Self, RpcError> {
         let mut decision = Self::default();
         let context =
             params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
@@ -105,10 +108,10 @@ impl Decision {
         Ok(decision)
     }
 
-    /// Takes the best of the candidates for a capability.
+    /// Takes the best candidate for a capability.
     fn choose(
         &mut self,
-        inner: &Inner,
+        inner: &EndpointsState,
         caller: &Caller,
         capability: &str,
         all: Vec<Candidate>,
@@ -155,10 +158,10 @@ impl Decision {
         Ok(())
     }
 
-    /// Loads the tools into the session, and says what became of the request.
+    /// Loads the tools into the session, and returns the result.
     fn load(
         mut self,
-        inner: &Inner,
+        inner: &EndpointsState,
         caller: &Caller,
         params: &RequestToolsParams,
     ) -> Result<RequestToolsResult, RpcError> {
@@ -175,12 +178,12 @@ impl Decision {
                 inner.sessions.request(&cx.principal, session, &self.tools, &inner.index, caller);
             tokens = put.tokens;
             let mut is_in = put.is_in.iter().copied();
-            let mut kept = Vec::new();
+            let mut loaded_tools = Vec::new();
             for (tool, capabilities) in
                 std::mem::take(&mut self.tools).into_iter().zip(&self.capabilities)
             {
                 if is_in.next() == Some(true) {
-                    kept.push(tool);
+                    loaded_tools.push(tool);
                     continue;
                 }
                 for capability in capabilities {
@@ -190,7 +193,7 @@ impl Decision {
                     self.unmet.push(unmet);
                 }
             }
-            self.tools = kept;
+            self.tools = loaded_tools;
         }
         let view = inner.sessions.view(&cx.principal, session.as_ref(), &inner.index, caller);
         let mut result = RequestToolsResult::new(self.status());
@@ -201,19 +204,19 @@ impl Decision {
         result.session_handle = session.and_then(|session| session.handle().map(str::to_owned));
         let plan = inner.sessions.plan();
         let is_clear = |tool: &Listed| name_for(tool, &inner.index, caller) == tool.name();
-        let tell = |result: &RequestToolsResult| {
+        let render_all = |result: &RequestToolsResult| {
             let envelope = serde_json::to_string(result).map_or(0, |text| tokens_at_most(&text));
             let tools = self.tools.iter().map(|tool| (tool, is_clear(tool)));
             loaded(tools, plan.budget_of(&cx.principal), envelope)
         };
-        let mut told = tell(&result);
-        if told.len() < self.tools.len() {
+        let mut rendered = render_all(&result);
+        if rendered.len() < self.tools.len() {
             let mut notes = std::mem::take(&mut result.notes).into_vec();
-            notes.push(UNTOLD.to_owned());
+            notes.push(OMITTED_NOTE.to_owned());
             result.notes = notes.into();
-            told = tell(&result);
+            rendered = render_all(&result);
         }
-        result.tools_loaded = told;
+        result.tools_loaded = rendered;
         Ok(result)
     }
 
@@ -227,18 +230,18 @@ impl Decision {
     }
 }
 
-/// The tools that do something and take and give what is asked; if there are none, those that do it.
+/// Searches for tools with the requested types; if there are none, for tools with any types.
 fn search(
-    inner: &Inner,
+    inner: &EndpointsState,
     caller: &Caller,
     capability: &str,
     params: &RequestToolsParams,
 ) -> Result<(Vec<Hit>, bool), RpcError> {
     let wanted = &params.requirements;
     let find = |filter: Filter| -> Result<Vec<Hit>, RpcError> {
-        let query = ask(caller, capability.trim()).most(LOOKED_AT).filter(filter);
+        let query = ask(caller, capability.trim()).most(MAX_CANDIDATES).filter(filter);
         let mut hits = inner.index.search(&query.explain(Explain::Yes), caller)?.hits;
-        hits.retain(|hit| meets(inner, capability, hit));
+        hits.retain(|hit| fulfils(inner, capability, hit));
         Ok(hits)
     };
     let hits = find(typed(&wanted.input_types, &wanted.output_types))?;
@@ -249,15 +252,15 @@ fn search(
     Ok((hits, true))
 }
 
-/// A query of whoever calls.
+/// Returns a query in the name of the caller.
 fn ask(caller: &Caller, text: &str) -> Query {
-    Query::new(text).asker(&caller.cx().principal)
+    Query::new(text).principal(&caller.cx().principal)
 }
 
-fn meets(inner: &Inner, capability: &str, hit: &Hit) -> bool {
+fn fulfils(inner: &EndpointsState, capability: &str, hit: &Hit) -> bool {
     let words = hit.reason.as_ref().map_or(&[][..], |reason| &reason.words);
     let covered = inner.index.coverage(capability, words);
-    MEETS.iter().any(|(words, score)| covered >= *words && hit.score >= *score)
+    FULFILMENT.iter().any(|(words, score)| covered >= *words && hit.score >= *score)
 }
 
 fn typed(input: &[String], output: &[String]) -> Filter {
@@ -267,9 +270,9 @@ fn typed(input: &[String], output: &[String]) -> Filter {
     filter
 }
 
-/// The tools of a search that the caller may call or ask for, best first.
+/// Returns the tools of a search that the caller can call or get approved, best first.
 fn candidates(
-    inner: &Inner,
+    inner: &EndpointsState,
     caller: &Caller,
     hits: Vec<Hit>,
     near: &[Hit],
@@ -277,7 +280,7 @@ fn candidates(
 ) -> Vec<Candidate> {
     let also = |tool: &Listed| {
         let same = near.iter().find(|hit| hit.tool.tool_id() == tool.tool_id());
-        same.map_or(0.0, |hit| hit.score * CONTEXT)
+        same.map_or(0.0, |hit| hit.score * CONTEXT_WEIGHT)
     };
     let mut all: Vec<Candidate> = hits
         .into_iter()
@@ -290,9 +293,9 @@ fn candidates(
         .filter(|one| one.standing != Standing::Refused)
         .collect();
     let best = all.iter().map(|one| one.score).fold(0.0, f32::max);
-    all.retain(|one| one.score >= best * NEAR);
-    let place = |one: &Candidate| (!one.is_preferred, one.standing != Standing::Callable);
-    all.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| b.score.total_cmp(&a.score)));
+    all.retain(|one| one.score >= best * MIN_RELATIVE_SCORE);
+    let rank = |one: &Candidate| (!one.is_preferred, one.standing != Standing::Callable);
+    all.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| b.score.total_cmp(&a.score)));
     all
 }
 
@@ -318,9 +321,9 @@ fn needs(permissions: &[mgp_types::mgp::Permission], how: Option<&str>) -> Strin
     text
 }
 
-/// Says which of the types a tool does not mention.
+/// Names the types that a tool does not mention.
 fn untyped(
-    inner: &Inner,
+    inner: &EndpointsState,
     caller: &Caller,
     capability: &str,
     tool: &Listed,
@@ -341,15 +344,15 @@ fn untyped(
         parts.push(format!("give {}", wanted.output_types.join(" or ")));
     }
     if parts.is_empty() {
-        // Each type alone fits, only not all at once.
+        // Each type alone matches, but not all together.
         parts.push("do both at once".to_owned());
     }
     Ok(format!("it was loaded, but does not say that it can {}", parts.join(" and ")))
 }
 
-/// Lets a tool be made where none was found, if anybody can.
+/// Asks the hook to create a missing tool, if there is one.
 async fn create(
-    inner: &Inner,
+    inner: &EndpointsState,
     cx: Context,
     params: RequestToolsParams,
     result: &mut RequestToolsResult,

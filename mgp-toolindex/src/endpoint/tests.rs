@@ -1,6 +1,4 @@
-//! Stories of the methods of tool search (MGP §16.5–§16.7).
-//!
-//! Applies to: inbound.
+//! Tests of the methods of tool search (MGP §16.5–§16.7).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,7 +65,7 @@ fn names(all: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn found_tools_are_told_with_all_a_call_needs() {
+async fn results_have_everything_that_a_call_needs() {
     let found = ask(&mut client(&endpoints()), "discover", json!({"query": "read a file"})).await;
     let first = &found["tools"][0];
     assert_eq!(first["name"], "read_file");
@@ -106,7 +104,7 @@ async fn an_empty_query_browses_and_the_number_has_a_cap() {
 }
 
 #[tokio::test]
-async fn words_nobody_knows_are_refused_with_those_there_are() {
+async fn unknown_words_are_refused_with_the_known_ones() {
     let mut client = client(&endpoints());
     for (params, expected) in [
         (
@@ -120,9 +118,18 @@ async fn words_nobody_knows_are_refused_with_those_there_are() {
             "unknown member of `filter` `category`; known: categories, ",
         ),
         (json!({"filter": {"categories": ["musik"]}}), "unknown category `musik`; known: "),
-        (json!({"query": "q".repeat(70_000)}), "`query` has at most 65536 bytes, this one has"),
-        (json!({"filter": {"servers": vec!["s"; 100]}}), "`filter.servers` has at most 32 words"),
-        (json!({"filter": {"categories": ["c".repeat(9999)]}}), "at most 256 bytes a word"),
+        (
+            json!({"query": "q".repeat(70_000)}),
+            "`query` has 70000 bytes; at most 65536 are allowed",
+        ),
+        (
+            json!({"filter": {"servers": vec!["s"; 100]}}),
+            "`filter.servers` has 100 words; at most 32 are allowed",
+        ),
+        (
+            json!({"filter": {"categories": ["c".repeat(9999)]}}),
+            "9999 bytes a word; at most 256 are allowed",
+        ),
         (json!({"strategy": "\u{7}".repeat(9000)}), "unknown strategy"),
     ] {
         let refused = client.request("mgp/tools/discover", &params.to_string()).await.unwrap_err();
@@ -132,9 +139,12 @@ async fn words_nobody_knows_are_refused_with_those_there_are() {
     }
     let many = json!({"requirements": {"capabilities": vec!["x"; 5000]}});
     for (params, expected) in [
-        (many, "`requirements.capabilities` has at most 16 words, this one has 5000"),
-        (json!({"requirements": {"capabilities": []}}), "name what the tools must do"),
-        (json!({"requirements": {"capabilities": [" "]}}), "name what the tools must do"),
+        (many, "`requirements.capabilities` has 5000 words; at most 16 are allowed"),
+        (json!({"requirements": {"capabilities": []}}), "describe each capability in a few words"),
+        (
+            json!({"requirements": {"capabilities": [" "]}}),
+            "describe each capability in a few words",
+        ),
         (
             json!({"requirements": {"capabilities": ["x"], "preferred_risk_level": "none"}}),
             "known: safe",
@@ -154,7 +164,7 @@ async fn words_nobody_knows_are_refused_with_those_there_are() {
 }
 
 #[tokio::test]
-async fn what_a_caller_may_not_call_is_not_found_counted_or_named() {
+async fn a_tool_without_access_is_not_found_counted_or_named() {
     let open = Arc::new(AtomicBool::new(false));
     let (decides, counts) = (Arc::clone(&open), Arc::new(AtomicU64::new(0)));
     let version = Arc::clone(&counts);
@@ -245,7 +255,7 @@ async fn no_answer_costs_more_than_its_reserve() {
                 }
             }
         }
-        // The second time with exact counts.
+        // The second round has exact counts.
         assert_eq!(index.count_tokens(), if round == 0 { 61 } else { 0 });
     }
     let alone = ask(&mut client, "discover", json!({"query": "report_11", "max_results": 1})).await;
@@ -255,7 +265,7 @@ async fn no_answer_costs_more_than_its_reserve() {
 }
 
 #[tokio::test]
-async fn exact_counts_make_room_and_bounds_never_overflow() {
+async fn exact_counts_make_room_and_estimates_never_overflow() {
     let counter = TokenCounter::new();
     let index = bulky();
     for _ in 0..2 {
@@ -273,7 +283,7 @@ async fn exact_counts_make_room_and_bounds_never_overflow() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_met_loads_its_tools_and_counts_them_exactly() {
+async fn a_fulfilled_request_loads_its_tools_and_counts_them_exactly() {
     let endpoints = endpoints();
     let mut client = client(&endpoints);
     let asked = json!({"reason": "capability_gap", "context": "Processing CSV data but need statistics",
@@ -302,7 +312,7 @@ async fn a_request_that_is_met_loads_its_tools_and_counts_them_exactly() {
 }
 
 #[tokio::test]
-async fn what_is_unmet_is_told_with_its_reason() {
+async fn an_unfulfilled_capability_has_a_reason() {
     let mut client = client(&endpoints());
     let asked =
         json!({"requirements": {"capabilities": ["read file", "xylophone quantum brewing"]}});
@@ -329,7 +339,7 @@ async fn what_is_unmet_is_told_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_preferred_risk_goes_first_and_anything_above_is_said() {
+async fn a_preferred_risk_comes_first_and_a_greater_one_is_reported() {
     let index = index();
     let safe =
         tool("fetch_file", "Read the contents of a file from a URL", &path(), RiskLevel::Dangerous);
@@ -348,7 +358,7 @@ async fn a_preferred_risk_goes_first_and_anything_above_is_said() {
 }
 
 #[tokio::test]
-async fn tools_that_need_approval_are_pending_and_those_refused_are_not_there() {
+async fn tools_that_need_approval_are_pending_and_refused_ones_are_hidden() {
     let endpoints = endpoints().standing(|_: &Context, tool: &Listed| match tool.name() {
         "train_model" => Standing::NeedsApproval {
             permissions: vec![Permission::from("code_execution")],
@@ -386,7 +396,7 @@ impl Create for Workshop {
 }
 
 #[tokio::test]
-async fn a_tool_nobody_has_is_made_only_where_somebody_makes_tools() {
+async fn a_missing_tool_is_created_only_with_a_hook() {
     for (creating, status) in [
         (Creating::Begun("it waits for approval".to_owned()), "creating"),
         (Creating::Refused("the operator is asleep".to_owned()), "unavailable"),
@@ -400,14 +410,14 @@ async fn a_tool_nobody_has_is_made_only_where_somebody_makes_tools() {
         } else {
             "asleep"
         }));
-        // What there is needs no making.
+        // A tool that exists need not be created.
         let asked = json!({"requirements": {"capabilities": ["read file"]}});
         assert_eq!(ask(&mut client, "request", asked).await["status"], "fulfilled");
     }
 }
 
 #[tokio::test]
-async fn requests_that_stand_alone_get_a_handle_nobody_else_can_use() {
+async fn stateless_requests_get_a_handle_that_no_other_principal_can_use() {
     let endpoints = endpoints();
     let mut client = client(&endpoints);
     let fresh = |client: &mut mock::Client| client.cx.scope = Scope::new(ScopeKind::Request);
@@ -436,13 +446,13 @@ async fn requests_that_stand_alone_get_a_handle_nobody_else_can_use() {
         assert_eq!(refused.code().0, -32602);
         assert!(refused.message().contains("unknown `session_handle`"), "{refused}");
     }
-    // A request for nothing opens no session.
+    // A request without a match opens no session.
     let nothing = json!({"requirements": {"capabilities": ["xylophone quantum brewing"]}});
     assert!(ask(&mut client, "request", nothing).await["session_handle"].is_null());
 }
 
 #[tokio::test]
-async fn pinned_tools_need_no_loading_and_stay() {
+async fn pinned_tools_are_not_loaded_and_stay() {
     let pins = Pins::new().everyone(["read_file"]);
     let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
     let mut client = client(&Endpoints::new(index(), sessions));
@@ -460,7 +470,7 @@ async fn pinned_tools_need_no_loading_and_stay() {
 }
 
 #[tokio::test]
-async fn a_search_of_many_tools_leaves_the_thread_and_may_be_dropped() {
+async fn a_search_of_many_tools_runs_on_another_thread_and_can_be_dropped() {
     let index = ToolIndex::new();
     let schema = json!({"type": "object"});
     let tools = (0..2500)
@@ -479,7 +489,7 @@ async fn a_search_of_many_tools_leaves_the_thread_and_may_be_dropped() {
 }
 
 #[tokio::test]
-async fn whoever_listens_hears_of_each_change_of_a_session_and_of_nothing_else() {
+async fn the_change_hook_is_called_for_each_change_of_a_session_and_nothing_else() {
     let heard = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&heard);
     let endpoints = endpoints().on_change(move |_| {

@@ -1,16 +1,14 @@
-//! Makes an index (MGP §16.4).
-//!
-//! Applies to: both.
+//! The builder of an index (MGP §16.4).
 
 use std::sync::Arc;
 
 use super::limits::IndexLimits;
-use super::shared::Shared;
+use super::shared::SharedIndex;
 use super::tool_index::ToolIndex;
 use crate::embed::Embedder;
 use crate::learn::History;
 
-/// An index that is being made.
+/// A builder of a [`ToolIndex`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ToolIndexBuilder {
@@ -28,7 +26,7 @@ impl ToolIndexBuilder {
         Self { embedder, limits: IndexLimits::default(), history: None }
     }
 
-    /// Searches by meaning with this, in place of the word table of the feature `static-table`.
+    /// Sets the embedder, in place of the word table of the feature `static-table`.
     pub fn embedder(mut self, embedder: Arc<dyn Embedder>) -> Self {
         self.embedder = Some(embedder);
         self
@@ -40,29 +38,27 @@ impl ToolIndexBuilder {
         self
     }
 
-    /// Learns from what is called after searches. Nothing is learned without it.
+    /// Learns from calls after searches. Without a history nothing is learned.
     pub fn history(mut self, history: History) -> Self {
         self.history = Some(history);
         self
     }
 
-    /// Takes so much.
+    /// Sets the limits.
     pub fn limits(mut self, limits: IndexLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Makes it, empty, in memory.
+    /// Builds an empty index in memory.
     #[must_use]
     pub fn build(self) -> ToolIndex {
-        let shared = Arc::new(self.shared());
-        shared.answer_history();
-        ToolIndex { shared }
+        ToolIndex { shared: Arc::new(self.shared()) }
     }
 
-    pub(super) fn shared(self) -> Shared {
-        let mut shared = Shared::new(self.embedder, self.limits);
-        shared.learn(self.history);
+    pub(super) fn shared(self) -> SharedIndex {
+        let mut shared = SharedIndex::new(self.embedder, self.limits);
+        shared.set_history(self.history);
         shared
     }
 }

@@ -1,6 +1,4 @@
-//! One change of the index, from what is given to what is published (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! One change of the index, from its input to the published snapshot (MGP §16.4).
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -10,82 +8,82 @@ use std::sync::atomic::AtomicU32;
 use mgp_types::Lenient;
 use mgp_types::mgp::ServerState;
 
+#[cfg(feature = "sqlite")]
+use super::database::{PutTool, ServerChange};
 use super::definition::Definition;
 use super::embedding::server_sentence;
-#[cfg(feature = "sqlite")]
-use super::keeping::{Given, Note};
 use super::limits::IndexLimits;
-use super::put::{Put, RefusedTool, ToolRefusal};
+use super::put_report::{PutReport, RefusedTool, ToolRefusal};
 use super::snapshot::Snapshot;
-use super::texts::Texts;
-use super::writer::Writer;
+use super::tool_source::ToolSource;
+use super::writer::IndexWriter;
 use crate::catalog::{
-    Decided, Entry, Labels, Registered, Server, ServerEntry, ServerNumber, Slot, Text, ToolEntry,
-    all_canonical, derive,
+    Entry, Labels, SecuritySource, Server, ServerEntry, ServerNumber, ServerRecord, Slot, Text,
+    ToolEntry, all_canonical, derive,
 };
 use crate::embed::Embedder;
 use crate::error::IndexError;
 use crate::keyword::Step;
 #[cfg(feature = "sqlite")]
-use crate::persist::News;
-use crate::text::{cut, words_of};
+use crate::persist::WriteMode;
+use crate::text::{truncate, words_of};
 use crate::vector::VectorTable;
 
-/// How much of a name is repeated in a refusal, in bytes.
-const SHOWN: usize = 80;
+/// The bytes of a name that a refusal repeats.
+const MAX_SHOWN_BYTES: usize = 80;
 
-/// How many words of a description say which category a tool is in.
-const SPEAKING: usize = 24;
+/// The words of a description from which a category is derived.
+const MAX_CATEGORY_WORDS: usize = 24;
 
-/// How many steps the keyword index gets at once.
-const STEPS: usize = 256;
+/// The steps that the keyword index gets at once.
+const STEP_BATCH: usize = 256;
 
-/// With so many sentences those are embedded that are there.
-const SENTENCES: usize = 1024;
+/// The sentences that are embedded at once.
+const SENTENCE_BATCH: usize = 1024;
 
-/// A change that is being made. Nobody sees anything of it before it is published.
+/// A change in progress; readers see nothing of it until it is published.
 pub(super) struct Change<'a> {
-    pub(super) writer: &'a mut Writer,
+    pub(super) writer: &'a mut IndexWriter,
     pub(super) next: Snapshot,
     pub(super) limits: &'a IndexLimits,
-    /// Makes vectors at once.
+    /// The embedder if its vectors are made at once.
     embedder: Option<&'a dyn Embedder>,
-    /// Steps that the keyword index has not got yet.
+    /// Steps that the keyword index has not received yet.
     steps: Vec<Step>,
-    /// Whether it has got any.
+    /// If set, the keyword index received a step.
     is_written: bool,
-    /// Why a step failed; those after it are not taken.
+    /// The error of the first failed step; later steps are dropped.
     failed: Option<IndexError>,
-    /// Tools whose text is new.
+    /// Tools with new texts.
     pub(super) texts: Vec<Slot>,
     pub(super) server_texts: Vec<ServerNumber>,
-    /// What is to be embedded at once.
+    /// Texts to embed at once.
     pub(super) sentences: Vec<(Slot, String)>,
     pub(super) server_sentences: Vec<(ServerNumber, String)>,
-    /// Numbers that were given, and are given back if the change fails.
-    pub(super) taken: Vec<Slot>,
-    pub(super) servers_taken: Vec<ServerNumber>,
-    /// Numbers that are free once the change is published.
+    /// New numbers; they are released if the change fails.
+    pub(super) allocated: Vec<Slot>,
+    pub(super) servers_allocated: Vec<ServerNumber>,
+    /// Numbers that are released once the change is published.
     pub(super) freed: Vec<Slot>,
     pub(super) servers_freed: Vec<ServerNumber>,
-    /// Whether there is anything to publish.
-    pub(super) is_any: bool,
-    /// How many documents came and went, without those that were kept.
+    /// If set, there is something to publish.
+    pub(super) has_changes: bool,
+    /// The number of added and removed documents, without restored ones.
     #[cfg(feature = "sqlite")]
-    pub(super) worded: usize,
-    /// What was done, if somebody keeps it.
+    pub(super) changed_documents: usize,
+    /// The changes for the database, if there is one.
     #[cfg(feature = "sqlite")]
-    pub(super) notes: Option<Vec<Note>>,
+    pub(super) notes: Option<Vec<ServerChange>>,
 }
 
 impl<'a> Change<'a> {
     pub(super) fn new(
-        writer: &'a mut Writer,
+        writer: &'a mut IndexWriter,
         now: &Snapshot,
         limits: &'a IndexLimits,
         embedder: Option<&'a dyn Embedder>,
     ) -> Self {
-        // What a panic left behind.
+        // A panic may have left an unfinished change.
         writer.keywords.roll_back();
         let mut next = now.clone();
         next.generation += 1;
@@ -101,68 +99,63 @@ impl<'a> Change<'a> {
             server_texts: Vec::new(),
             sentences: Vec::new(),
             server_sentences: Vec::new(),
-            taken: Vec::new(),
-            servers_taken: Vec::new(),
+            allocated: Vec::new(),
+            servers_allocated: Vec::new(),
             freed: Vec::new(),
             servers_freed: Vec::new(),
-            is_any: false,
+            has_changes: false,
             #[cfg(feature = "sqlite")]
-            worded: 0,
+            changed_documents: 0,
             #[cfg(feature = "sqlite")]
             notes: None,
         }
     }
 
-    /// Replaces the tools of a server.
-    pub(super) fn put(&mut self, given: ServerEntry) -> Put {
-        let put = self.put_kept(given, Vec::new());
-        if self.sentences.len() >= SENTENCES {
+    pub(super) fn put(&mut self, given: ServerEntry) -> PutReport {
+        let put = self.put_stored(given, Vec::new());
+        if self.sentences.len() >= SENTENCE_BATCH {
             self.embed();
         }
         put
     }
 
-    /// Replaces the tools of a server by some that were kept.
-    pub(super) fn put_kept(&mut self, mut given: ServerEntry, kept: Vec<Kept>) -> Put {
+    /// Replaces the tools of a server; `stored` has what the database knows of them.
+    pub(super) fn put_stored(
+        &mut self,
+        mut given: ServerEntry,
+        stored: Vec<StoredTool>,
+    ) -> PutReport {
         let known = self.next.catalog.server_number(&given.id);
         let before = known.and_then(|number| self.next.catalog.server(number)).cloned();
         let server = self.server(&given, before.as_ref().map(|before| &before.server));
-        let mut old: HashMap<String, Slot, ahash::RandomState> = before
-            .iter()
-            .flat_map(|before| before.slots.iter())
-            .filter_map(|slot| Some((self.next.catalog.entry(*slot)?.name().to_owned(), *slot)))
-            .collect();
-        let mut put = Put::default();
+        let mut old = self.slots_by_name(before.as_ref());
+        let mut put = PutReport::default();
         let mut slots = Vec::with_capacity(given.tools.len());
         let mut names: HashSet<String, ahash::RandomState> = HashSet::default();
         #[cfg(feature = "sqlite")]
         let mut noted = Vec::new();
-        let mut kept = kept.into_iter();
-        #[cfg_attr(not(feature = "sqlite"), expect(unused_mut, reason = "nobody keeps it"))]
+        let mut stored = stored.into_iter();
+        #[cfg_attr(not(feature = "sqlite"), expect(unused_mut, reason = "nothing is stored"))]
         for mut tool in mem::take(&mut given.tools) {
             let slot = old.get(&tool.tool.name).copied();
-            match self.tool(&tool, kept.next(), &server, slot, slots.len(), &names) {
-                Ok((slot, became)) => {
+            match self.tool(&tool, stored.next(), &server, slot, slots.len(), &names) {
+                Ok((slot, change)) => {
                     #[cfg(feature = "sqlite")]
                     if self.notes.is_some() {
-                        let news = match became {
-                            Became::Unchanged => News::Old,
-                            _ => News::New,
+                        let mode = match change {
+                            ToolChange::Unchanged => WriteMode::IfChanged,
+                            _ => WriteMode::Always,
                         };
-                        noted.push(Given::take(slot, news, &mut tool));
+                        noted.push(PutTool::take(slot, mode, &mut tool));
                     }
-                    match became {
-                        Became::Added => put.added += 1,
-                        Became::Changed => put.changed += 1,
-                        Became::Unchanged => put.unchanged += 1,
-                    }
+                    *change.counter(&mut put) += 1;
                     slots.push(slot);
                     old.remove(&tool.tool.name);
                     names.insert(tool.tool.name);
                 }
                 Err(reason) => put.refused.push(RefusedTool {
-                    server: cut(&given.id, SHOWN).to_owned(),
-                    name: cut(&tool.tool.name, SHOWN).to_owned(),
+                    server: truncate(&given.id, MAX_SHOWN_BYTES).to_owned(),
+                    name: truncate(&tool.tool.name, MAX_SHOWN_BYTES).to_owned(),
                     reason,
                 }),
             }
@@ -177,9 +170,9 @@ impl<'a> Change<'a> {
                 && Arc::ptr_eq(&before.server, &server)
         });
         if !is_same {
-            self.is_any = true;
+            self.has_changes = true;
             let state = given.state.clone();
-            let registered = Registered { server, state, slots: slots.into() };
+            let registered = ServerRecord { server, state, slots: slots.into() };
             self.next.catalog.insert_server(registered, self.next.generation);
         }
         #[cfg(feature = "sqlite")]
@@ -187,7 +180,17 @@ impl<'a> Change<'a> {
         put
     }
 
-    /// Takes out a server with all of its tools; says how many these were.
+    fn slots_by_name(
+        &self,
+        server: Option<&ServerRecord>,
+    ) -> HashMap<String, Slot, ahash::RandomState> {
+        let slots = server.into_iter().flat_map(|server| server.slots.iter());
+        slots
+            .filter_map(|slot| Some((self.next.catalog.entry(*slot)?.name().to_owned(), *slot)))
+            .collect()
+    }
+
+    /// Removes a server with its tools; returns the number of tools.
     pub(super) fn remove(&mut self, id: &str) -> usize {
         let Some(number) = self.next.catalog.server_number(id) else { return 0 };
         let slots = self.next.catalog.slots_of(id).to_vec();
@@ -199,22 +202,21 @@ impl<'a> Change<'a> {
             servers.clear(number);
         }
         self.servers_freed.push(number);
-        self.is_any = true;
+        self.has_changes = true;
         #[cfg(feature = "sqlite")]
         self.note_remove(id);
         slots.len()
     }
 
-    /// Notes the state of a server.
     pub(super) fn set_state(&mut self, id: &str, state: ServerState) {
         let number = self.next.catalog.server_number(id);
         let Some(known) = number.and_then(|number| self.next.catalog.server(number)) else {
             return;
         };
         if known.state != state {
-            let registered = Registered { state, ..known.clone() };
+            let registered = ServerRecord { state, ..known.clone() };
             self.next.catalog.insert_server(registered, self.next.generation);
-            self.is_any = true;
+            self.has_changes = true;
         }
     }
 
@@ -223,12 +225,12 @@ impl<'a> Change<'a> {
         if let Some(vectors) = &mut self.next.vectors {
             vectors.clear(slot);
         }
-        self.step(Step::Gone(slot));
+        self.step(Step::Remove(slot));
         self.freed.push(slot);
-        self.is_any = true;
+        self.has_changes = true;
     }
 
-    /// The server as its tools know it: the same as before if nothing changed.
+    /// Returns the server as its tools refer to it; the old one if nothing changed.
     fn server(&mut self, given: &ServerEntry, before: Option<&Arc<Server>>) -> Arc<Server> {
         let categories = self.writer.labels.list(&all_canonical(&given.categories));
         if let Some(before) = before
@@ -238,7 +240,7 @@ impl<'a> Change<'a> {
         {
             return Arc::clone(before);
         }
-        let number = before.map_or_else(|| self.take_server(), |before| before.number);
+        let number = before.map_or_else(|| self.allocate_server(), |before| before.number);
         let server = Arc::new(Server {
             number,
             id: given.id.as_str().into(),
@@ -257,14 +259,16 @@ impl<'a> Change<'a> {
     fn tool(
         &mut self,
         given: &ToolEntry,
-        kept: Option<Kept>,
+        stored: Option<StoredTool>,
         server: &Arc<Server>,
         slot: Option<Slot>,
         before: usize,
         names: &HashSet<String, ahash::RandomState>,
-    ) -> Result<(Slot, Became), ToolRefusal> {
-        let (json, hash, embedded) = match kept {
-            Some(Kept { definition, hash, embedded }) => (Some(definition), Some(hash), embedded),
+    ) -> Result<(Slot, ToolChange), ToolRefusal> {
+        let (json, hash, embedded) = match stored {
+            Some(StoredTool { definition, hash, embedded }) => {
+                (Some(definition), Some(hash), embedded)
+            }
             None => (None, None, Embedded::No),
         };
         let definition = Definition::of(given, json, server, self.limits)?;
@@ -280,7 +284,7 @@ impl<'a> Change<'a> {
         if let Some(slot) = slot
             && self.next.catalog.entry(slot).is_some_and(|entry| entry.hash == definition.hash)
         {
-            return Ok((slot, Became::Unchanged));
+            return Ok((slot, ToolChange::Unchanged));
         }
         if slot.is_none() && self.next.catalog.len() >= self.limits.tools {
             return Err(ToolRefusal::Full(self.limits.tools));
@@ -288,21 +292,21 @@ impl<'a> Change<'a> {
         if self.next.catalog.bytes() + definition.json.len() as u64 > self.limits.bytes {
             return Err(ToolRefusal::NoRoom(self.limits.bytes));
         }
-        let became = if slot.is_some() { Became::Changed } else { Became::Added };
+        let change = if slot.is_some() { ToolChange::Changed } else { ToolChange::Added };
         let slot = match slot {
             Some(slot) => {
-                self.step(Step::Gone(slot));
+                self.step(Step::Remove(slot));
                 slot
             }
-            None => self.take(),
+            None => self.allocate_slot(),
         };
         let entry = self.entry(given, definition, server, slot, embedded);
         self.next.catalog.insert(slot, Arc::new(entry), self.next.generation);
-        self.is_any = true;
-        Ok((slot, became))
+        self.has_changes = true;
+        Ok((slot, change))
     }
 
-    /// Makes what is kept of a tool, and notes what is indexed of it.
+    /// Creates the entry of a tool, and passes its words to the keyword index.
     fn entry(
         &mut self,
         given: &ToolEntry,
@@ -312,15 +316,15 @@ impl<'a> Change<'a> {
         embedded: Embedded,
     ) -> Entry {
         let categories = self.categories(given, server);
-        let keywords = self.writer.labels.list(&all_canonical_words(&given.keywords));
+        let keywords = self.writer.labels.list(&clean_keywords(&given.keywords));
         self.texts.push(slot);
         let is_to_embed = self.embedder.is_some() && embedded == Embedded::No;
         #[cfg(feature = "sqlite")]
-        let is_back = self.bring_back(slot, &definition.hash);
+        let is_restored = self.restore_document(slot, &definition.hash);
         #[cfg(not(feature = "sqlite"))]
-        let is_back = false;
-        if is_to_embed || !is_back {
-            let texts = Texts {
+        let is_restored = false;
+        if is_to_embed || !is_restored {
+            let texts = ToolSource {
                 tool: given.tool.clone(),
                 server: Arc::clone(server),
                 categories: Arc::clone(&categories),
@@ -328,16 +332,19 @@ impl<'a> Change<'a> {
                 bounds: self.limits.bounds(),
             };
             if is_to_embed {
-                self.sentences.push((slot, texts.parts().sentence()));
+                self.sentences.push((slot, texts.tool_text().sentence()));
             }
-            if !is_back {
-                self.step(Step::New(slot, Box::new(move |words| texts.parts().document(words))));
+            if !is_restored {
+                self.step(Step::Add(
+                    slot,
+                    Box::new(move |words| texts.tool_text().document(words)),
+                ));
             }
         }
         let claimed = || given.tool.find_security().as_ref().and_then(Lenient::valid).cloned();
-        let (security, decided) = match &given.security {
-            Some(security) => (Some(security.clone()), Decided::Here),
-            None => (claimed(), Decided::Claimed),
+        let (security, security_source) = match &given.security {
+            Some(security) => (Some(security.clone()), SecuritySource::Kernel),
+            None => (claimed(), SecuritySource::Server),
         };
         let security = security.map(|security| self.writer.security(security));
         let json = definition.json;
@@ -348,14 +355,14 @@ impl<'a> Change<'a> {
             definition: json,
             server: Arc::clone(server),
             security,
-            decided,
+            security_source,
             categories,
             keywords,
             hash: definition.hash,
         }
     }
 
-    /// The categories of a tool: its own, else its server's, else one that is derived.
+    /// Returns the categories of a tool: its own, else those of its server, else a derived one.
     fn categories(&mut self, given: &ToolEntry, server: &Server) -> Labels {
         let own = all_canonical(&given.categories);
         if !own.is_empty() {
@@ -364,27 +371,30 @@ impl<'a> Change<'a> {
         if !server.categories.words.is_empty() {
             return Arc::clone(&server.categories);
         }
-        let name = words_of(&given.tool.name, SPEAKING);
+        let name = words_of(&given.tool.name, MAX_CATEGORY_WORDS);
         let name: Vec<&str> = name.iter().map(String::as_str).collect();
         let description = given.tool.description.as_deref().unwrap_or_default();
-        let most = self.limits.description.min(20 * SPEAKING);
-        let description = words_of(cut(description, most), SPEAKING);
-        let about = server.name.as_deref().unwrap_or(&server.id);
-        let about = words_of(cut(about, 20 * SPEAKING), SPEAKING);
-        let derived =
-            derive(&name, description.iter().map(String::as_str), about.iter().map(String::as_str));
+        let max = self.limits.description.min(20 * MAX_CATEGORY_WORDS);
+        let description = words_of(truncate(description, max), MAX_CATEGORY_WORDS);
+        let server_words = server.name.as_deref().unwrap_or(&server.id);
+        let server_words =
+            words_of(truncate(server_words, 20 * MAX_CATEGORY_WORDS), MAX_CATEGORY_WORDS);
+        let derived = derive(
+            &name,
+            description.iter().map(String::as_str),
+            server_words.iter().map(String::as_str),
+        );
         self.writer.labels.list(&[derived])
     }
 
-    /// Notes a step for the keyword index, which gets some at a time: it works on them meanwhile, and no change is held
-    /// as a whole.
+    /// Passes a step to the keyword index, in batches: so it works in parallel, and no change is in memory as a whole.
     pub(super) fn step(&mut self, step: Step) {
         #[cfg(feature = "sqlite")]
         {
-            self.worded += 1;
+            self.changed_documents += 1;
         }
         self.steps.push(step);
-        if self.steps.len() >= STEPS {
+        if self.steps.len() >= STEP_BATCH {
             self.write();
         }
     }
@@ -397,7 +407,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Makes the vectors that cost little.
+    /// Makes the cheap vectors.
     fn embed(&mut self) {
         let Some(embedder) = self.embedder else { return };
         let mut failed = None;
@@ -416,13 +426,13 @@ impl<'a> Change<'a> {
         embed(&mut self.next.vectors, mem::take(&mut self.sentences));
         embed(&mut self.next.servers, mem::take(&mut self.server_sentences));
         if let Some(error) = failed {
-            tracing::warn!(%error, "some tools have no vector and are found by words only");
+            tracing::warn!(%error, "embedding failed; some tools are found by words only");
         }
     }
 
-    /// Brings the change into all parts of the index; it can be published then.
+    /// Applies the change to all parts of the index; then it can be published.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
-        // What is kept comes first, so that what indexing needs meanwhile lies behind it and can be given back.
+        // Permanent allocations come first, so that the temporary ones of indexing lie behind them and can be freed.
         self.embed();
         self.write();
         match self.failed.take() {
@@ -435,54 +445,63 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Takes the change back.
+    /// Rolls the change back.
     pub(super) fn abort(self) {
         self.writer.keywords.roll_back();
-        self.writer.slots.give_back(self.taken);
-        self.writer.servers.give_back(self.servers_taken);
+        self.writer.slots.release(self.allocated);
+        self.writer.servers.release(self.servers_allocated);
     }
 
-    fn take(&mut self) -> Slot {
-        let slot = self.writer.slots.take();
-        self.taken.push(slot);
+    fn allocate_slot(&mut self) -> Slot {
+        let slot = self.writer.slots.allocate();
+        self.allocated.push(slot);
         slot
     }
 
-    fn take_server(&mut self) -> ServerNumber {
-        let number = self.writer.servers.take();
-        self.servers_taken.push(number);
+    fn allocate_server(&mut self) -> ServerNumber {
+        let number = self.writer.servers.allocate();
+        self.servers_allocated.push(number);
         number
     }
 }
 
-/// What is known of a tool that was kept.
+/// The part of a tool that only the database has.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredTool {
     pub(super) definition: String,
     pub(super) hash: [u8; 16],
     pub(super) embedded: Embedded,
 }
 
-/// Whether a tool has its vector already.
+/// `Yes` if a tool has its vector already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Embedded {
-    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "nothing is kept"))]
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "nothing is stored"))]
     Yes,
     No,
 }
 
-/// What became of a tool.
-enum Became {
+enum ToolChange {
     Added,
     Changed,
     Unchanged,
 }
 
-/// Keywords without what no list may have in it, each once.
-fn all_canonical_words(given: &[String]) -> Vec<String> {
+impl ToolChange {
+    fn counter(self, report: &mut PutReport) -> &mut usize {
+        match self {
+            Self::Added => &mut report.added,
+            Self::Changed => &mut report.changed,
+            Self::Unchanged => &mut report.unchanged,
+        }
+    }
+}
+
+/// Returns the keywords without control characters and duplicates.
+fn clean_keywords(given: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for word in given.iter().take(64) {
-        let word: String = cut(word, 64).chars().filter(|c| !c.is_control()).collect();
+        let word: String = truncate(word, 64).chars().filter(|c| !c.is_control()).collect();
         if !word.is_empty() && !all.contains(&word) {
             all.push(word);
         }

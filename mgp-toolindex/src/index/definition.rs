@@ -1,17 +1,15 @@
-//! Reads the definition of a tool: what is kept of it, and whether it is taken at all (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! Reads and checks the definition of a tool (MGP §16.4).
 
 use std::borrow::Cow;
 
 use bytestring::ByteString;
 
 use super::limits::IndexLimits;
-use super::put::ToolRefusal;
+use super::put_report::ToolRefusal;
 use crate::catalog::{Server, ToolEntry};
 use crate::text::compact;
 
-/// A definition that is taken.
+/// An accepted definition.
 #[derive(Debug)]
 pub(super) struct Definition {
     pub(super) json: ByteString,
@@ -19,7 +17,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Reads a tool; one that was kept is what was written then, which its hash proves.
+    /// Reads a tool; the hash of a stored definition proves that it is unchanged.
     pub(super) fn of(
         given: &ToolEntry,
         kept: Option<String>,
@@ -30,7 +28,7 @@ impl Definition {
         if name.is_empty() {
             return Err(ToolRefusal::NoName);
         }
-        // Bytes first: counting the characters of a megabyte is work for nothing.
+        // Bytes are checked first: counting the characters of a megabyte would be wasted.
         if name.len() > limits.name {
             let length = name.chars().count();
             if length > limits.name {
@@ -40,7 +38,7 @@ impl Definition {
         let json = match kept {
             Some(kept) => kept,
             None => serde_json::to_string(&given.tool)
-                .map_err(|error| ToolRefusal::NoJson(error.to_string()))?,
+                .map_err(|error| ToolRefusal::InvalidJson(error.to_string()))?,
         };
         let (compacted, depth) = compact(&json);
         if depth > limits.depth {
@@ -54,15 +52,15 @@ impl Definition {
             return Err(ToolRefusal::LongDefinition { bytes: json.len(), most: limits.definition });
         }
         let hash = hash(&json, given, server);
-        // A boxed text has no room to spare.
+        // A boxed text has no spare capacity.
         Ok(Self { json: ByteString::from(json.into_boxed_str()), hash })
     }
 }
 
-/// A hash of all that the index keeps of a tool.
+/// Hashes everything that the index stores of a tool.
 fn hash(json: &str, given: &ToolEntry, server: &Server) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
-    // Each text with its length before it, so that no two lists of texts are the same bytes.
+    // Each text follows its length, so that no two lists of texts have the same bytes.
     let mut add = |text: &str| {
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());

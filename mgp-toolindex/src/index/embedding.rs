@@ -1,84 +1,82 @@
 //! Vectors that take long to make, made in the background (MGP §16.4).
 //!
-//! One thread takes a few tools at a time, those of the server that changed last first, and ends
-//! when there is nothing to do. Until then the tools are found by words, and by the vectors they
-//! had before. What waits is one bit a tool.
-//!
-//! Applies to: inbound.
+//! One thread embeds a few tools at a time, those of the most recently changed server first, and ends when the queue is
+//! empty. Until then the tools are found by words, and by their old vectors. A waiting tool takes one bit.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::{mem, thread};
 
+use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 
-use super::shared::Shared;
+use super::shared::SharedIndex;
 use super::snapshot::Snapshot;
-use super::texts::Texts;
-use crate::catalog::{Bitmap, Entry, Registered, Server, ServerNumber, Slot};
+use super::tool_source::ToolSource;
+use crate::catalog::{Bitmap, Entry, Server, ServerNumber, ServerRecord, Slot};
 use crate::embed::{EmbedError, Embedder};
-use crate::text::{Bounds, cut};
+use crate::text::{TextLimits, truncate};
 
-/// How many vectors are made before they are seen.
+/// The vectors that are published at once.
 const BATCH: usize = 32;
 
-/// With so many servers in line the line is looked through for those that stand in it twice.
-const LINE: usize = 1024;
+/// The length from which duplicates are removed from the queue.
+const MIN_DEDUPLICATED_LEN: usize = 1024;
 
-/// How long the thread waits for a disk that is behind, before it makes more for it.
+/// The time the thread waits for a slow disk before it makes more vectors.
 #[cfg(feature = "sqlite")]
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+const DISK_WAIT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// What waits for its vector, and the thread that makes them.
+/// The queue of the embedder's thread.
 #[derive(Debug, Default)]
-pub(crate) struct Embedding {
-    state: Mutex<State>,
-    progress: watch::Sender<Progress>,
+pub(crate) struct EmbeddingQueue {
+    state: Mutex<QueueState>,
+    progress: watch::Sender<EmbeddingProgress>,
 }
 
-/// How far it is.
+/// The progress of embedding.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Progress {
-    /// Whether vectors are being made.
+pub(crate) struct EmbeddingProgress {
+    /// If set, the thread is running.
     pub(crate) is_running: bool,
-    /// How many tools wait.
+    /// Tools that wait.
     pub(crate) waiting: usize,
-    /// How many could not be embedded.
+    /// Tools that could not be embedded.
     pub(crate) failed: usize,
-    /// Why nothing is embedded any more, until something changes.
+    /// The error that stopped the thread, until the next change.
     pub(crate) stopped: Option<EmbedError>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     tools: Bitmap,
     servers: Bitmap,
     /// Tools whose vector could not be made.
     failed: Bitmap,
-    /// Servers with something to do; the last one is next. One may be in it twice.
-    line: Vec<ServerNumber>,
-    /// How long the line may get until it is looked through.
-    longest: usize,
+    /// Servers with waiting tools; the last one is next. A server may be in it twice.
+    queue: Vec<ServerNumber>,
+    /// The length at which duplicates are removed again.
+    deduplicate_at: usize,
 }
 
-/// What is embedded next, and what it is seen to be when it is done.
-enum Next {
+/// Texts to embed, and the entries they are from.
+enum EmbeddingJob {
     Tools(Vec<(Slot, Arc<Entry>)>),
     Server(ServerNumber, Arc<Server>),
 }
 
-/// The vectors that became of it; none where the model failed.
-enum Made {
+/// The result; the vector is `None` if the model failed.
+enum EmbeddedJob {
     Tools(Vec<(Slot, Arc<Entry>, Option<Vec<f32>>)>),
     Server(ServerNumber, Arc<Server>, Option<Vec<f32>>),
 }
 
-// === impl Embedding ===
+// === impl EmbeddingQueue ===
 
-impl Embedding {
-    /// Has the vectors of tools and servers made; the last ones given come first.
+impl EmbeddingQueue {
+    /// Queues tools and servers; the last ones are embedded first.
     pub(super) fn add(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedIndex>,
         now: &Snapshot,
         tools: &[Slot],
         servers: &[ServerNumber],
@@ -87,40 +85,41 @@ impl Embedding {
         if tools.is_empty() && servers.is_empty() {
             return;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for server in servers {
             state.servers.set(*server);
-            state.line.push(*server);
+            state.queue.push(*server);
         }
         for slot in tools {
             let Some(server) = now.catalog.server_of(*slot) else { continue };
             state.tools.set(*slot);
             state.failed.clear(*slot);
-            if state.line.last() != Some(&server) {
-                state.line.push(server);
+            if state.queue.last() != Some(&server) {
+                state.queue.push(server);
             }
         }
-        state.shorten();
+        state.deduplicate();
         let (waiting, failed) = (state.tools.count(), state.failed.count());
-        let was_running = self.tell(|progress| {
+        let was_running = self.update_progress(|progress| {
             let was_running = mem::replace(&mut progress.is_running, true);
-            *progress = Progress { waiting, failed, stopped: None, ..progress.clone() };
+            *progress = EmbeddingProgress { waiting, failed, stopped: None, ..progress.clone() };
             was_running
         });
         if !was_running {
-            let worker = Worker { shared: Arc::downgrade(shared), embedder: Arc::clone(embedder) };
+            let worker =
+                EmbeddingWorker { shared: Arc::downgrade(shared), embedder: Arc::clone(embedder) };
             let thread = thread::Builder::new().name("mgp-index-embed".to_owned());
             if let Err(error) = thread.spawn(move || worker.run()) {
-                tracing::error!(%error, "no thread makes vectors; tools are found by words only");
-                self.tell(|progress| progress.is_running = false);
+                tracing::error!(%error, "embedding thread not started; tools are found by words only");
+                self.update_progress(|progress| progress.is_running = false);
             }
         }
         drop(state);
     }
 
-    /// These tools are gone.
-    pub(super) fn forget(&self, tools: &[Slot], servers: &[ServerNumber]) {
-        let mut state = self.lock();
+    /// Removes tools and servers from the queue.
+    pub(super) fn remove(&self, tools: &[Slot], servers: &[ServerNumber]) {
+        let mut state = self.state.lock();
         if tools.is_empty() && servers.is_empty() {
             return;
         }
@@ -132,56 +131,51 @@ impl Embedding {
             state.servers.clear(*server);
         }
         let (waiting, failed) = (state.tools.count(), state.failed.count());
-        self.tell(|progress| (progress.waiting, progress.failed) = (waiting, failed));
+        self.update_progress(|progress| (progress.waiting, progress.failed) = (waiting, failed));
     }
 
-    /// How far it is, now and from now on.
-    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+    pub(crate) fn progress(&self) -> watch::Receiver<EmbeddingProgress> {
         self.progress.subscribe()
     }
 
-    /// Tells how far it is; only whoever has the state locked does, so that both say the same.
-    fn tell<T: Default>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+    /// Updates the progress; the caller holds the lock of the queue, so that both agree.
+    fn update_progress<T: Default>(&self, change: impl FnOnce(&mut EmbeddingProgress) -> T) -> T {
         let mut answer = T::default();
         self.progress.send_modify(|progress| answer = change(progress));
         answer
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The next piece of work; without any, the thread that asks is to end.
-    fn next(&self, shared: &Shared) -> Option<Next> {
-        let mut state = self.lock();
-        // Taken after the lock, it has everything that stands in the line.
+    /// Returns the next job, or `None`, after which the thread must end.
+    fn next(&self, shared: &SharedIndex) -> Option<EmbeddingJob> {
+        let mut state = self.state.lock();
+        // A snapshot taken after the lock has everything in the queue.
         let now = shared.snapshot();
-        while let Some(number) = state.line.last().copied() {
-            if let Some(Registered { server, slots, .. }) = now.catalog.server(number) {
+        while let Some(number) = state.queue.last().copied() {
+            if let Some(ServerRecord { server, slots, .. }) = now.catalog.server(number) {
                 let due = slots.iter().copied().filter(|slot| state.tools.contains(*slot));
                 let tools: Vec<_> = due
                     .filter_map(|slot| Some((slot, now.catalog.listed(slot)?.0)))
                     .take(BATCH)
                     .collect();
                 if !tools.is_empty() {
-                    return Some(Next::Tools(tools));
+                    return Some(EmbeddingJob::Tools(tools));
                 }
                 if state.servers.contains(number) {
-                    return Some(Next::Server(number, Arc::clone(server)));
+                    return Some(EmbeddingJob::Server(number, Arc::clone(server)));
                 }
             }
-            state.line.pop();
+            state.queue.pop();
         }
-        self.tell(|progress| progress.is_running = false);
+        self.update_progress(|progress| progress.is_running = false);
         None
     }
 
-    /// Notes what is done, unless it was changed meanwhile.
-    fn done(&self, now: &Snapshot, made: &Made) {
-        let mut state = self.lock();
+    /// Removes finished texts from the queue unless they changed meanwhile.
+    fn finish(&self, now: &Snapshot, made: &EmbeddedJob) {
+        let mut state = self.state.lock();
         match made {
-            Made::Tools(tools) => {
-                let same = tools.iter().filter(|(slot, entry, _)| is_now(now, *slot, entry));
+            EmbeddedJob::Tools(tools) => {
+                let same = tools.iter().filter(|(slot, entry, _)| is_current(now, *slot, entry));
                 for (slot, _, vector) in same {
                     state.tools.clear(*slot);
                     if vector.is_none() {
@@ -189,7 +183,7 @@ impl Embedding {
                     }
                 }
             }
-            Made::Server(number, server, _) => {
+            EmbeddedJob::Server(number, server, _) => {
                 if now
                     .catalog
                     .server(*number)
@@ -200,50 +194,50 @@ impl Embedding {
             }
         }
         let (waiting, failed) = (state.tools.count(), state.failed.count());
-        self.tell(|progress| (progress.waiting, progress.failed) = (waiting, failed));
+        self.update_progress(|progress| (progress.waiting, progress.failed) = (waiting, failed));
     }
 
-    /// Nothing more can be made until something changes.
+    /// Stops embedding until the next change.
     fn stop(&self, error: EmbedError) {
-        let _state = self.lock();
-        self.tell(|progress| {
+        let _state = self.state.lock();
+        self.update_progress(|progress| {
             progress.is_running = false;
             progress.stopped = Some(error);
         });
     }
 }
 
-// === impl State ===
+// === impl QueueState ===
 
-impl State {
-    /// Leaves each server in the line once, where it comes first.
-    fn shorten(&mut self) {
-        if self.line.len() <= self.longest.max(LINE) {
+impl QueueState {
+    /// Removes duplicates from the queue; the last one of each counts.
+    fn deduplicate(&mut self) {
+        if self.queue.len() <= self.deduplicate_at.max(MIN_DEDUPLICATED_LEN) {
             return;
         }
         let mut seen = Bitmap::default();
-        let mut line = mem::take(&mut self.line);
-        line.reverse();
-        line.retain(|server| {
+        let mut queue = mem::take(&mut self.queue);
+        queue.reverse();
+        queue.retain(|server| {
             let is_first = !seen.contains(*server);
             seen.set(*server);
             is_first
         });
-        line.reverse();
-        self.longest = 2 * line.len();
-        self.line = line;
+        queue.reverse();
+        self.deduplicate_at = 2 * queue.len();
+        self.queue = queue;
     }
 }
 
-/// What the thread has; it does not keep the index alive.
-struct Worker {
-    shared: Weak<Shared>,
+/// The thread of the queue; it does not keep the index alive.
+struct EmbeddingWorker {
+    shared: Weak<SharedIndex>,
     embedder: Arc<dyn Embedder>,
 }
 
-// === impl Worker ===
+// === impl EmbeddingWorker ===
 
-impl Worker {
+impl EmbeddingWorker {
     fn run(self) {
         while let Some(shared) = self.shared.upgrade() {
             let Some(next) = shared.embedding.next(&shared) else { return };
@@ -255,32 +249,37 @@ impl Worker {
                 Ok(Some(made)) => shared.add_vectors(&made),
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::error!(%error, "tools are found by words only until the index changes");
+                    tracing::error!(%error, "embedding stopped; tools are found by words only until the index changes");
                     return shared.embedding.stop(error);
                 }
             }
         }
     }
 
-    /// Embeds a few texts; nothing once the index is gone, an error if there is no model.
-    fn make(&self, next: Next, bounds: Bounds) -> Result<Option<Made>, EmbedError> {
+    /// Embeds a few texts; returns `None` if the index was dropped, an error if the model is unavailable.
+    fn make(
+        &self,
+        next: EmbeddingJob,
+        bounds: TextLimits,
+    ) -> Result<Option<EmbeddedJob>, EmbedError> {
         match next {
-            Next::Tools(tools) => {
+            EmbeddingJob::Tools(tools) => {
                 let mut made = Vec::with_capacity(tools.len());
                 for (slot, entry) in tools {
                     if self.shared.strong_count() == 0 {
                         return Ok(None);
                     }
-                    let sentence = Texts::of(&entry, bounds).map(|texts| texts.parts().sentence());
+                    let sentence =
+                        ToolSource::of(&entry, bounds).map(|texts| texts.tool_text().sentence());
                     let vector = sentence.map(|sentence| self.embed(&sentence)).transpose()?;
                     made.push((slot, entry, vector.flatten()));
                 }
-                Ok(Some(Made::Tools(made)))
+                Ok(Some(EmbeddedJob::Tools(made)))
             }
-            Next::Server(number, server) => {
+            EmbeddingJob::Server(number, server) => {
                 let sentence = server_sentence(&server, bounds);
                 let vector = self.embed(&sentence)?;
-                Ok(Some(Made::Server(number, server, vector)))
+                Ok(Some(EmbeddedJob::Server(number, server, vector)))
             }
         }
     }
@@ -290,35 +289,36 @@ impl Worker {
             Ok(vector) => Ok(Some(vector)),
             Err(error @ EmbedError::Unavailable { .. }) => Err(error),
             Err(error) => {
-                tracing::warn!(%error, "a tool has no vector and is found by words only");
+                tracing::warn!(%error, "embedding failed; a tool is found by words only");
                 Ok(None)
             }
         }
     }
 }
 
-impl Drop for Worker {
+impl Drop for EmbeddingWorker {
     fn drop(&mut self) {
-        // Embedders are other people's code; one that panics must not leave somebody waiting.
+        // Embedders are foreign code; a panic in one must not leave a caller waiting.
         if thread::panicking()
             && let Some(shared) = self.shared.upgrade()
         {
-            let (model, reason) = (self.embedder.model().to_owned(), "it panicked".to_owned());
+            let (model, reason) =
+                (self.embedder.model().to_owned(), "the embedder panicked".to_owned());
             shared.embedding.stop(EmbedError::Failed { model, reason });
         }
     }
 }
 
-// === impl Shared ===
+// === impl SharedIndex ===
 
-impl Shared {
-    /// Publishes vectors of what is still as it was when they were made.
-    fn add_vectors(&self, made: &Made) {
+impl SharedIndex {
+    /// Publishes the vectors of texts that did not change meanwhile.
+    fn add_vectors(&self, made: &EmbeddedJob) {
         self.set_vectors(|next| {
             match made {
-                Made::Tools(tools) => {
+                EmbeddedJob::Tools(tools) => {
                     for (slot, entry, vector) in tools {
-                        if !is_now(next, *slot, entry) {
+                        if !is_current(next, *slot, entry) {
                             continue;
                         }
                         let Some(table) = next.vectors.as_mut() else { break };
@@ -328,7 +328,7 @@ impl Shared {
                         }
                     }
                 }
-                Made::Server(number, server, vector) => {
+                EmbeddedJob::Server(number, server, vector) => {
                     let known = next.catalog.server(*number);
                     let is_same = known.is_some_and(|known| Arc::ptr_eq(&known.server, server));
                     if let (true, Some(vector), Some(table)) = (is_same, vector, &mut next.servers)
@@ -337,26 +337,27 @@ impl Shared {
                     }
                 }
             }
-            self.embedding.done(next, made);
+            self.embedding.finish(next, made);
         });
         #[cfg(feature = "sqlite")]
-        if let Made::Tools(tools) = made {
+        if let EmbeddedJob::Tools(tools) = made {
             let now = self.snapshot();
-            let slots = tools.iter().filter(|(slot, entry, _)| is_now(&now, *slot, entry));
-            self.keep_vectors(&now, slots.map(|(slot, ..)| *slot));
-            // The model may be quicker than the disk.
-            self.keeper.iter().for_each(|keeper| keeper.wait_for_room(PATIENCE));
+            let slots = tools.iter().filter(|(slot, entry, _)| is_current(&now, *slot, entry));
+            self.store_vectors(&now, slots.map(|(slot, ..)| *slot));
+            // The model may be faster than the disk.
+            self.store.iter().for_each(|store| store.wait_for_room(DISK_WAIT_TIMEOUT));
         }
     }
 }
 
-fn is_now(now: &Snapshot, slot: Slot, entry: &Arc<Entry>) -> bool {
+fn is_current(now: &Snapshot, slot: Slot, entry: &Arc<Entry>) -> bool {
     now.catalog.record(slot).is_some_and(|record| Arc::ptr_eq(&record.entry, entry))
 }
 
-/// What is embedded of a server.
-pub(super) fn server_sentence(server: &Server, bounds: Bounds) -> String {
+/// Returns the text to embed of a server.
+pub(super) fn server_sentence(server: &Server, bounds: TextLimits) -> String {
     let name = server.name.as_deref().unwrap_or(&server.id);
-    let description = cut(server.description.as_deref().unwrap_or_default(), bounds.description);
+    let description =
+        truncate(server.description.as_deref().unwrap_or_default(), bounds.description);
     format!("{name}. {description}")
 }

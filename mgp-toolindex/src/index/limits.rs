@@ -1,10 +1,8 @@
-//! How much an index takes (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! Limits of an index (MGP §16.4).
 
-use crate::text::Bounds;
+use crate::text::TextLimits;
 
-/// How much an index takes; a tool beyond it is refused with a reason, and no other tool suffers from it.
+/// Limits of an index; a tool that exceeds one is refused with a reason and affects no other tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexLimits {
@@ -12,13 +10,13 @@ pub struct IndexLimits {
     pub name: usize,
     /// Bytes of a definition (1 MiB).
     pub definition: usize,
-    /// How deep a definition may be nested (120: most programs read no deeper).
+    /// The nesting of a definition (120: most programs read no deeper).
     pub depth: usize,
-    /// Bytes of a description that are searched; more is kept, not searched (8 KiB).
+    /// Bytes of a description that are searchable (8 KiB); the rest is stored, but not searched.
     pub description: usize,
-    /// Bytes of what is said of one parameter that are searched (512).
+    /// Bytes of each text of a parameter that are searchable (512).
     pub parameter: usize,
-    /// Parameters that are searched (128).
+    /// Parameters that are searchable (128).
     pub parameters: usize,
     /// Tools of one server (100,000).
     pub tools_of_server: usize,
@@ -45,9 +43,8 @@ impl Default for IndexLimits {
 }
 
 impl IndexLimits {
-    /// How much of a tool is searched.
-    pub(super) fn bounds(&self) -> Bounds {
-        Bounds {
+    pub(super) fn bounds(&self) -> TextLimits {
+        TextLimits {
             description: self.description,
             parameter: self.parameter,
             parameters: self.parameters,

@@ -1,35 +1,31 @@
 //! The index as a whole: one handle over tools, words and vectors (MGP §16.4).
-//!
-//! Applies to: both.
 
-mod again;
 mod builder;
+mod category_trees;
 mod change;
+#[cfg(feature = "sqlite")]
+mod database;
 mod definition;
 mod embedding;
-#[cfg(feature = "sqlite")]
-mod keeping;
 mod limits;
-mod numbers;
-mod put;
-mod searching;
-mod seen;
-mod sets;
+mod put_report;
+mod search;
 mod shared;
 mod snapshot;
 mod stats;
 #[cfg(test)]
 mod tests;
-mod texts;
 mod tool_index;
-mod trees;
+mod tool_sets;
+mod tool_source;
+mod tools;
 mod writer;
 
 pub use builder::ToolIndexBuilder;
 pub use limits::IndexLimits;
-pub use put::{Put, RefusedTool, ToolRefusal};
-pub(crate) use seen::Counted;
-pub(crate) use shared::Shared;
+pub use put_report::{PutReport, RefusedTool, ToolRefusal};
+pub(crate) use shared::SharedIndex;
 pub(crate) use snapshot::Snapshot;
-pub use stats::Stats;
+pub use stats::IndexStats;
 pub use tool_index::{Resolved, ToolIndex};
+pub(crate) use tools::CountProgress;

@@ -1,87 +1,86 @@
-//! What all handles of an index share: the current snapshot, and the one who may change it (MGP §16.4).
-//!
-//! Applies to: both.
+//! The state that all handles of an index share: the current snapshot and the writer (MGP §16.4).
 
 #[cfg(feature = "sqlite")]
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::thread;
 
 use mgp_types::mgp::ServerState;
+use mgp_types::sync::{Mutex, RwLock};
 
+use super::category_trees::CategoryTreeCache;
 use super::change::Change;
-use super::embedding::Embedding;
+use super::embedding::EmbeddingQueue;
 use super::limits::IndexLimits;
-use super::sets::Sets;
 use super::snapshot::Snapshot;
-use super::trees::Trees;
-use super::writer::{Merging, Writer};
+use super::tool_sets::ToolSets;
+use super::writer::{IndexWriter, PendingMerge};
 use crate::embed::{Cost, Embedder};
 use crate::error::IndexError;
 use crate::keyword::{KeywordReader, Merge};
 use crate::learn::History;
 #[cfg(feature = "sqlite")]
-use crate::persist::Keeper;
+use crate::persist::IndexStore;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
-/// With so many parts a change waits until some are made one.
-const MOST_PARTS: usize = 40;
+/// The number of segments at which a change waits for a merge.
+const MAX_SEGMENTS: usize = 40;
 
-/// What all handles share.
+/// The state that all handles share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedIndex {
     now: RwLock<Arc<Snapshot>>,
-    writer: Mutex<Writer>,
-    pub(crate) sets: Sets,
-    pub(super) trees: Trees,
+    writer: Mutex<IndexWriter>,
+    pub(crate) sets: ToolSets,
+    pub(super) trees: CategoryTreeCache,
     pub(crate) analyzer: Analyzer,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) limits: IndexLimits,
     pub(crate) history: Option<History>,
-    pub(super) embedding: Embedding,
+    pub(super) embedding: EmbeddingQueue,
     #[cfg(feature = "sqlite")]
-    pub(super) keeper: Option<Keeper>,
-    /// What the database had that could not be used.
+    pub(super) store: Option<IndexStore>,
+    /// Damaged tools of the database.
     #[cfg(feature = "sqlite")]
     pub(super) dropped: AtomicUsize,
 }
 
-impl Shared {
+impl SharedIndex {
     pub(super) fn new(embedder: Option<Arc<dyn Embedder>>, limits: IndexLimits) -> Self {
         let table = || embedder.as_ref().map(|embedder| VectorTable::new(embedder.dimensions()));
         let empty = Snapshot { vectors: table(), servers: table(), ..Snapshot::default() };
         Self {
             now: RwLock::new(Arc::new(empty)),
-            writer: Mutex::new(Writer::new()),
-            sets: Sets::default(),
-            trees: Trees::default(),
+            writer: Mutex::new(IndexWriter::new()),
+            sets: ToolSets::default(),
+            trees: CategoryTreeCache::default(),
             analyzer: Analyzer::new(),
             embedder,
             limits,
             history: None,
-            embedding: Embedding::default(),
+            embedding: EmbeddingQueue::default(),
             #[cfg(feature = "sqlite")]
-            keeper: None,
+            store: None,
             #[cfg(feature = "sqlite")]
             dropped: AtomicUsize::new(0),
         }
     }
 
-    /// Learns from a history, whose queries get vectors of the same embedder.
-    pub(super) fn learn(&mut self, history: Option<History>) {
+    /// Sets the history, whose queries are embedded by the same embedder.
+    pub(super) fn set_history(&mut self, history: Option<History>) {
         if let Some(history) = &history {
-            history.embed_with(self.embedder.clone());
+            history.set_embedder(self.embedder.clone());
         }
         self.history = history;
     }
 
-    /// The index as it is now; it stays so for whoever has it.
+    /// Returns the current snapshot, which never changes.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.now.read())
     }
 
-    /// Makes a change and publishes it, or nothing of it.
+    /// Makes a change and publishes it, as a whole or not at all.
     pub(super) fn change<T>(
         self: &Arc<Self>,
         make: impl FnOnce(&mut Change<'_>) -> Result<T, IndexError>,
@@ -92,49 +91,48 @@ impl Shared {
         let mut change = Change::new(&mut writer, &now, &self.limits, embedder);
         drop(now);
         #[cfg(feature = "sqlite")]
-        if self.keeper.is_some() {
+        if self.store.is_some() {
             change.notes = Some(Vec::new());
         }
-        let made = make(&mut change).and_then(|made| change.finish().map(|()| made));
-        if made.is_err() || !change.is_any {
+        let result = make(&mut change).and_then(|value| change.finish().map(|()| value));
+        if result.is_err() || !change.has_changes {
             change.abort();
-            return made;
+            return result;
         }
-        let made = made?;
+        let result = result?;
         #[cfg(feature = "sqlite")]
-        let (notes, worded) = (change.notes.take(), change.worded);
+        let (notes, changed_documents) = (change.notes.take(), change.changed_documents);
         let Change { next, texts, server_texts, freed, servers_freed, .. } = change;
         self.publish(next);
         let now = self.snapshot();
-        self.embedding.forget(&freed, &servers_freed);
+        self.embedding.remove(&freed, &servers_freed);
         if self.is_costly() {
             self.embedding.add(self, &now, &texts, &server_texts);
         }
         #[cfg(feature = "sqlite")]
         {
             let embedded: &[_] = if self.is_costly() { &[] } else { &texts };
-            self.keep(&now, notes.unwrap_or_default(), embedded);
-            self.keep_words(&mut writer, &now, worded);
+            self.store_changes(&now, notes.unwrap_or_default(), embedded);
+            self.store_segments(&mut writer, &now, changed_documents);
         }
-        // Whoever still searches the old snapshot does not meet the new owners of these numbers.
-        writer.slots.give_back(freed);
-        writer.servers.give_back(servers_freed);
-        self.tidy(&mut writer);
-        Ok(made)
+        // Searches of the old snapshot must not find new owners of these numbers.
+        writer.slots.release(freed);
+        writer.servers.release(servers_freed);
+        self.start_merge(&mut writer);
+        Ok(result)
     }
 
-    /// Notes the state of a server.
     pub(super) fn set_state(self: &Arc<Self>, server: &str, state: ServerState) {
         let changed = self.change(|change| {
             change.set_state(server, state);
             Ok(())
         });
         if let Err(error) = changed {
-            tracing::error!(%error, server, "the state of a server was not noted");
+            tracing::error!(%error, server, "server state update failed");
         }
     }
 
-    /// Changes vectors alone, as embedding in the background does.
+    /// Changes only vectors, as background embedding does.
     pub(crate) fn set_vectors(&self, change: impl FnOnce(&mut Snapshot)) {
         let _writer = self.writer();
         let mut next = Snapshot::clone(&self.snapshot());
@@ -144,78 +142,79 @@ impl Shared {
 
     fn publish(&self, next: Snapshot) {
         let next = Arc::new(next);
-        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.write();
         let before = std::mem::replace(&mut *now, next);
         drop(now);
-        // Readers do not wait while the old one is taken apart.
+        // Readers do not wait while the old snapshot is dropped.
         drop(before);
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer> {
-        // A panic within a change leaves numbers that nobody has, and nothing else.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn writer(&self) -> MutexGuard<'_, IndexWriter> {
+        // A panic within a change leaks some numbers and does no other harm.
+        self.writer.lock()
     }
 
-    /// Whether vectors are made in the background.
+    /// Returns whether vectors are made in the background.
     fn is_costly(&self) -> bool {
         self.embedder.as_ref().is_some_and(|embedder| embedder.cost() != Cost::Small)
     }
 
-    /// Makes one of many parts, on a thread of its own.
-    fn tidy(self: &Arc<Self>, writer: &mut Writer) {
-        if let Some(merging) = &writer.merging {
-            let parts = self.snapshot().keywords.as_ref().map_or(0, KeywordReader::parts);
-            if parts < MOST_PARTS && !merging.is_done() {
+    /// Merges segments on another thread, if there are too many.
+    fn start_merge(self: &Arc<Self>, writer: &mut IndexWriter) {
+        if let Some(pending_merge) = &writer.pending_merge {
+            let segments = self.snapshot().keywords.as_ref().map_or(0, KeywordReader::segments);
+            if segments < MAX_SEGMENTS && !pending_merge.is_done() {
                 return;
             }
-            if let Some(merged) = merging.take() {
+            if let Some(merged) = pending_merge.take() {
                 let mut next = Snapshot::clone(&self.snapshot());
                 next.keywords = Some(writer.keywords.refresh(merged));
                 self.publish(next);
             }
-            writer.merging = None;
+            writer.pending_merge = None;
         }
         let Some(merge) = writer.keywords.merge() else { return };
-        let merging = Arc::new(Merging::default());
-        let worker = Worker { merging: Arc::clone(&merging), index: Arc::downgrade(self) };
+        let pending_merge = Arc::new(PendingMerge::default());
+        let worker =
+            MergeWorker { pending_merge: Arc::clone(&pending_merge), index: Arc::downgrade(self) };
         let thread = thread::Builder::new().name("mgp-index-merge".to_owned());
         match thread.spawn(move || worker.run(merge)) {
-            Ok(_) => writer.merging = Some(merging),
+            Ok(_) => writer.pending_merge = Some(pending_merge),
             // The next change tries again.
-            Err(error) => tracing::debug!(%error, "no thread makes one of many parts"),
+            Err(error) => tracing::debug!(%error, "segment merge thread not started"),
         }
     }
 }
 
-/// The thread that makes one of many parts; it does not keep the index alive.
-struct Worker {
-    merging: Arc<Merging>,
-    index: Weak<Shared>,
+/// The thread of a merge; it does not keep the index alive.
+struct MergeWorker {
+    pending_merge: Arc<PendingMerge>,
+    index: Weak<SharedIndex>,
 }
 
-// === impl Worker ===
+// === impl MergeWorker ===
 
-impl Worker {
+impl MergeWorker {
     fn run(self, merge: Merge) {
         match merge.run() {
-            Ok(merged) => self.merging.end(Some(merged)),
+            Ok(merged) => self.pending_merge.finish(Some(merged)),
             Err(error) => {
-                tracing::debug!(%error, "parts were not made one");
+                tracing::debug!(%error, "segment merge failed");
                 return;
             }
         }
         if let Some(index) = self.index.upgrade() {
             let mut writer = index.writer();
-            index.tidy(&mut writer);
+            index.start_merge(&mut writer);
         }
     }
 }
 
-impl Drop for Worker {
+impl Drop for MergeWorker {
     fn drop(&mut self) {
-        // Whoever waits must not wait for a thread that failed.
-        if !self.merging.is_done() {
-            self.merging.end(None);
+        // A waiting caller must not wait for a thread that failed.
+        if !self.pending_merge.is_done() {
+            self.pending_merge.finish(None);
         }
     }
 }

@@ -1,6 +1,4 @@
-//! The index at one moment: searches work on it while the next one is made (MGP §16.4).
-//!
-//! Applies to: both.
+//! The index at one moment: searches read it while the next one is made (MGP §16.4).
 
 use crate::catalog::Catalog;
 use crate::keyword::KeywordReader;
@@ -9,10 +7,10 @@ use crate::vector::VectorTable;
 /// The index at one moment; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    /// Counts the changes.
+    /// The number of changes.
     pub(crate) generation: u64,
     pub(crate) catalog: Catalog,
-    /// None before the first change.
+    /// `None` before the first change.
     pub(crate) keywords: Option<KeywordReader>,
     /// Vectors of tools, by slot.
     pub(crate) vectors: Option<VectorTable>,

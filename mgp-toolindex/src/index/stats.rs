@@ -1,6 +1,4 @@
-//! Figures of an index, and its export (MGP §16.4).
-//!
-//! Applies to: outbound.
+//! Statistics of an index, and its export (MGP §16.4).
 
 use mgp_types::Lenient;
 use mgp_types::mgp::IndexEntry;
@@ -10,56 +8,56 @@ use crate::catalog::Listed;
 use crate::keyword::KeywordReader;
 use crate::vector::VectorTable;
 
-/// How many words of a tool nobody gave keywords to are exported as such.
+/// The most exported keywords of a tool without keywords.
 const KEYWORDS: usize = 12;
 
-/// Figures of an index.
+/// Statistics of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct IndexStats {
     /// Tools.
     pub tools: usize,
     /// Servers.
     pub servers: usize,
     /// Bytes of all definitions.
     pub bytes: u64,
-    /// Tokens of all definitions, or a bound above where not all are counted.
+    /// Tokens of all definitions, or an upper bound if not all are counted.
     pub tokens_all: u64,
     /// Tools whose tokens are counted exactly.
     pub counted: usize,
-    /// Counts the changes.
+    /// The number of changes.
     pub generation: u64,
-    /// What makes vectors, if anything does.
+    /// The model of the embedder, if there is one.
     pub model: Option<String>,
-    /// Tools that have a vector.
+    /// Tools with a vector.
     pub embedded: usize,
-    /// Tools whose vector is still to be made in the background.
+    /// Tools that wait for their vector.
     pub embedding: usize,
     /// Tools that the model could not embed; they are found by words only.
     pub not_embedded: usize,
-    /// Tools that a database had and that were damaged there.
+    /// Damaged tools of the database.
     pub dropped: usize,
-    /// Parts of the keyword index.
+    /// Segments of the keyword index.
     pub segments: usize,
 }
 
 impl ToolIndex {
-    /// Figures; this looks at every tool.
+    /// Returns statistics; this looks at every tool.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> IndexStats {
         let now = self.shared.snapshot();
         let progress = self.shared.embedding.progress().borrow().clone();
-        let mut stats = Stats {
+        let mut stats = IndexStats {
             tools: now.catalog.len(),
             servers: now.catalog.server_count(),
             bytes: now.catalog.bytes(),
             generation: now.generation,
             model: self.shared.embedder.as_ref().map(|embedder| embedder.model().to_owned()),
             embedded: now.vectors.as_ref().map_or(0, VectorTable::len),
-            segments: now.keywords.as_ref().map_or(0, KeywordReader::parts),
+            segments: now.keywords.as_ref().map_or(0, KeywordReader::segments),
             embedding: progress.waiting,
             not_embedded: progress.failed,
-            ..Stats::default()
+            ..IndexStats::default()
         };
         #[cfg(feature = "sqlite")]
         {
@@ -72,7 +70,7 @@ impl ToolIndex {
         stats
     }
 
-    /// All tools in the shape of §16.4, each with its vector if it has one.
+    /// Returns all tools in the shape of MGP §16.4, each with its vector if it has one.
     #[must_use]
     pub fn entries(&self) -> Vec<IndexEntry> {
         let now = self.shared.snapshot();
@@ -103,7 +101,7 @@ impl ToolIndex {
     }
 }
 
-/// A number with the digits that a vector of bytes has.
+/// Rounds to the precision of a stored vector.
 fn number(value: f32) -> mgp_types::Number {
     mgp_types::Number::from((f64::from(value) * 1e5).round() / 1e5)
 }

@@ -1,6 +1,4 @@
 //! The handle of an index (MGP §16.4).
-//!
-//! Applies to: both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,9 +6,9 @@ use std::sync::Arc;
 use mgp_types::mgp::ServerState;
 
 use super::builder::ToolIndexBuilder;
-use super::put::Put;
-use super::shared::Shared;
-use crate::catalog::{Allowed, CategoryTree, LONGEST_ID, Listed, ServerEntry, Slot};
+use super::put_report::PutReport;
+use super::shared::SharedIndex;
+use crate::catalog::{Allowed, CategoryTree, Listed, MAX_SERVER_ID_BYTES, ServerEntry, Slot};
 use crate::embed::EmbedError;
 use crate::error::IndexError;
 use crate::learn::History;
@@ -18,8 +16,8 @@ use crate::search::Filter;
 
 /// The tools of all servers, found by words, by meaning and by category.
 ///
-/// A handle: clones are the same index, and any number of threads search while servers come and go. A change is one
-/// commit and is seen by every search that begins after it; a search never waits for one.
+/// A handle: clones refer to the same index, and any number of threads may search while servers are put and removed. A
+/// change is one commit, visible to every later search; a search never waits for a change.
 ///
 /// ```
 /// use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
@@ -40,98 +38,96 @@ use crate::search::Filter;
 /// ```
 #[derive(Clone)]
 pub struct ToolIndex {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedIndex>,
 }
 
-/// What a name means to a caller.
+/// The tools that a name refers to.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Resolved {
     /// One tool.
     One(Listed),
-    /// Several; the server says which is meant.
+    /// Several tools of different servers; a qualified name is needed.
     Ambiguous(Vec<Listed>),
-    /// None, or none the caller may call.
+    /// No tool, or none that the caller may call.
     Unknown,
 }
 
 impl ToolIndex {
-    /// Makes an empty index in memory, with the table of word vectors if that feature is on.
+    /// Creates an empty index in memory, with the table of word vectors if that feature is on.
     #[must_use]
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Begins an index that is to be different.
+    /// Returns a builder.
     pub fn builder() -> ToolIndexBuilder {
         ToolIndexBuilder::new()
     }
 
-    /// Replaces the tools of a server, in one commit; what is the same as before costs nothing.
+    /// Replaces the tools of a server, in one commit; unchanged tools cost nothing.
     ///
-    /// A tool that is not taken is in [`Put::refused`] with the reason; no other tool suffers from it.
+    /// Refused tools are in [`PutReport::refused`] with the reason; they affect no other tool.
     ///
     /// # Errors
-    /// [`IndexError::ServerId`] for an id that is none, [`IndexError::Keywords`] if the commit failed; the index is
-    /// what it was before.
-    pub fn put(&self, server: ServerEntry) -> Result<Put, IndexError> {
+    /// [`IndexError::ServerId`] if the id is empty or too long, [`IndexError::Keywords`] if the commit failed; the
+    /// index then does not change.
+    pub fn put(&self, server: ServerEntry) -> Result<PutReport, IndexError> {
         self.put_all([server])
     }
 
-    /// Replaces the tools of several servers, in one commit for all: a thousand times as quick as one by one.
+    /// Replaces the tools of several servers, in one commit: a thousand times faster than one by one.
     ///
     /// # Errors
-    /// As of [`Self::put`]; an id that is none keeps all of them out.
+    /// Those of [`Self::put`]; one invalid id keeps all servers out.
     pub fn put_all(
         &self,
         servers: impl IntoIterator<Item = ServerEntry>,
-    ) -> Result<Put, IndexError> {
-        let put = self.shared.change(|change| {
-            let mut all = Put::default();
+    ) -> Result<PutReport, IndexError> {
+        self.shared.change(|change| {
+            let mut all = PutReport::default();
             for server in servers {
                 let bytes = server.id.len();
-                if !(1..=LONGEST_ID).contains(&bytes) {
-                    return Err(IndexError::ServerId { bytes, most: LONGEST_ID });
+                if !(1..=MAX_SERVER_ID_BYTES).contains(&bytes) {
+                    return Err(IndexError::ServerId { bytes, most: MAX_SERVER_ID_BYTES });
                 }
                 all += change.put(server);
             }
             Ok(all)
-        })?;
-        self.shared.tell_history();
-        Ok(put)
+        })
     }
 
-    /// Takes out a server with its tools, in one commit; says how many tools these were.
+    /// Removes a server with its tools, in one commit; returns the number of tools.
     ///
     /// # Errors
-    /// [`IndexError::Keywords`] if the commit failed; the index is what it was before.
+    /// [`IndexError::Keywords`] if the commit failed; the index then does not change.
     pub fn remove(&self, server: &str) -> Result<usize, IndexError> {
         self.shared.change(|change| Ok(change.remove(server)))
     }
 
-    /// Notes the state of a server, which filters ask for; nothing is indexed anew.
+    /// Sets the state of a server, for filters; nothing is indexed again.
     pub fn set_state(&self, server: &str, state: ServerState) {
         self.shared.set_state(server, state);
     }
 
-    /// The tool of a server.
+    /// Returns a tool of a server.
     #[must_use]
     pub fn get(&self, server: &str, tool: &str) -> Option<Listed> {
         let now = self.shared.snapshot();
         now.catalog.listed(now.catalog.find(server, tool)?)
     }
 
-    /// The tools of a server, in its order.
+    /// Returns the tools of a server, in its order.
     #[must_use]
     pub fn tools_of(&self, server: &str) -> Vec<Listed> {
         let now = self.shared.snapshot();
         now.catalog.slots_of(server).iter().filter_map(|slot| now.catalog.listed(*slot)).collect()
     }
 
-    /// The tool that a name means to a caller (C37): `server.tool`, else the name of exactly one tool it may call.
+    /// Resolves a name for a caller: `server.tool`, else the name of exactly one tool that it may call.
     ///
-    /// Ids of servers are the operator's words and names of tools are the servers' own, so a qualified name goes first:
-    /// no server takes it over with a tool that is named so, not even for those who may not call the one it means.
+    /// Server ids are chosen by the operator and tool names by servers, so a qualified name has precedence: no server
+    /// can take it over with a tool of that name, not even for callers without access to the qualified one.
     #[must_use]
     pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();
@@ -152,13 +148,14 @@ impl ToolIndex {
         }
     }
 
-    /// All categories, with how many tools each has.
+    /// Returns all categories, with the number of their tools.
     #[must_use]
     pub fn categories(&self) -> CategoryTree {
         CategoryTree::of(&self.shared.snapshot().catalog, None)
     }
 
-    /// The categories of what passes a filter and a caller may call, with how many of these tools each has.
+    /// Returns the categories of the tools that pass a filter and that a caller may call, with the number of these
+    /// tools.
     ///
     /// # Errors
     /// [`IndexError::Keywords`] if the index cannot be read.
@@ -172,12 +169,12 @@ impl ToolIndex {
         Ok(CategoryTree::of(&now.catalog, within.as_deref()))
     }
 
-    /// Waits until the vectors that are made in the background are made.
+    /// Waits until all vectors are made.
     ///
-    /// Nothing needs it to search; figures and exports may.
+    /// Searches do not need it; measurements and exports may.
     ///
     /// # Errors
-    /// [`EmbedError`] if the model cannot be used any more; it is tried again after the next change.
+    /// [`EmbedError`] if the model is unavailable; embedding is retried after the next change.
     ///
     /// # Cancel safety
     /// Safe to drop at any time.
@@ -190,13 +187,13 @@ impl ToolIndex {
         }
     }
 
-    /// What it learns from, if it was built with that.
+    /// Returns the history, if the index was built with one.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         self.shared.history.as_ref()
     }
 
-    /// Counts the changes.
+    /// Returns the number of changes.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.shared.snapshot().generation

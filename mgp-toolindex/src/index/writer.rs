@@ -1,60 +1,60 @@
-//! What only one change at a time may touch (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! The state that only one change at a time may touch (MGP §16.4).
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Condvar, PoisonError};
 
 use mgp_types::mgp::ToolSecurity;
+use mgp_types::sync::Mutex;
 
-use super::numbers::Numbers;
-use crate::catalog::{LabelMaker, Pool};
-use crate::keyword::{Keywords, Merged};
+use crate::catalog::{Interner, LabelInterner};
+use crate::keyword::{KeywordWriter, Merged};
 
-/// The writing side of an index.
+/// The state of the writer.
 #[derive(Debug)]
-pub(crate) struct Writer {
-    pub(super) keywords: Keywords,
-    pub(super) labels: LabelMaker,
-    pub(super) slots: Numbers,
-    pub(super) servers: Numbers,
-    securities: Pool<ToolSecurity>,
-    /// How many documents came and went since the words were kept.
+pub(crate) struct IndexWriter {
+    pub(super) keywords: KeywordWriter,
+    pub(super) labels: LabelInterner,
+    pub(super) slots: NumberAllocator,
+    pub(super) servers: NumberAllocator,
+    securities: Interner<ToolSecurity>,
+    /// The documents that changed since the segments were stored.
     #[cfg(feature = "sqlite")]
-    pub(super) unkept: usize,
-    /// Parts of the keyword index that are being made one.
-    pub(super) merging: Option<Arc<Merging>>,
+    pub(super) unstored_documents: usize,
+    /// The merge that is running.
+    pub(super) pending_merge: Option<Arc<PendingMerge>>,
 }
 
-/// What another thread makes of some parts.
+/// A merge on another thread.
 #[derive(Debug, Default)]
-pub(super) struct Merging {
-    state: Mutex<State>,
+pub(super) struct PendingMerge {
+    state: Mutex<MergeState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-enum State {
+enum MergeState {
     #[default]
     Running,
-    /// Nothing where it failed, and where somebody has it already.
+    /// `None` if the merge failed, or if its result was taken.
     Done(Option<Box<Merged>>),
 }
 
-impl Writer {
+impl IndexWriter {
     pub(super) fn new() -> Self {
         Self {
-            keywords: Keywords::new(),
-            labels: LabelMaker::new(),
-            slots: Numbers::default(),
-            servers: Numbers::default(),
-            securities: Pool::default(),
+            keywords: KeywordWriter::new(),
+            labels: LabelInterner::new(),
+            slots: NumberAllocator::default(),
+            servers: NumberAllocator::default(),
+            securities: Interner::default(),
             #[cfg(feature = "sqlite")]
-            unkept: 0,
-            merging: None,
+            unstored_documents: 0,
+            pending_merge: None,
         }
     }
 
-    /// The same object for the same metadata: most tools say one of a few things.
+    /// Returns a shared object for equal metadata: most tools have one of a few.
     pub(super) fn security(&mut self, security: ToolSecurity) -> Arc<ToolSecurity> {
         match serde_json::to_string(&security) {
             Ok(key) => self.securities.get(&key, || Arc::new(security)),
@@ -63,36 +63,48 @@ impl Writer {
     }
 }
 
-impl Merging {
-    pub(super) fn end(&self, merged: Option<Merged>) {
-        *self.lock() = State::Done(merged.map(Box::new));
+impl PendingMerge {
+    pub(super) fn finish(&self, merged: Option<Merged>) {
+        *self.state.lock() = MergeState::Done(merged.map(Box::new));
         self.changed.notify_all();
     }
 
     pub(super) fn is_done(&self) -> bool {
-        matches!(*self.lock(), State::Done(_))
+        matches!(*self.state.lock(), MergeState::Done(_))
     }
 
-    /// What became of it, once; waits for that.
+    /// Waits for the result and takes it; it can be taken once.
     pub(super) fn take(&self) -> Option<Merged> {
-        let is_running = |state: &mut State| matches!(state, State::Running);
-        let state = self.changed.wait_while(self.lock(), is_running);
+        let is_running = |state: &mut MergeState| matches!(state, MergeState::Running);
+        let state = self.changed.wait_while(self.state.lock(), is_running);
         match &mut *state.unwrap_or_else(PoisonError::into_inner) {
-            State::Running => None,
-            State::Done(merged) => merged.take().map(|merged| *merged),
+            MergeState::Running => None,
+            MergeState::Done(merged) => merged.take().map(|merged| *merged),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Running => "Running",
-            Self::Done(_) => "Done",
-        })
+mgp_types::opaque_debug!(MergeState);
+
+/// Allocates numbers, always the smallest free one.
+#[derive(Debug, Default)]
+pub(super) struct NumberAllocator {
+    free: BinaryHeap<Reverse<u32>>,
+    next: u32,
+}
+
+impl NumberAllocator {
+    pub(super) fn allocate(&mut self) -> u32 {
+        self.free.pop().map_or_else(
+            || {
+                self.next += 1;
+                self.next - 1
+            },
+            |Reverse(number)| number,
+        )
+    }
+
+    pub(super) fn release(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        self.free.extend(numbers.into_iter().map(Reverse));
     }
 }

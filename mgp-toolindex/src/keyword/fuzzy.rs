@@ -1,138 +1,136 @@
-//! Finds names in spite of typing errors: one or two letters missing, wrong, added or swapped (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! Finds names despite typing errors: one or two letters missing, wrong, added or swapped (MGP §16.4).
 
 use rustc_hash::FxHashMap;
 use tantivy::postings::TermInfo;
 use tantivy::schema::IndexRecordOption;
 use tantivy::{DocSet, TERMINATED};
 
-use super::nearby::Nearby;
 use super::reader::{KeywordReader, idf};
-use super::top::Top;
+use super::top::TopTools;
+use super::typo_automaton::TypoAutomaton;
 use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
-use crate::text::Words;
+use crate::text::QueryWords;
 
-/// Shorter words may not differ at all: too many others are near them.
-const SHORTEST: usize = 4;
+/// Shorter words must match exactly: too many others are similar.
+const MIN_LETTERS: usize = 4;
 
 /// From this length on two letters may differ.
-const LONG: usize = 8;
+const MIN_LETTERS_OF_TWO: usize = 8;
 
-/// The longest word that is compared; longer ones are no names.
-const LONGEST: usize = 64;
+/// The longest word that is compared; longer ones are not names.
+const MAX_LETTERS: usize = 64;
 
-/// How many words a query may have to be taken for a name.
-const NAME_WORDS: usize = 8;
+/// The most words of a query that may be a name.
+const MAX_NAME_WORDS: usize = 8;
 
-/// How many words are compared.
-const MOST_WORDS: usize = 12;
+/// The most words that are compared.
+const MAX_WORDS: usize = 12;
 
-/// How many tools are looked at for one word of a name; a word in more of them says little.
-const MOST_TOOLS: u64 = 20_000;
+/// The most tools of one word of a name; more frequent words are skipped.
+const MAX_TOOLS: u64 = 20_000;
 
-/// What words of a name count where the name as a whole counts one.
-const PARTS: f32 = 0.9;
+/// The score of all words of a name, where the whole name scores one.
+const WORDS_SHARE: f32 = 0.9;
 
-/// Words of names that are near to a word.
-struct Near {
-    /// In which part each occurs, and how near it is.
+/// Words of names that are similar to a word.
+struct SimilarWords {
+    /// The segment of each word, its postings, and its similarity.
     found: Vec<(usize, TermInfo, f32)>,
-    /// In how many tools.
+    /// The number of tools with one of them.
     tools: u64,
 }
 
 impl KeywordReader {
-    /// The tools whose names are near to the words in spite of typing errors; the nearer, the higher the score, up to 1.
+    /// Returns the tools with names similar to the words; the score is the similarity, up to 1.
     pub(crate) fn fuzzy(
         &self,
-        words: &Words,
+        words: &QueryWords,
         k: usize,
         within: Option<&Bitmap>,
     ) -> Result<Vec<(Slot, f32)>, IndexError> {
         let mut scores: FxHashMap<Slot, f32> = FxHashMap::default();
         let mut all = 0.0;
-        for word in words.raw.iter().take(MOST_WORDS) {
-            let near = self.near(word)?;
-            let weight = idf(near.tools, self.documents().max(near.tools));
+        for word in words.raw.iter().take(MAX_WORDS) {
+            let similar = self.similar(word)?;
+            let weight = idf(similar.tools, self.documents().max(similar.tools));
             all += weight;
-            if near.tools > MOST_TOOLS {
+            if similar.tools > MAX_TOOLS {
                 continue;
             }
             let mut best: FxHashMap<Slot, f32> = FxHashMap::default();
-            self.collect(&near, within, &mut best)?;
-            for (slot, nearness) in best {
-                *scores.entry(slot).or_default() += weight * nearness;
+            self.collect(&similar, within, &mut best)?;
+            for (slot, similarity) in best {
+                *scores.entry(slot).or_default() += weight * similarity;
             }
         }
         for score in scores.values_mut() {
-            *score *= PARTS / all;
+            *score *= WORDS_SHARE / all;
         }
-        let is_name = words.raw.len() <= NAME_WORDS && words.whole.len() <= LONGEST;
-        if is_name && words.whole.len() >= SHORTEST {
-            let near = self.near(&words.whole)?;
-            if near.tools <= MOST_TOOLS {
-                self.collect(&near, within, &mut scores)?;
+        let is_name = words.raw.len() <= MAX_NAME_WORDS && words.whole.len() <= MAX_LETTERS;
+        if is_name && words.whole.len() >= MIN_LETTERS {
+            let similar = self.similar(&words.whole)?;
+            if similar.tools <= MAX_TOOLS {
+                self.collect(&similar, within, &mut scores)?;
             }
         }
-        let mut top = Top::new(k);
+        let mut top = TopTools::new(k);
         for (slot, score) in scores {
             top.offer(slot, score);
         }
         Ok(top.into_sorted())
     }
 
-    /// The words of names that are near to a word.
-    fn near(&self, word: &str) -> Result<Near, IndexError> {
+    /// Finds the words of names that are similar to a word.
+    fn similar(&self, word: &str) -> Result<SimilarWords, IndexError> {
         let (mut found, mut tools) = (Vec::new(), 0);
-        for (at, part) in self.parts.iter().enumerate() {
-            let known = part.body.name.index.terms().get(word);
+        for (at, segment) in self.segments.iter().enumerate() {
+            let known = segment.body.name.index.terms().get(word);
             if let Some(info) = known.map_err(tantivy::TantivyError::from)? {
                 tools += u64::from(info.doc_freq);
                 found.push((at, info, 1.0));
             }
         }
-        let most = match word.chars().count() {
-            // A word that names have as it is was not misspelled, or so that nobody could tell.
+        let max = match word.chars().count() {
+            // A word that occurs in names was not misspelled, or at least not recognisably.
             _ if tools > 0 => 0,
-            SHORTEST..LONG => 1,
-            LONG..=LONGEST => 2,
+            MIN_LETTERS..MIN_LETTERS_OF_TWO => 1,
+            MIN_LETTERS_OF_TWO..=MAX_LETTERS => 2,
             _ => 0,
         };
-        if most == 0 {
-            return Ok(Near { found, tools });
+        if max == 0 {
+            return Ok(SimilarWords { found, tools });
         }
-        let nearby = Nearby::new(word, most);
+        let automaton = TypoAutomaton::new(word, max);
         let letters: Vec<char> = word.chars().collect();
-        for (at, part) in self.parts.iter().enumerate() {
-            let mut stream = part
+        for (at, segment) in self.segments.iter().enumerate() {
+            let mut stream = segment
                 .body
                 .name
                 .index
                 .terms()
-                .search(&nearby)
+                .search(&automaton)
                 .into_stream()
                 .map_err(tantivy::TantivyError::from)?;
             while let Some((term, info)) = stream.next() {
                 let Ok(term) = std::str::from_utf8(term) else { continue };
-                found.push((at, info.clone(), nearness(&letters, term)));
+                found.push((at, info.clone(), similarity(&letters, term)));
                 tools += u64::from(info.doc_freq);
             }
         }
-        Ok(Near { found, tools })
+        Ok(SimilarWords { found, tools })
     }
 
-    /// Notes the tools that have one of the words, each with the nearest.
+    /// Collects the tools that have one of the words, each with the highest similarity.
     fn collect(
         &self,
-        near: &Near,
+        similar: &SimilarWords,
         within: Option<&Bitmap>,
         best: &mut FxHashMap<Slot, f32>,
     ) -> Result<(), IndexError> {
-        for (at, info, nearness) in &near.found {
-            let part = &self.parts[*at];
-            let mut postings = part
+        for (at, info, similarity) in &similar.found {
+            let segment = &self.segments[*at];
+            let mut postings = segment
                 .body
                 .name
                 .index
@@ -140,12 +138,12 @@ impl KeywordReader {
                 .map_err(tantivy::TantivyError::from)?;
             let mut doc = postings.doc();
             while doc != TERMINATED {
-                let slot = part.body.slots[doc as usize];
+                let slot = segment.body.slots[doc as usize];
                 let counts =
-                    part.is_alive(doc) && within.is_none_or(|within| within.contains(slot));
+                    segment.is_live(doc) && within.is_none_or(|within| within.contains(slot));
                 if counts {
                     let score = best.entry(slot).or_default();
-                    *score = score.max(*nearness);
+                    *score = score.max(*similarity);
                 }
                 doc = postings.advance();
             }
@@ -154,15 +152,15 @@ impl KeywordReader {
     }
 }
 
-/// How near two words are, from 0 to 1: the share of letters that need no change.
+/// Returns the similarity of two words, 0 to 1: the share of letters that need no change.
 #[expect(clippy::cast_precision_loss, reason = "words are short")]
-fn nearness(word: &[char], other: &str) -> f32 {
+fn similarity(word: &[char], other: &str) -> f32 {
     let other: Vec<char> = other.chars().collect();
     let longer = word.len().max(other.len()).max(1);
     1.0 - changes(word, &other) as f32 / longer as f32
 }
 
-/// How many letters must be inserted, deleted, replaced or swapped with their neighbour.
+/// Returns the number of letters to insert, delete, replace or swap with their neighbour.
 fn changes(a: &[char], b: &[char]) -> usize {
     let mut before = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -1,65 +1,65 @@
-//! Parts that are made one, so that there are few (MGP §16.4).
+//! Merges segments, so that there are few (MGP §16.4).
 //!
-//! Four parts of about one size are made one, and one of which a quarter is gone is made anew.
-//! So there are about three of each size, sizes four apart: some ten parts for a hundred thousand tools.
-//!
-//! Applies to: inbound.
+//! Four segments of about one size are merged, and one with a quarter of its documents deleted is rewritten.
+//! So there are about three of each size, sizes four apart: some ten segments for a hundred thousand tools.
 
-use super::part::{Body, Format, Part};
+use super::segment::{Format, IndexSegment, SegmentBody};
 use crate::error::IndexError;
 
-/// So many parts of one size are made one.
-const MANY: usize = 4;
+/// The number of segments of one size that are merged.
+const MERGE_FACTOR: usize = 4;
 
-/// Smaller parts are of one size.
-const SMALLEST: u32 = 2_000;
+/// The size of the smallest class, in documents.
+const MIN_CLASS_SIZE: u32 = 2_000;
 
-/// Up to so many times as large as the smallest are parts of one size.
-const SPREAD: u32 = 4;
+/// The ratio between the largest and the smallest segment of a class.
+const CLASS_RATIO: u32 = 4;
 
-/// One of so many documents gone is few enough.
-const GONE: u32 = 4;
+/// One deleted document in this many is acceptable.
+const MAX_DELETED_RATIO: u32 = 4;
 
-/// Parts that are due to be made one.
+/// Segments that are due for a merge.
 pub(crate) struct Merge {
     pub(super) format: Format,
-    pub(super) parts: Vec<Part>,
+    pub(super) segments: Vec<IndexSegment>,
 }
 
-/// What became of them.
+/// The result of a merge.
 pub(crate) struct Merged {
-    /// As they were.
-    pub(super) parts: Vec<Part>,
-    /// Nothing where all was gone.
-    pub(super) body: Option<Body>,
+    /// The segments before the merge.
+    pub(super) segments: Vec<IndexSegment>,
+    /// `None` if no document is left.
+    pub(super) body: Option<SegmentBody>,
 }
 
 impl Merge {
-    /// Makes one of them; this takes a second for a hundred thousand tools, and may run on any thread.
+    /// Merges the segments; this takes a second for a hundred thousand tools, on any thread.
     pub(crate) fn run(self) -> Result<Merged, IndexError> {
-        let body = self.format.merge(&self.parts)?;
-        Ok(Merged { parts: self.parts, body })
+        let body = self.format.merge(&self.segments)?;
+        Ok(Merged { segments: self.segments, body })
     }
 }
 
-/// The parts that are due next, the smallest first; none if there are few enough.
-pub(super) fn due(parts: &[Part]) -> Vec<Part> {
-    let mut sorted: Vec<&Part> = parts.iter().collect();
-    sorted.sort_by_key(|part| std::cmp::Reverse(part.documents()));
-    let mut levels: Vec<(u32, Vec<&Part>)> = Vec::new();
-    for part in sorted {
-        let size = part.left().max(SMALLEST);
+/// Returns the segments to merge next, smallest first; empty if there are few enough.
+pub(super) fn segments_to_merge(segments: &[IndexSegment]) -> Vec<IndexSegment> {
+    let mut sorted: Vec<&IndexSegment> = segments.iter().collect();
+    sorted.sort_by_key(|segment| std::cmp::Reverse(segment.documents()));
+    let mut levels: Vec<(u32, Vec<&IndexSegment>)> = Vec::new();
+    for segment in sorted {
+        let size = segment.live_count().max(MIN_CLASS_SIZE);
         match levels.last_mut() {
-            Some((largest, level)) if size.saturating_mul(SPREAD) >= *largest => level.push(part),
-            _ => levels.push((size, vec![part])),
+            Some((largest, level)) if size.saturating_mul(CLASS_RATIO) >= *largest => {
+                level.push(segment);
+            }
+            _ => levels.push((size, vec![segment])),
         }
     }
-    let is_due = |level: &Vec<&Part>| {
-        let mostly = |part: &&Part| {
-            u64::from(part.documents() - part.left()) * u64::from(GONE)
-                > u64::from(part.documents())
+    let is_due = |level: &Vec<&IndexSegment>| {
+        let mostly = |segment: &&IndexSegment| {
+            u64::from(segment.documents() - segment.live_count()) * u64::from(MAX_DELETED_RATIO)
+                > u64::from(segment.documents())
         };
-        level.len() >= MANY || level.iter().any(mostly)
+        level.len() >= MERGE_FACTOR || level.iter().any(mostly)
     };
     let due = levels.into_iter().map(|(_, level)| level).rfind(is_due);
     due.unwrap_or_default().into_iter().cloned().collect()

@@ -1,26 +1,24 @@
-//! The keyword index: which words occur in which tool, and how much they say (MGP §16.4).
-//!
-//! Applies to: both.
+//! The keyword index: the words of each tool, and how much each word counts (MGP §16.4).
 
-mod asked;
 mod fuzzy;
-mod gathered;
-mod making;
 mod merge;
-mod nearby;
-mod part;
+mod postings_builder;
+mod query_terms;
 mod reader;
+mod segment;
+mod segment_builder;
 #[cfg(feature = "sqlite")]
-mod saved;
+mod stored_segments;
 #[cfg(test)]
 mod tests;
 mod top;
+mod typo_automaton;
 mod writer;
 
-#[cfg(test)]
-use making::Make;
 pub(crate) use merge::{Merge, Merged};
 pub(crate) use reader::KeywordReader;
+#[cfg(test)]
+use segment_builder::MakeDocument;
 #[cfg(feature = "sqlite")]
-pub(crate) use saved::key;
-pub(crate) use writer::{Keywords, Step};
+pub(crate) use stored_segments::key;
+pub(crate) use writer::{KeywordWriter, Step};

@@ -1,6 +1,4 @@
 //! One state of the keyword index, for any number of readers (MGP §16.4).
-//!
-//! Applies to: inbound.
 
 use std::sync::Arc;
 
@@ -9,78 +7,80 @@ use tantivy::schema::IndexRecordOption;
 use tantivy::termdict::TermDictionary;
 use tantivy::{DocSet, TERMINATED};
 
-use super::asked::Asked;
-use super::part::Part;
-use crate::catalog::{Bitmap, Chunks};
+use super::query_terms::QueryTerms;
+use super::segment::IndexSegment;
+use crate::catalog::{Bitmap, ChunkedList};
 use crate::error::IndexError;
-use crate::text::{Place, Words};
+use crate::text::{Field, QueryWords};
 
-/// Where a tool is: in which part, as which document.
+/// The segment and the document of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
-    pub(super) part: u32,
+pub(super) struct DocumentAddress {
+    pub(super) segment: u32,
     pub(super) doc: u32,
 }
 
-impl Standing {
-    /// Of a tool that is not in the index; parts are counted from one.
-    pub(super) const NOWHERE: Self = Self { part: 0, doc: 0 };
+impl DocumentAddress {
+    /// The address of a tool that is not in the index; segments are numbered from one.
+    pub(super) const NONE: Self = Self { segment: 0, doc: 0 };
 }
 
-impl Default for Standing {
+impl Default for DocumentAddress {
     fn default() -> Self {
-        Self::NOWHERE
+        Self::NONE
     }
 }
 
-/// One state of the keyword index.
 #[derive(Clone)]
 pub(crate) struct KeywordReader {
-    pub(super) parts: Arc<[Part]>,
-    pub(super) standing: Chunks<Standing>,
-    /// How many documents there are.
+    pub(super) segments: Arc<[IndexSegment]>,
+    pub(super) addresses: ChunkedList<DocumentAddress>,
+    /// The number of documents.
     documents: u64,
-    /// What the length of a text adds, by the byte that stands for it: in texts, in names.
+    /// The norm of each encoded length: in texts, in names.
     norms: Arc<[[f32; 256]; 2]>,
 }
 
-/// How soon saying a word again adds nothing, as BM25 calls it.
+/// The saturation of frequency in BM25.
 pub(super) const K1: f32 = 1.2;
 
-/// How much the length of a text counts.
+/// The weight of length in BM25.
 const B: f32 = 0.75;
 
 impl KeywordReader {
-    pub(super) fn new(parts: Vec<Part>, standing: Chunks<Standing>) -> Self {
-        let documents = parts.iter().map(|part| u64::from(part.documents())).sum();
-        let norms = [Place::Text, Place::Name].map(|place| {
-            let words = |part: &Part| part.body.lists(place).index.total_num_tokens();
-            norms(parts.iter().map(words).sum(), documents)
+    pub(super) fn new(
+        segments: Vec<IndexSegment>,
+        addresses: ChunkedList<DocumentAddress>,
+    ) -> Self {
+        let documents = segments.iter().map(|segment| u64::from(segment.documents())).sum();
+        let norms = [Field::Text, Field::Name].map(|field| {
+            let words = |segment: &IndexSegment| segment.body.index(field).index.total_num_tokens();
+            norms(segments.iter().map(words).sum(), documents)
         });
-        Self { parts: parts.into(), standing, documents, norms: Arc::new(norms) }
+        Self { segments: segments.into(), addresses, documents, norms: Arc::new(norms) }
     }
 
-    /// Prepares words for being looked for.
-    pub(crate) fn ask(&self, words: &Words) -> Result<Asked<'_>, IndexError> {
-        Asked::new(self, words)
+    /// Looks up the words of a query.
+    pub(crate) fn look_up(&self, words: &QueryWords) -> Result<QueryTerms<'_>, IndexError> {
+        QueryTerms::new(self, words)
     }
 
-    /// Whether a word occurs in any tool.
-    pub(crate) fn knows(&self, word: &str) -> bool {
-        self.count(word, Place::Text).is_ok_and(|count| count > 0)
+    /// Returns whether a word occurs in any tool.
+    pub(crate) fn has_word(&self, word: &str) -> bool {
+        self.count(word, Field::Text).is_ok_and(|count| count > 0)
     }
 
-    /// How much a word says: the rarer, the more.
+    /// Returns the inverse document frequency of a word.
     pub(crate) fn idf(&self, word: &str) -> f32 {
-        let count = self.count(word, Place::Text).unwrap_or(0);
+        let count = self.count(word, Field::Text).unwrap_or(0);
         idf(count, self.documents)
     }
 
-    /// The tools that have a word among their types of input and output.
+    /// Returns the tools that have a word among their types of input and output.
     pub(crate) fn of_kind(&self, word: &str) -> Result<Bitmap, IndexError> {
-        let mut all = Bitmap::with_len(self.standing.reach());
-        for part in &*self.parts {
-            let kinds = &part.body.kinds;
+        let mut all = Bitmap::with_len(self.addresses.reach());
+        for segment in &*self.segments {
+            let kinds = &segment.body.kinds;
             let Some(info) = kinds.terms().get(word).map_err(tantivy::TantivyError::from)? else {
                 continue;
             };
@@ -89,8 +89,8 @@ impl KeywordReader {
                 .map_err(tantivy::TantivyError::from)?;
             let mut doc = postings.doc();
             while doc != TERMINATED {
-                if part.is_alive(doc) {
-                    all.set(part.body.slots[doc as usize]);
+                if segment.is_live(doc) {
+                    all.set(segment.body.slots[doc as usize]);
                 }
                 doc = postings.advance();
             }
@@ -98,55 +98,47 @@ impl KeywordReader {
         Ok(all)
     }
 
-    /// How many parts there are.
-    pub(crate) fn parts(&self) -> usize {
-        self.parts.len()
+    pub(crate) fn segments(&self) -> usize {
+        self.segments.len()
     }
 
-    pub(super) fn norms(&self, place: Place) -> &[f32; 256] {
-        match place {
-            Place::Text => &self.norms[0],
-            Place::Name => &self.norms[1],
+    pub(super) fn norms(&self, field: Field) -> &[f32; 256] {
+        match field {
+            Field::Text => &self.norms[0],
+            Field::Name => &self.norms[1],
         }
     }
 
-    /// How many documents there are, those that are gone and not yet merged away included.
+    /// Returns the number of documents; deleted ones count until they are merged away.
     pub(crate) fn documents(&self) -> u64 {
         self.documents
     }
 
-    /// In how many documents a word occurs.
-    pub(super) fn count(&self, word: &str, place: Place) -> tantivy::Result<u64> {
+    /// Returns the number of documents with a word.
+    pub(super) fn count(&self, word: &str, field: Field) -> tantivy::Result<u64> {
         let mut count = 0;
-        for part in &*self.parts {
-            let words: &TermDictionary = part.body.lists(place).index.terms();
+        for segment in &*self.segments {
+            let words: &TermDictionary = segment.body.index(field).index.terms();
             count += words.get(word)?.map_or(0, |info| u64::from(info.doc_freq));
         }
         Ok(count)
     }
 }
 
-impl std::fmt::Debug for KeywordReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeywordReader")
-            .field("documents", &self.documents)
-            .field("parts", &self.parts.len())
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(KeywordReader { documents });
 
-/// How much a word says that occurs in so many of all tools, as BM25 counts it.
-#[expect(clippy::cast_precision_loss, reason = "how much a word says needs no more digits")]
+/// Returns the inverse document frequency of BM25.
+#[expect(clippy::cast_precision_loss, reason = "a weight needs no more digits")]
 pub(super) fn idf(count: u64, all: u64) -> f32 {
     let without = all.saturating_sub(count) as f32;
     (1.0 + (without + 0.5) / (count as f32 + 0.5)).ln()
 }
 
-/// What a text of each length adds, where so many texts have so many words.
-#[expect(clippy::cast_precision_loss, reason = "how long texts are needs no more digits")]
+/// Returns the norm of each encoded length, given the average length.
+#[expect(clippy::cast_precision_loss, reason = "an average needs no more digits")]
 fn norms(words: u64, texts: u64) -> [f32; 256] {
-    let usual = (words as f32 / texts.max(1) as f32).max(1.0);
+    let average = (words as f32 / texts.max(1) as f32).max(1.0);
     let length =
         |at: usize| FieldNormReader::id_to_fieldnorm(u8::try_from(at).unwrap_or(u8::MAX)) as f32;
-    std::array::from_fn(|at| K1 * (1.0 - B + B * length(at) / usual))
+    std::array::from_fn(|at| K1 * (1.0 - B + B * length(at) / average))
 }

@@ -1,28 +1,32 @@
-//! What the keyword index finds, and how well.
+//! Tests of the hits and scores of the keyword index.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::catalog::{Bitmap, Slot};
-use crate::text::{Analyzer, Bounds, Indexer, Parts};
+use crate::text::{Analyzer, Indexer, TextLimits, ToolText};
 
-fn document(name: &str, description: &str) -> Make {
+fn document(name: &str, description: &str) -> MakeDocument {
     let mut tool = mgp_types::mcp::Tool::new(name.to_owned(), mgp_types::RawObject::empty());
     tool.description = Some(description.to_owned());
-    let bounds = Bounds { description: 1000, parameter: 100, parameters: 10 };
-    Box::new(move |indexer| Parts::of(&tool, "s", bounds).document(indexer))
+    let bounds = TextLimits { description: 1000, parameter: 100, parameters: 10 };
+    Box::new(move |indexer| ToolText::of(&tool, "s", bounds).document(indexer))
 }
 
-fn reader(names: &[&str]) -> (Keywords, KeywordReader) {
-    let mut keywords = Keywords::new();
+fn reader(names: &[&str]) -> (KeywordWriter, KeywordReader) {
+    let mut keywords = KeywordWriter::new();
     let new = (0..).zip(names).map(|(slot, name)| (slot, document(name, ""))).collect();
     let reader = apply(&mut keywords, &[], new);
     (keywords, reader)
 }
 
-fn apply(keywords: &mut Keywords, gone: &[Slot], new: Vec<(Slot, Make)>) -> KeywordReader {
-    let gone = gone.iter().map(|slot| Step::Gone(*slot));
-    let new = new.into_iter().map(|(slot, make)| Step::New(slot, make));
+fn apply(
+    keywords: &mut KeywordWriter,
+    gone: &[Slot],
+    new: Vec<(Slot, MakeDocument)>,
+) -> KeywordReader {
+    let gone = gone.iter().map(|slot| Step::Remove(*slot));
+    let new = new.into_iter().map(|(slot, make)| Step::Add(slot, make));
     keywords.write(gone.chain(new).collect()).unwrap();
     keywords.commit().unwrap()
 }
@@ -58,7 +62,7 @@ fn names_with_typing_errors_are_found() {
 }
 
 #[test]
-fn rare_words_say_more() {
+fn rare_words_weigh_more() {
     let (_writer, reader) = reader(&["read_file", "write_file", "copy_file"]);
     let stem = |word: &str| Analyzer::new().stem(word);
     assert!(reader.idf(&stem("read")) > reader.idf(&stem("file")));
@@ -66,40 +70,40 @@ fn rare_words_say_more() {
 }
 
 #[test]
-fn what_is_taken_back_never_comes() {
+fn a_rolled_back_change_is_never_committed() {
     let (mut writer, _) = reader(&["read_file"]);
     let ask = |reader: &KeywordReader, text: &str| {
-        slots(&reader.ask(&Analyzer::new().query(text)).unwrap().top(9, None).unwrap())
+        slots(&reader.look_up(&Analyzer::new().query(text)).unwrap().top(9, None).unwrap())
     };
-    writer.write(vec![Step::Gone(0), Step::New(1, document("write_file", ""))]).unwrap();
+    writer.write(vec![Step::Remove(0), Step::Add(1, document("write_file", ""))]).unwrap();
     writer.roll_back();
     let next = apply(&mut writer, &[], vec![(2, document("paint_file", ""))]);
     assert_eq!(ask(&next, "file"), [0, 2]);
     // The last step of a tool counts.
     let steps = [(3, "one_cat"), (3, "two_dogs")];
-    let steps = steps.map(|(slot, name)| [Step::Gone(slot), Step::New(slot, document(name, ""))]);
+    let steps = steps.map(|(slot, name)| [Step::Remove(slot), Step::Add(slot, document(name, ""))]);
     writer.write(steps.into_iter().flatten().collect()).unwrap();
     let next = writer.commit().unwrap();
     assert_eq!((ask(&next, "cat"), ask(&next, "dog")), (vec![], vec![3]));
 }
 
 #[test]
-fn a_change_replaces_and_a_number_is_used_again() {
+fn a_change_replaces_a_tool_and_reuses_its_slot() {
     let (mut writer, reader) = reader(&["read_file", "write_file"]);
     let ask = |reader: &KeywordReader, text: &str| {
-        slots(&reader.ask(&Analyzer::new().query(text)).unwrap().top(9, None).unwrap())
+        slots(&reader.look_up(&Analyzer::new().query(text)).unwrap().top(9, None).unwrap())
     };
     assert_eq!(ask(&reader, "file"), [0, 1]);
     let next = apply(&mut writer, &[0], vec![(0, document("paint_wall", ""))]);
     assert_eq!((ask(&next, "file"), ask(&next, "paint")), (vec![1], vec![0]));
-    // The old reader is what it was.
+    // The old reader does not change.
     assert_eq!((ask(&reader, "file"), ask(&reader, "paint")), (vec![0, 1], vec![]));
     let next = apply(&mut writer, &[0, 1], Vec::new());
     assert_eq!(ask(&next, "file paint"), Vec::<Slot>::new());
 }
 
 fn found(reader: &KeywordReader, text: &str) -> Vec<(Slot, f32)> {
-    reader.ask(&Analyzer::new().query(text)).unwrap().top(1000, None).unwrap()
+    reader.look_up(&Analyzer::new().query(text)).unwrap().top(1000, None).unwrap()
 }
 
 /// A word that no other tool has.
@@ -109,34 +113,34 @@ fn own(slot: Slot) -> String {
     format!("own{letters}q")
 }
 
-/// Documents of some shared words, each with one of its own.
-fn many(slots: std::ops::Range<Slot>) -> Vec<(Slot, Make)> {
+/// Documents with some shared words and a unique one each.
+fn many(slots: std::ops::Range<Slot>) -> Vec<(Slot, MakeDocument)> {
     let text = |slot| format!("shared{} words of all, {}", slot % 7, own(slot));
     slots.map(|slot| (slot, document("tool", &text(slot)))).collect()
 }
 
 #[test]
-fn threads_make_what_is_made_here() {
-    let (mut here, mut there) = (Keywords::new(), Keywords::new());
-    let mut one = apply(&mut here, &[], many(0..100));
+fn threads_build_the_same_as_the_caller() {
+    let (mut tools, mut address) = (KeywordWriter::new(), KeywordWriter::new());
+    let mut one = apply(&mut tools, &[], many(0..100));
     for start in [100, 200, 300, 400, 500, 600] {
-        one = apply(&mut here, &[], many(start..start + 100));
+        one = apply(&mut tools, &[], many(start..start + 100));
     }
-    // The last steps of a tool count, whichever thread had those before.
+    // The last step of a tool counts, whichever thread had the others.
     for batch in [many(0..300), many(300..600), many(600..700), many(40..50)] {
         let steps = batch.into_iter().flat_map(|(slot, make)| {
-            let gone = (40..50).contains(&slot).then_some(Step::Gone(slot));
-            gone.into_iter().chain([Step::New(slot, make)])
+            let gone = (40..50).contains(&slot).then_some(Step::Remove(slot));
+            gone.into_iter().chain([Step::Add(slot, make)])
         });
-        there.write(steps.collect()).unwrap();
+        address.write(steps.collect()).unwrap();
     }
-    let other = there.commit().unwrap();
+    let other = address.commit().unwrap();
     assert_eq!(found(&other, &own(45)).len(), 1);
     assert_eq!(found(&other, "words").len(), 700);
-    // Those that went are counted until they are merged away, so scores are compared without them.
-    let mut other = Keywords::new();
+    // Deleted documents count until they are merged away, so scores are compared without them.
+    let mut other = KeywordWriter::new();
     for batch in [many(0..400), many(400..700)] {
-        let steps = batch.into_iter().map(|(slot, make)| Step::New(slot, make));
+        let steps = batch.into_iter().map(|(slot, make)| Step::Add(slot, make));
         other.write(steps.collect()).unwrap();
     }
     let other = other.commit().unwrap();
@@ -146,9 +150,9 @@ fn threads_make_what_is_made_here() {
 }
 
 #[test]
-fn a_large_change_is_taken_back() {
+fn a_large_change_is_rolled_back() {
     let (mut writer, _) = reader(&["read_file"]);
-    let steps = many(0..600).into_iter().map(|(slot, make)| Step::New(slot, make));
+    let steps = many(0..600).into_iter().map(|(slot, make)| Step::Add(slot, make));
     writer.write(steps.collect()).unwrap();
     writer.roll_back();
     let next = apply(&mut writer, &[], many(7..8));
@@ -156,8 +160,8 @@ fn a_large_change_is_taken_back() {
 }
 
 #[test]
-fn parts_are_made_one_and_what_changes_meanwhile_counts() {
-    let mut writer = Keywords::new();
+fn changes_during_a_merge_count() {
+    let mut writer = KeywordWriter::new();
     let mut before = apply(&mut writer, &[], many(0..300));
     assert!(writer.merge().is_none());
     for start in [300, 600, 900] {
@@ -166,10 +170,10 @@ fn parts_are_made_one_and_what_changes_meanwhile_counts() {
     let merge = writer.merge().unwrap();
     let merged = std::thread::spawn(move || merge.run().unwrap()).join().unwrap();
     let mut after = writer.refresh(merged);
-    assert!(after.parts() < before.parts() && after.parts() <= 2);
+    assert!(after.segments() < before.segments() && after.segments() <= 2);
     assert_eq!(found(&before, "shared3 words"), found(&after, "shared3 words"));
 
-    // More come, until parts are merged once more; meanwhile some go and one comes again.
+    // Documents are added until segments are merged again; meanwhile some are removed and one is added again.
     for start in [1200, 1300, 1400, 1500] {
         after = apply(&mut writer, &[], many(start..start + 20));
     }
@@ -177,43 +181,43 @@ fn parts_are_made_one_and_what_changes_meanwhile_counts() {
     let gone: Vec<Slot> = (0..200).chain(1300..1320).collect();
     apply(&mut writer, &gone, vec![(1305, document("again", "again"))]);
     let after_merge = writer.refresh(merge.run().unwrap());
-    let left = found(&after, "words").len() - gone.len();
-    assert_eq!(found(&after_merge, "words").len(), left);
+    let live_count = found(&after, "words").len() - gone.len();
+    assert_eq!(found(&after_merge, "words").len(), live_count);
     assert_eq!(slots(&found(&after_merge, "again")), [1305]);
     assert!(found(&after_merge, &format!("{} {}", own(7), own(1307))).is_empty());
-    // Whoever has the old one still has it all.
+    // A reader of the old state still has all documents.
     assert_eq!(found(&after, &own(7)).len(), 1);
 }
 
 #[test]
-fn parts_that_are_all_gone_are_no_more() {
-    let mut writer = Keywords::new();
+fn a_segment_without_documents_is_dropped() {
+    let mut writer = KeywordWriter::new();
     apply(&mut writer, &[], many(0..300));
-    let merge = Merge { format: part::Format::new(), parts: Vec::new() };
+    let merge = Merge { format: segment::Format::new(), segments: Vec::new() };
     assert!(merge.run().unwrap().body.is_none());
     let all: Vec<Slot> = (0..300).collect();
     let none = apply(&mut writer, &all, Vec::new());
-    assert_eq!((none.parts(), none.documents(), found(&none, "words").len()), (0, 0, 0));
+    assert_eq!((none.segments(), none.documents(), found(&none, "words").len()), (0, 0, 0));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// The best are the best of all scores, however many segments there are and whatever went in between.
+    /// The best tools are right for any number of segments and any history of changes.
     #[test]
-    fn the_best_are_the_best_of_all(
+    fn the_top_tools_have_the_best_scores(
         steps in prop::collection::vec(prop::collection::vec((0u32..60, "[a-e]{1,2}( [a-e]{1,2}){0,6}"), 1..20), 1..8),
         query in "[a-e]{1,2}( [a-e]{1,2}){0,3}",
         k in 1usize..20,
         hidden in prop::collection::btree_set(0u32..60, 0..40),
     ) {
-        let mut writer = Keywords::new();
+        let mut writer = KeywordWriter::new();
         let mut now = std::collections::BTreeMap::new();
         let mut reader = None;
         for step in steps {
             let step: std::collections::BTreeMap<_, _> = step.into_iter().collect();
             let gone: Vec<Slot> = step.keys().copied().filter(|slot| now.contains_key(slot)).collect();
-            // Every fifth tool that is there goes.
+            // Every fifth existing tool is removed.
             let (new, _): (Vec<_>, Vec<_>) = step.iter().partition(|(slot, _)| !gone.contains(slot) || *slot % 5 > 0);
             now.retain(|slot, _| !gone.contains(slot));
             now.extend(new.iter().map(|(slot, text)| (**slot, (*text).clone())));
@@ -224,7 +228,7 @@ proptest! {
         let words = Analyzer::new().query(&query);
         let within: Bitmap = (0..60).filter(|slot| !hidden.contains(slot)).collect();
         let all: Vec<Slot> = (0..60).collect();
-        let asked = reader.ask(&words).unwrap();
+        let asked = reader.look_up(&words).unwrap();
         let mut scores = vec![0.0; all.len()];
         for one in asked.each(&all).unwrap().chunks(all.len()) {
             scores.iter_mut().zip(one).for_each(|(sum, score)| *sum += score);

@@ -1,43 +1,40 @@
-//! The best few of many, with a threshold that rises (MGP §16.4).
-//!
-//! Applies to: both.
+//! The best few of many tools (MGP §16.4).
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use crate::catalog::Slot;
 
-/// The best of what is offered.
 #[derive(Debug)]
-pub(crate) struct Top {
-    most: usize,
-    /// The worst on top.
+pub(crate) struct TopTools {
+    max: usize,
+    /// The worst one is on top.
     best: BinaryHeap<Reverse<Scored>>,
 }
 
-/// Better is greater: the higher score, then the smaller number.
+/// Greater is better: the higher score, then the lower slot.
 #[derive(Clone, Copy, Debug)]
 struct Scored {
     score: f32,
     slot: Slot,
 }
 
-impl Top {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, best: BinaryHeap::with_capacity(most.min(1024) + 1) }
+impl TopTools {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max, best: BinaryHeap::with_capacity(max.min(1024) + 1) }
     }
 
-    /// What a score must exceed to be worth an offer; one that equals the worst may still win by its number.
+    /// Returns the score to exceed; a tie with the worst one may still win by its slot.
     pub(crate) fn threshold(&self) -> f32 {
         match self.best.peek() {
-            Some(Reverse(worst)) if self.best.len() >= self.most => worst.score.next_down(),
+            Some(Reverse(worst)) if self.best.len() >= self.max => worst.score.next_down(),
             _ => 0.0,
         }
     }
 
     pub(crate) fn offer(&mut self, slot: Slot, score: f32) {
         let offered = Scored { score, slot };
-        if self.best.len() < self.most {
+        if self.best.len() < self.max {
             self.best.push(Reverse(offered));
         } else if let Some(mut worst) = self.best.peek_mut()
             && offered > worst.0
@@ -46,7 +43,6 @@ impl Top {
         }
     }
 
-    /// What was kept, best first.
     pub(crate) fn into_sorted(self) -> Vec<(Slot, f32)> {
         let sorted = self.best.into_sorted_vec();
         sorted.into_iter().map(|Reverse(Scored { score, slot })| (slot, score)).collect()
@@ -79,13 +75,13 @@ mod tests {
 
     #[test]
     fn keeps_the_best_and_of_equal_ones_the_smaller_number() {
-        let mut top = Top::new(3);
+        let mut top = TopTools::new(3);
         for (slot, score) in [(9, 1.0), (4, 2.0), (7, 1.0), (3, 1.0), (8, 0.5)] {
             if score > top.threshold() {
                 top.offer(slot, score);
             }
         }
         assert_eq!(top.into_sorted(), [(4, 2.0), (3, 1.0), (7, 1.0)]);
-        assert_eq!(Top::new(0).into_sorted(), []);
+        assert_eq!(TopTools::new(0).into_sorted(), []);
     }
 }

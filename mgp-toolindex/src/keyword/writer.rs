@@ -1,236 +1,226 @@
-//! Changes the keyword index: one commit for each change, and few parts (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! The writer of the keyword index: one commit per change, and few segments (MGP §16.4).
 
 use rustc_hash::FxHashMap;
 #[cfg(feature = "sqlite")]
 use rustc_hash::FxHashSet;
 
-use super::making::{Job, Make, Making};
-use super::merge::{Merge, Merged, due};
-use super::part::{Body, Format, Part};
-use super::reader::{KeywordReader, Standing};
+use super::merge::{Merge, Merged, segments_to_merge};
+use super::reader::{DocumentAddress, KeywordReader};
+use super::segment::{Format, IndexSegment, SegmentBody};
+use super::segment_builder::{Building, DocumentJob, MakeDocument};
 #[cfg(feature = "sqlite")]
-use super::saved::{SavedParts, SavedPlace};
-use crate::catalog::{Chunks, Slot};
+use super::stored_segments::{StoredDocument, StoredSegments};
+use crate::catalog::{ChunkedList, Slot};
 use crate::error::IndexError;
 
-/// Up to so many documents those that are gone are forgotten at once; it takes a millisecond or two.
-const FEW: u32 = 200;
+/// The number of documents up to which deleted ones are removed at once; it takes a millisecond or two.
+const MAX_DOCUMENTS_MERGED_AT_ONCE: u32 = 200;
 
-/// The writing side. Between changes it has nothing but what the readers have.
-pub(crate) struct Keywords {
+/// The writer. Between changes it holds nothing but what the readers have.
+pub(crate) struct KeywordWriter {
     format: Format,
-    parts: Vec<Part>,
-    /// Where each tool is.
-    standing: Chunks<Standing>,
-    /// The last number that was given to a part.
+    segments: Vec<IndexSegment>,
+    addresses: ChunkedList<DocumentAddress>,
+    /// The number of the newest segment.
     last: u32,
-    /// What the change under way makes.
-    making: Making,
-    /// What it does with each tool: the number of its document, or nothing if the tool goes.
+    /// The segments of the current change.
+    building: Building,
+    /// The newest document of each changed tool, by its number within the change; `None` if the tool is removed.
     latest: FxHashMap<Slot, Option<u32>>,
-    /// How many documents it has.
+    /// The number of documents of the current change.
     documents: u32,
-    /// Parts that it brings back.
+    /// The stored segments that the current change restores.
     #[cfg(feature = "sqlite")]
-    saved: SavedParts,
+    stored: StoredSegments,
 }
 
-/// A step of a change.
 pub(crate) enum Step {
-    /// The document of a tool goes.
-    Gone(Slot),
-    /// One comes; the one before must be gone.
-    New(Slot, Make),
-    /// One comes back that was kept.
+    /// Removes the document of a tool.
+    Remove(Slot),
+    /// Adds the document of a tool; an older one must be removed first.
+    Add(Slot, MakeDocument),
+    /// Restores a stored document.
     #[cfg(feature = "sqlite")]
-    Back(Slot, SavedPlace),
+    Restore(Slot, StoredDocument),
 }
 
-impl Keywords {
-    /// Makes an empty index.
+impl KeywordWriter {
     pub(crate) fn new() -> Self {
         Self {
             format: Format::new(),
-            parts: Vec::new(),
-            standing: Chunks::default(),
+            segments: Vec::new(),
+            addresses: ChunkedList::default(),
             last: 0,
-            making: Making::Nothing,
+            building: Building::Idle,
             latest: FxHashMap::default(),
             documents: 0,
             #[cfg(feature = "sqlite")]
-            saved: SavedParts::default(),
+            stored: StoredSegments::default(),
         }
     }
 
-    /// Parts to bring back with the change under way; those that are not whole, or miss a tool, are left out.
+    /// Loads stored segments for the current change; skips those that are damaged or have an unknown tool.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn bring(&mut self, key: &str, parts: Vec<Vec<u8>>, is_there: &FxHashSet<[u8; 16]>) {
-        self.saved = SavedParts::read(&self.format, key, parts, is_there);
+    pub(crate) fn restore(
+        &mut self,
+        key: &str,
+        segments: Vec<Vec<u8>>,
+        is_known: &FxHashSet<[u8; 16]>,
+    ) {
+        self.stored = StoredSegments::read(&self.format, key, segments, is_known);
     }
 
-    /// The document of a tool among those to bring back, once.
+    /// Takes the stored document of a tool, at most once.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn take_saved(&mut self, hash: &[u8; 16]) -> Option<SavedPlace> {
-        self.saved.take(hash)
+    pub(crate) fn take_stored(&mut self, hash: &[u8; 16]) -> Option<StoredDocument> {
+        self.stored.take(hash)
     }
 
-    /// Hands steps over, in their order. Nobody sees them before [`Self::commit`].
+    /// Applies steps in order; readers see them after [`Self::commit`].
     pub(crate) fn write(&mut self, steps: Vec<Step>) -> Result<(), IndexError> {
-        let mut jobs: Vec<Job> = Vec::with_capacity(steps.len());
+        let mut jobs: Vec<DocumentJob> = Vec::with_capacity(steps.len());
         for step in steps {
             match step {
-                Step::Gone(slot) => {
+                Step::Remove(slot) => {
                     self.latest.insert(slot, None);
                 }
-                Step::New(slot, make) => {
+                Step::Add(slot, make) => {
                     self.latest.insert(slot, Some(self.documents));
                     jobs.push((self.documents, slot, make));
                     self.documents += 1;
                 }
                 #[cfg(feature = "sqlite")]
-                Step::Back(slot, at) => {
+                Step::Restore(slot, at) => {
                     self.latest.insert(slot, Some(self.documents));
-                    self.saved.put(at, slot, self.documents);
+                    self.stored.put(at, slot, self.documents);
                     self.documents += 1;
                 }
             }
         }
-        if jobs.is_empty() { Ok(()) } else { self.making.add(&self.format, jobs) }
+        if jobs.is_empty() { Ok(()) } else { self.building.add(&self.format, jobs) }
     }
 
-    /// Commits what was handed over, once; the reader that is returned sees all of it.
+    /// Commits the current change; the returned reader sees all of it.
     pub(crate) fn commit(&mut self) -> Result<KeywordReader, IndexError> {
-        let made = std::mem::take(&mut self.making).finish()?;
+        let built = std::mem::take(&mut self.building).finish()?;
         #[cfg(feature = "sqlite")]
-        let made = std::mem::take(&mut self.saved).into_made().chain(made);
+        let built = std::mem::take(&mut self.stored).into_built().chain(built);
         self.documents = 0;
         let latest = std::mem::take(&mut self.latest);
         for slot in latest.keys() {
-            self.take_out(*slot);
+            self.remove(*slot);
         }
-        for made in made {
+        for built in built {
             let is_latest =
                 |(number, slot): (&u32, &Slot)| latest.get(slot) == Some(&Some(*number));
             let is_latest: Vec<bool> =
-                made.numbers.iter().zip(&made.body.slots).map(is_latest).collect();
-            let part = self.number(made.body);
-            self.put_in(part, |doc| is_latest[doc]);
+                built.numbers.iter().zip(&built.body.slots).map(is_latest).collect();
+            let segment = self.number(built.body);
+            self.insert(segment, |doc| is_latest[doc]);
         }
         self.drop_empty();
-        self.merge_few();
+        self.merge_if_small();
         Ok(self.reader())
     }
 
-    /// Takes back what was handed over and not committed; it must not come with the next commit.
+    /// Drops the current change.
     pub(crate) fn roll_back(&mut self) {
-        self.making = Making::Nothing;
+        self.building = Building::Idle;
         self.latest = FxHashMap::default();
         self.documents = 0;
         #[cfg(feature = "sqlite")]
         {
-            self.saved = SavedParts::default();
+            self.stored = StoredSegments::default();
         }
     }
 
-    /// The parts that are to be made one, if there are too many of one size or too much of one is gone.
+    /// Returns the segments to merge, if there are too many of one size or one has too many deleted documents.
     ///
-    /// What became of them is for [`Self::refresh`]. Until then this says the same again.
+    /// The result is passed to [`Self::refresh`]; until then this returns the same.
     pub(crate) fn merge(&self) -> Option<Merge> {
-        let parts = due(&self.parts);
-        (!parts.is_empty()).then(|| Merge { format: self.format.clone(), parts })
+        let segments = segments_to_merge(&self.segments);
+        (!segments.is_empty()).then(|| Merge { format: self.format.clone(), segments })
     }
 
-    /// The reader after parts were made one.
+    /// Replaces merged segments and returns the new reader.
     pub(crate) fn refresh(&mut self, merged: Merged) -> KeywordReader {
         self.replace(merged);
         self.reader()
     }
 
-    /// Forgets at once what is gone from a small index, where it would be felt: equal catalogues give equal scores.
-    /// Its parts are made one here too: a thread would leave more memory behind than they have.
-    fn merge_few(&mut self) {
-        let documents: u32 = self.parts.iter().map(Part::documents).sum();
-        let is_whole = self.parts.iter().all(|part| part.left() == part.documents());
-        if documents > FEW || is_whole && due(&self.parts).is_empty() {
+    /// Merges a small index at once, so that equal catalogues have equal scores: there, deleted documents would show in
+    /// them. A thread would need more memory than the segments have.
+    fn merge_if_small(&mut self) {
+        let documents: u32 = self.segments.iter().map(IndexSegment::documents).sum();
+        let is_clean =
+            self.segments.iter().all(|segment| segment.live_count() == segment.documents());
+        if documents > MAX_DOCUMENTS_MERGED_AT_ONCE
+            || is_clean && segments_to_merge(&self.segments).is_empty()
+        {
             return;
         }
-        let all = Merge { format: self.format.clone(), parts: self.parts.clone() };
+        let all = Merge { format: self.format.clone(), segments: self.segments.clone() };
         match all.run() {
             Ok(merged) => self.replace(merged),
-            // These serve as they are.
-            Err(error) => tracing::debug!(%error, "parts were not merged"),
+            // The segments still work.
+            Err(error) => tracing::debug!(%error, "segment merge failed"),
         }
     }
 
     fn replace(&mut self, merged: Merged) {
-        let Merged { parts, body } = merged;
-        // What changed since they were looked at is gone from the new one too.
-        let before = parts.iter().flat_map(|part| {
-            part.alive().map(|(doc, slot)| (slot, Standing { part: part.number, doc }))
+        let Merged { segments, body } = merged;
+        // Documents that were deleted during the merge are deleted in the new segment too.
+        let before = segments.iter().flat_map(|segment| {
+            segment
+                .live()
+                .map(|(doc, slot)| (slot, DocumentAddress { segment: segment.number, doc }))
         });
         let is_same: Vec<bool> =
-            before.map(|(slot, there)| self.standing.get(slot) == Some(&there)).collect();
-        self.parts.retain(|known| parts.iter().all(|part| part.number != known.number));
+            before.map(|(slot, address)| self.addresses.get(slot) == Some(&address)).collect();
+        self.segments.retain(|old| segments.iter().all(|segment| segment.number != old.number));
         if let Some(body) = body {
-            let part = self.number(body);
-            self.put_in(part, |doc| is_same[doc]);
+            let segment = self.number(body);
+            self.insert(segment, |doc| is_same[doc]);
         }
         self.drop_empty();
     }
 
-    fn number(&mut self, body: Body) -> Part {
+    fn number(&mut self, body: SegmentBody) -> IndexSegment {
         self.last += 1;
-        Part::new(self.last, body)
+        IndexSegment::new(self.last, body)
     }
 
-    /// Notes where the tools of a new part are; other documents of it are gone from the start.
-    fn put_in(&mut self, mut part: Part, counts: impl Fn(usize) -> bool) {
-        for doc in 0..part.documents() {
+    /// Adds a segment; documents that do not count are deleted from the start.
+    fn insert(&mut self, mut segment: IndexSegment, counts: impl Fn(usize) -> bool) {
+        for doc in 0..segment.documents() {
             if counts(doc as usize) {
-                let slot = part.body.slots[doc as usize];
-                self.standing.set(slot, Standing { part: part.number, doc }, 0);
+                let slot = segment.body.slots[doc as usize];
+                self.addresses.set(slot, DocumentAddress { segment: segment.number, doc }, 0);
             } else {
-                part.remove(doc);
+                segment.remove(doc);
             }
         }
-        self.parts.push(part);
+        self.segments.push(segment);
     }
 
-    fn take_out(&mut self, slot: Slot) {
-        let Some(there) = self.standing.get(slot).copied() else { return };
-        if let Some(part) = self.parts.iter_mut().find(|part| part.number == there.part) {
-            part.remove(there.doc);
-            self.standing.set(slot, Standing::NOWHERE, 0);
+    fn remove(&mut self, slot: Slot) {
+        let Some(address) = self.addresses.get(slot).copied() else { return };
+        if let Some(segment) =
+            self.segments.iter_mut().find(|segment| segment.number == address.segment)
+        {
+            segment.remove(address.doc);
+            self.addresses.set(slot, DocumentAddress::NONE, 0);
         }
     }
 
     fn drop_empty(&mut self) {
-        self.parts.retain(|part| part.left() > 0);
+        self.segments.retain(|segment| segment.live_count() > 0);
     }
 
     fn reader(&self) -> KeywordReader {
-        KeywordReader::new(self.parts.clone(), self.standing.clone())
+        KeywordReader::new(self.segments.clone(), self.addresses.clone())
     }
 }
 
-impl std::fmt::Debug for Keywords {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keywords")
-            .field("parts", &self.parts.len())
-            .field("making", &self.making)
-            .finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for Step {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Gone(slot) => f.debug_tuple("Gone").field(slot).finish(),
-            Self::New(slot, _) => f.debug_tuple("New").field(slot).finish_non_exhaustive(),
-            #[cfg(feature = "sqlite")]
-            Self::Back(slot, at) => f.debug_tuple("Back").field(slot).field(at).finish(),
-        }
-    }
-}
+mgp_types::opaque_debug!(KeywordWriter);
+mgp_types::opaque_debug!(Step);

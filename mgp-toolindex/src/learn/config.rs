@@ -1,86 +1,84 @@
-//! What a history keeps, how much of it, and for whom.
-//!
-//! Applies to: inbound.
+//! Options of a history.
 
 use std::time::Duration;
 
 use mgp_types::service::{Principal, TenantId};
 
-/// What a history keeps, how much of it, and for whom.
+/// Options of a history.
 ///
-/// Whatever the bounds say, what was used last stays and what was used longest ago goes.
+/// Whenever a bound is exceeded, the least recently used queries are removed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use]
 pub struct HistoryConfig {
-    /// Whose calls change whose ranking. [`Share::Subject`].
-    pub share: Share,
-    /// What is kept of a query. [`Keep::Text`].
-    pub keep: Keep,
-    /// Queries in all. 65,536.
-    pub most: usize,
-    /// Queries that one ranking learns from: a subject's, or a tenant's if that is shared. 10,000.
-    pub most_each: usize,
-    /// Queries that one subject has for one tool. 64.
-    pub most_per_tool: usize,
-    /// How long a query is remembered after its last call. 180 days.
+    /// The subjects that learn from each other. Default: [`HistoryScope::Subject`].
+    pub scope: HistoryScope,
+    /// The stored parts of a query. Default: [`Retention::Text`].
+    pub retention: Retention,
+    /// The most queries in all. Default: 65,536.
+    pub max_queries: usize,
+    /// The most queries of one ranking: of a subject, or of a tenant if its subjects share. Default: 10,000.
+    pub max_queries_per_ranking: usize,
+    /// The most queries of one subject for one tool. Default: 64.
+    pub max_queries_per_tool: usize,
+    /// The time a query is stored after its last call. Default: 180 days.
     pub forget_after: Duration,
 }
 
-/// Whose calls change whose ranking. A tenant's never change another tenant's.
+/// The subjects that learn from each other. Tenants never learn from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Share {
-    /// Each subject's own, through whichever agent it calls.
+pub enum HistoryScope {
+    /// Each subject learns from itself, through any agent.
     #[default]
     Subject,
-    /// All subjects of a tenant learn from each other; one of them has at most a quarter of the room.
+    /// All subjects of a tenant learn from each other; one subject has at most a quarter of the queries.
     Tenant,
 }
 
-/// What is kept of a query, in memory and in the database alike.
+/// The stored parts of a query, in memory and in the database alike.
 ///
-/// Beside it there is always: tenant and subject, the ids of the tools, how often and when they were called last, and a
-/// hash of the query that tells whether it was asked before.
+/// Always stored: tenant and subject, the ids of the tools, the number and the time of their calls, and a hash that
+/// identifies the query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Keep {
-    /// Its first 1,024 bytes, the hashes of its words, its vector.
+pub enum Retention {
+    /// The first 1,024 bytes, the hashes of the words, and the vector.
     #[default]
     Text,
-    /// The hashes of its words and its vector. A vector says roughly what a text was about.
+    /// The hashes of the words, and the vector. A vector roughly reveals the meaning of a text.
     Vector,
-    /// The hashes of its words.
+    /// The hashes of the words.
     ///
-    /// They are made with a key that lies in the same database: whoever has both can try words.
+    /// Their key is in the same database: a reader of the database can test words.
     Words,
 }
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It was answered with a result.
+    /// The call returned a result.
     Answered,
-    /// It failed, or its result says so: nothing is learned from it.
+    /// The call failed, or its result is an error: nothing is learned from it.
     Failed,
 }
 
-/// What is to be forgotten.
+/// The data to erase.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Erase<'a> {
-    /// Everything.
+    /// All data.
     All,
-    /// Every call of a tool, and the queries after which nothing else was called.
+    /// All calls of a tool, and the queries without another call.
     Tool(&'a str),
-    /// Everything of a principal's subject, whichever agent it acted through.
+    /// All data of the subject of a principal, through any agent.
     Principal(&'a Principal),
-    /// Everything of a tenant.
+    /// All data of a tenant.
     Tenant(&'a TenantId),
 }
 
-/// How much is remembered.
+/// The size of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryStats {
@@ -88,56 +86,56 @@ pub struct HistoryStats {
     pub queries: usize,
     /// Queries with a vector.
     pub vectors: usize,
-    /// Tools that were called after them.
+    /// Tools that were called.
     pub tools: usize,
-    /// Rankings that learn apart from each other: subjects, or tenants.
-    pub apart: usize,
+    /// Rankings that learn separately: subjects, or tenants.
+    pub rankings: usize,
 }
 
 impl Default for HistoryConfig {
     fn default() -> Self {
         Self {
-            share: Share::default(),
-            keep: Keep::default(),
-            most: 65_536,
-            most_each: 10_000,
-            most_per_tool: 64,
+            scope: HistoryScope::default(),
+            retention: Retention::default(),
+            max_queries: 65_536,
+            max_queries_per_ranking: 10_000,
+            max_queries_per_tool: 64,
             forget_after: Duration::from_hours(180 * 24),
         }
     }
 }
 
 impl HistoryConfig {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whose calls change whose ranking.
-    pub fn share(mut self, share: Share) -> Self {
-        self.share = share;
+    /// Sets the subjects that learn from each other.
+    pub fn scope(mut self, scope: HistoryScope) -> Self {
+        self.scope = scope;
         self
     }
 
-    /// What is kept of a query.
-    pub fn keep(mut self, keep: Keep) -> Self {
-        self.keep = keep;
+    /// Sets the stored parts of a query.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
         self
     }
 
-    /// How many queries are kept: in all, and for one ranking.
-    pub fn most(mut self, in_all: usize, each: usize) -> Self {
-        (self.most, self.most_each) = (in_all.max(1), each.max(1));
+    /// Sets the most queries: in all, and of one ranking.
+    pub fn max_queries(mut self, in_all: usize, each: usize) -> Self {
+        (self.max_queries, self.max_queries_per_ranking) = (in_all.max(1), each.max(1));
         self
     }
 
-    /// How many queries one subject has for one tool.
-    pub fn most_per_tool(mut self, most: usize) -> Self {
-        self.most_per_tool = most.max(1);
+    /// Sets the most queries of one subject for one tool.
+    pub fn max_queries_per_tool(mut self, max: usize) -> Self {
+        self.max_queries_per_tool = max.max(1);
         self
     }
 
-    /// How long a query is remembered after its last call.
+    /// Sets the time a query is stored after its last call.
     pub fn forget_after(mut self, time: Duration) -> Self {
         self.forget_after = time;
         self

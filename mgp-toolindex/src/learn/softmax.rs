@@ -1,24 +1,22 @@
-//! Fits the weights of a softmax over the rows of examples, near to where they start.
-//!
-//! Applies to: inbound.
+//! Fits the weights of a softmax to examples, with a Gaussian prior.
 
-/// What there was to choose from, and what was chosen.
+/// The alternatives of one example, and the chosen ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<const N: usize> {
-    /// What speaks for each.
+    /// The features of each alternative.
     pub(crate) rows: Vec<[f32; N]>,
-    /// The share of each in what was chosen; together one.
+    /// The share of each alternative in the choice; they add up to one.
     pub(crate) chosen: Vec<f32>,
 }
 
-/// Where weights start, and how strongly they hold on to that, measured in choices.
+/// Initial weights, and their strength in examples.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Start<const N: usize> {
+pub(super) struct Prior<const N: usize> {
     pub(super) weights: [f64; N],
-    pub(super) hold: f64,
+    pub(super) strength: f64,
 }
 
-/// The shares of rows by weights.
+/// Returns the softmax of rows.
 pub(super) fn shares<const N: usize>(weights: &[f64; N], rows: &[[f32; N]]) -> Vec<f64> {
     let mut shares: Vec<f64> = rows.iter().map(|row| dot(weights, row)).collect();
     let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -36,8 +34,8 @@ pub(super) fn dot<const N: usize>(weights: &[f64; N], row: &[f32; N]) -> f64 {
     weights.iter().zip(row).map(|(weight, number)| weight * f64::from(*number)).sum()
 }
 
-impl<const N: usize> Start<N> {
-    /// Fits the weights to choices; Newton's method, because there are few weights.
+impl<const N: usize> Prior<N> {
+    /// Fits the weights by Newton's method, because there are few weights.
     pub(super) fn fit(&self, choices: &[Choice<N>]) -> [f64; N] {
         let mut weights = self.weights;
         let mut loss = self.loss(&weights, choices);
@@ -60,7 +58,7 @@ impl<const N: usize> Start<N> {
         weights
     }
 
-    /// How badly weights tell what was chosen.
+    /// Returns the loss of weights: the negative log likelihood and the prior.
     pub(super) fn loss(&self, weights: &[f64; N], choices: &[Choice<N>]) -> f64 {
         let held = weights.iter().zip(self.weights);
         let held = held.map(|(weight, start)| (weight - start).powi(2));
@@ -69,16 +67,16 @@ impl<const N: usize> Start<N> {
             let missed = shares.iter().zip(&choice.chosen);
             missed.map(|(share, chosen)| -f64::from(*chosen) * share.max(1e-300).ln()).sum::<f64>()
         });
-        self.hold * held.sum::<f64>() + missed.sum::<f64>()
+        self.strength * held.sum::<f64>() + missed.sum::<f64>()
     }
 
-    /// The step of Newton's method; none when it cannot be found.
+    /// Returns a Newton step, or `None` if there is none.
     fn step(&self, weights: &[f64; N], choices: &[Choice<N>]) -> Option<[f64; N]> {
         let mut slope = [0.0; N];
         let mut bend = [[0.0; N]; N];
         for at in 0..N {
-            slope[at] = 2.0 * self.hold * (weights[at] - self.weights[at]);
-            bend[at][at] = 2.0 * self.hold;
+            slope[at] = 2.0 * self.strength * (weights[at] - self.weights[at]);
+            bend[at][at] = 2.0 * self.strength;
         }
         for choice in choices {
             let shares = shares(weights, &choice.rows);
@@ -103,7 +101,7 @@ impl<const N: usize> Start<N> {
     }
 }
 
-/// Solves `bend * step = slope` by Cholesky's method; only the lower half of `bend` is read.
+/// Solves `bend * step = slope` by Cholesky's method; reads only the lower half of `bend`.
 fn solve<const N: usize>(mut bend: [[f64; N]; N], mut slope: [f64; N]) -> Option<[f64; N]> {
     for at in 0..N {
         for other in 0..=at {

@@ -1,6 +1,4 @@
-//! Which tool a call of `mgp_tools_call` means (MGP §16.5, C37).
-//!
-//! Applies to: inbound.
+//! Resolves the tool of an `mgp_tools_call` (MGP §16.5).
 
 use mgp_types::RawObject;
 use mgp_types::RpcError;
@@ -10,27 +8,27 @@ use crate::catalog::{Allowed, Listed};
 use crate::error::RequestError;
 use crate::index::{Resolved, ToolIndex};
 
-/// How many tools an ambiguous name is told to mean.
-const NAMED: usize = 16;
+/// The most tools that an error about an ambiguous name lists.
+const MAX_NAMED: usize = 16;
 
-/// A call of a tool that was found: the tool, and its arguments as they came.
+/// A call of a found tool, with its arguments.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FoundCall {
     /// The tool.
     pub tool: Listed,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: RawObject,
 }
 
 impl FoundCall {
-    /// Reads the arguments of `mgp_tools_call`: `name`, `arguments`, and `server_id` where the name is not enough.
+    /// Parses the arguments of `mgp_tools_call`: `name`, `arguments`, and `server_id` if the name is ambiguous.
     ///
-    /// Whether the tool may run is not decided here: the call goes through all gates like one that names it itself.
+    /// This does not decide whether the tool may run: the call passes all gates like one that names the tool directly.
     ///
     /// # Errors
-    /// −32602 when the arguments do not fit; 4001 when there is no such tool, or none the caller may call; 4003 naming
-    /// the tools it may call, when there are several.
+    /// −32602 if the arguments are invalid; 4001 if there is no such tool that the caller may call; 4003 if there are
+    /// several, with their names.
     pub fn read(
         arguments: &RawObject,
         index: &ToolIndex,
@@ -46,7 +44,7 @@ impl FoundCall {
     }
 }
 
-/// The tool a name means to a caller; what it may not call is as unknown as what is not there.
+/// Resolves a name for a caller; a tool without access is as unknown as one that does not exist.
 fn resolve(
     name: &str,
     server: Option<&str>,
@@ -56,7 +54,7 @@ fn resolve(
     let is_allowed = |tool: &Listed| allowed.allows(tool.server_id(), tool.name());
     let unknown = || RequestError::UnknownTool(brief(name));
     if let Some(server) = server {
-        // Both `read` and `files.read` of `files` are meant.
+        // Both `read` and `files.read` of `files` are accepted.
         let own = name.strip_prefix(server).and_then(|rest| rest.strip_prefix('.'));
         let find = |name| index.get(server, name).filter(is_allowed);
         return find(name).or_else(|| own.and_then(find)).ok_or_else(unknown);
@@ -65,11 +63,11 @@ fn resolve(
         Resolved::One(tool) => Ok(tool),
         Resolved::Unknown => Err(unknown()),
         Resolved::Ambiguous(tools) => {
-            let mut names: Vec<_> = tools.iter().take(NAMED).map(Listed::tool_id).collect();
+            let mut names: Vec<_> = tools.iter().take(MAX_NAMED).map(Listed::tool_id).collect();
             names.dedup();
             // `a.b` of `c` and `b` of `c.a` are both `c.a.b`.
             if let [_] = names[..] {
-                let servers = tools.iter().take(NAMED).map(Listed::server_id);
+                let servers = tools.iter().take(MAX_NAMED).map(Listed::server_id);
                 names = servers.map(|server| format!("`server_id` {server}")).collect();
             }
             let qualified = names.join(", ");
@@ -78,9 +76,7 @@ fn resolve(
     }
 }
 
-/// A word of a peer, short enough to be told back.
+/// Shortens a word of a peer for an error message.
 pub(crate) fn brief(word: &str) -> String {
-    let head = &word[..word.floor_char_boundary(64)];
-    let clean: String = head.chars().filter(|c| !c.is_control()).collect();
-    if head.len() < word.len() { clean + "…" } else { clean }
+    mgp_types::clip(word, 64)
 }

@@ -1,6 +1,4 @@
-//! How much of the tools a model sees (MGP §16.3).
-//!
-//! Applies to: inbound.
+//! Context levels: how many of the tools a model sees (MGP §16.3).
 
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
@@ -10,18 +8,18 @@ use super::summary::Summary;
 use super::tools::MetaTools;
 use crate::catalog::{Allowed, Listed};
 use crate::index::ToolIndex;
-use crate::session::{HeldTool, SessionView, one};
+use crate::session::{SessionTool, SessionView, one};
 use crate::tokens::lean;
 
-/// What `tools/list` holds for a caller at a level; an unknown level is L3, the default.
+/// Returns the tools that `tools/list` has for a caller at a level; an unknown level is L3, the default.
 ///
-/// - L0: every tool, with all its server says of it.
-/// - L1: the tools to find tools; the one that finds says which categories there are.
-/// - L2: the tools to find tools.
-/// - L3: those, the pinned tools and what the session used.
+/// - L0: every tool with its full definition.
+/// - L1: the meta tools; the one that searches lists the categories.
+/// - L2: the meta tools.
+/// - L3: the meta tools, the pinned tools and the used ones.
 ///
-/// A tool is listed by its own name where the caller sees one of that name, else as `server.name`. One whose name
-/// begins like those of the kernel's own tools (`mgp_`, `mgp.`, `mgp/`) is always listed as `server.name`.
+/// A tool has its own name if the caller sees one tool of that name, else `server.name`. Names that begin like those of
+/// the kernel's tools (`mgp_`, `mgp.`, `mgp/`) are always listed as `server.name`.
 ///
 /// ```
 /// use mgp_toolindex::{Everything, MetaTools, ServerEntry, Sessions, ToolIndex, surface};
@@ -61,7 +59,7 @@ pub fn surface(
     }
 }
 
-/// The name a caller calls a tool by: its own if that can only mean this one and is not reserved, else `server.name`.
+/// Returns the name by which a caller calls a tool: its own if it is unique and not reserved, else `server.name`.
 #[must_use]
 pub fn name_for(tool: &Listed, index: &ToolIndex, allowed: &dyn Allowed) -> String {
     let is_it = |only: Listed| only.server_id() == tool.server_id() && only.name() == tool.name();
@@ -69,27 +67,27 @@ pub fn name_for(tool: &Listed, index: &ToolIndex, allowed: &dyn Allowed) -> Stri
     if is_only { tool.name().to_owned() } else { tool.tool_id() }
 }
 
-/// Whether a name is kept for tools of the kernel (C34): no server's tool may pass for one.
+/// Returns whether a name is reserved for tools of the kernel: no server's tool may imitate one.
 fn is_reserved(name: &str) -> bool {
     name.strip_prefix("mgp").is_some_and(|rest| rest.starts_with(['_', '.', '/']))
 }
 
-/// A tool as its server lists it, by the name the caller calls it.
+/// Returns the full definition under the name that the caller uses.
 fn named(tool: &Listed, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
     let mut listed = tool.tool().ok()?;
     listed.name = name_for(tool, index, allowed);
     Some(listed)
 }
 
-/// A tool of a session, by the name the caller calls it.
-fn shown(held: &HeldTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
+/// Returns a tool of a session under the name that the caller uses.
+fn shown(held: &SessionTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
     let text = held.text();
     let members = lean::members(&text);
     let mut tool = Tool::new(name_for(&held.tool, index, allowed), RawObject::empty());
     tool.description = members.description.as_deref().map(str::to_owned);
     tool.input_schema = members.schema();
     if !held.is_trimmed() {
-        // What hosts ask people about; models do not read it.
+        // Hosts show these to users; models do not read them.
         let full = held.tool.tool().ok()?;
         tool.title = full.title;
         tool.annotations = full.annotations;

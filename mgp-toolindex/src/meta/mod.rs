@@ -1,6 +1,4 @@
-//! What a model sees instead of all tools: tools to find tools, and as many others as its level says (MGP §16.3, §16.5).
-//!
-//! Applies to: inbound.
+//! The tools that a model sees instead of all tools: meta tools, and others by its level (MGP §16.3, §16.5).
 
 mod call;
 mod level;

@@ -1,6 +1,4 @@
-//! Stories of levels and of calls of tools that were found (MGP §16.3, §16.5).
-//!
-//! Applies to: inbound.
+//! Tests of levels and of calls of found tools (MGP §16.3, §16.5).
 
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
@@ -33,7 +31,7 @@ fn check(arguments: &str, allowed: &dyn Allowed, expected: Result<&str, i32>) {
 }
 
 #[test]
-fn a_call_means_one_tool_or_says_which_there_are() {
+fn a_call_resolves_to_one_tool_or_lists_the_candidates() {
     check(r#"{"name":"write","arguments":{}}"#, &Everything, Ok("files.write"));
     check(r#"{"name":"write"}"#, &Everything, Ok("files.write"));
     check(r#"{"name":"read"}"#, &Everything, Err(4003));
@@ -50,7 +48,7 @@ fn a_call_means_one_tool_or_says_which_there_are() {
 }
 
 #[test]
-fn what_a_caller_may_not_call_is_unknown_and_hides_no_other() {
+fn a_tool_without_access_is_unknown_and_hides_no_other() {
     check(r#"{"name":"read"}"#, &Not("mail"), Ok("files.read"));
     check(r#"{"name":"mail.read"}"#, &Not("mail"), Err(4001));
     check(r#"{"name":"read","server_id":"mail"}"#, &Not("mail"), Err(4001));
@@ -61,7 +59,7 @@ fn what_a_caller_may_not_call_is_unknown_and_hides_no_other() {
 }
 
 #[test]
-fn an_ambiguous_name_is_refused_with_the_names_that_say_which() {
+fn an_ambiguous_name_is_refused_with_the_qualified_names() {
     let arguments = serde_json::from_str(r#"{"name":"read"}"#).unwrap();
     let error = FoundCall::read(&arguments, &index(), &Everything).unwrap_err();
     assert!(error.message().contains("files.read, mail.read"), "{error}");

@@ -1,6 +1,4 @@
-//! The tools to find tools, as a model sees them (MGP §16.5, C34).
-//!
-//! Applies to: inbound.
+//! The meta tools: tools to find, call and request other tools (MGP §16.5).
 
 use mgp_types::mcp::Tool;
 use mgp_types::method::{Request, TOOLS_CALL, ToolsDiscover, ToolsRequest, method_of_tool};
@@ -8,11 +6,11 @@ use mgp_types::{Payload, RawObject};
 
 use super::summary::Summary;
 
-/// How the names of the tools to find tools are written.
+/// The spelling of the names of meta tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Spelling {
-    /// `mgp_tools_discover`: the only one that all model providers take.
+    /// `mgp_tools_discover`: the only one that all model providers accept.
     #[default]
     Underscores,
     /// `mgp.tools.discover`.
@@ -21,21 +19,21 @@ pub enum Spelling {
     Slashes,
 }
 
-/// One of the tools to find tools.
+/// One of the meta tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetaTool {
-    /// Finds tools (§16.5).
+    /// Searches for tools (MGP §16.5).
     Find,
-    /// Calls a tool that was found: hosts let a model call nothing that is not listed.
+    /// Calls a found tool: hosts only let a model call tools that are listed.
     Call,
-    /// Asks for tools for the rest of the session (§16.6).
+    /// Requests tools for the rest of the session (MGP §16.6).
     Request,
 }
 
-/// The tools to find tools: which are listed, and how they are spelt.
+/// The listed meta tools and their spelling.
 ///
-/// All spellings are understood, one is listed.
+/// All spellings are accepted, one is listed.
 ///
 /// ```
 /// use mgp_toolindex::{Everything, MetaTool, MetaTools, ToolIndex};
@@ -54,14 +52,13 @@ pub struct MetaTools {
 }
 
 impl MetaTool {
-    /// The tool a name means, in any spelling.
+    /// Returns the meta tool of a name, in any spelling.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         let known = method_of_tool(name)?;
         [Self::Find, Self::Call, Self::Request].into_iter().find(|tool| tool.name() == known.name)
     }
 
-    /// Its name with dots.
     fn name(self) -> &'static str {
         match self {
             Self::Find => dotted(ToolsDiscover::METHOD),
@@ -71,13 +68,13 @@ impl MetaTool {
     }
 }
 
-/// The name with dots that a method is called by.
+/// Returns the dotted tool name of a method.
 fn dotted(method: &'static str) -> &'static str {
     method_of_tool(method).map_or(method, |tool| tool.name)
 }
 
 impl MetaTools {
-    /// All three, with underscores.
+    /// Creates the list of all three, with underscores.
     pub fn new() -> Self {
         Self {
             spelling: Spelling::default(),
@@ -85,19 +82,19 @@ impl MetaTools {
         }
     }
 
-    /// Lists them in this spelling.
+    /// Sets the spelling.
     pub fn spelling(mut self, spelling: Spelling) -> Self {
         self.spelling = spelling;
         self
     }
 
-    /// Does not list one of them; whoever calls it is still understood.
+    /// Removes a tool from the list; calls of it are still accepted.
     pub fn without(mut self, tool: MetaTool) -> Self {
         self.listed.retain(|listed| *listed != tool);
         self
     }
 
-    /// The tools as they are listed; the one that finds tools says what this caller can find.
+    /// Returns the definitions; the search tool describes what this caller can find.
     #[must_use]
     pub fn list(&self, index: &crate::ToolIndex, allowed: &dyn crate::Allowed) -> Vec<Tool> {
         self.tools(&Summary::short(index, allowed))
@@ -149,7 +146,7 @@ mod tests {
     use crate::tokens::lean::lean;
     use crate::{Everything, ServerEntry, TokenCounter, ToolEntry, ToolIndex};
 
-    /// An index whose categories are as long and as many as they can be.
+    /// An index with the longest and most categories.
     fn worst() -> ToolIndex {
         let index = ToolIndex::new();
         let server = |server: usize| {
@@ -170,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn they_cost_what_was_promised_whatever_is_indexed() {
+    fn meta_tools_never_exceed_their_tokens() {
         let filesystem = ToolIndex::new();
         let tool = Tool::new("read_file".to_owned(), RawObject::empty());
         let entry = ToolEntry::from(tool).categories(["filesystem"]);
@@ -186,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_spelling_is_listed_and_all_are_understood() {
+    fn one_spelling_is_listed_and_all_are_accepted() {
         for (spelling, expected) in [
             (Spelling::Underscores, ["mgp_tools_discover", "mgp_tools_call"]),
             (Spelling::Dots, ["mgp.tools.discover", "mgp.tools.call"]),

@@ -1,119 +1,113 @@
-//! What waits for the disk.
+//! The queue of changes for the disk.
 //!
-//! Bound: [`MOST`] changes. When there are more, all that wait become one change: of each server
-//! what was said of it last. So the file may skip states, but never holds one that was not, and
-//! what waits is never more than what is in the index.
-//!
-//! Applies to: both.
+//! Bounded by [`MAX_QUEUED`] changes. If there are more, all of them are merged: the last state of each server remains.
+//! So the file may skip states, but never has one that did not exist, and the queue is never larger than the index.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 
-use super::rows::{NewServer, NewVector, NewWords};
+use super::rows::{NewSegments, NewServer, NewVector};
 use crate::catalog::Listed;
 
-/// How many changes wait on their own.
-pub(super) const MOST: usize = 1024;
+/// The most changes that wait separately.
+pub(super) const MAX_QUEUED: usize = 1024;
 
-/// How many tools are written in one go, unless one change has more: others use the database too.
-const TOGETHER: usize = 512;
+/// The most tools of one transaction, unless one change has more: other processes use the database too.
+const MAX_TRANSACTION_TOOLS: usize = 512;
 
-/// Something to write.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// A server, in place of what is known of it.
+    /// Replaces a server.
     Put(NewServer),
-    /// A server is gone.
+    /// Removes a server.
     Remove(String),
     /// Vectors of tools that were put before.
     Vectors(Vec<NewVector>),
-    /// The tokens of tools that were put before have been counted.
-    Counted(Vec<Listed>),
-    /// The words of tools; whatever is in the file may have others.
-    Words(NewWords),
+    /// Token counts of tools that were put before.
+    Counts(Vec<Listed>),
+    /// Segments of the keyword index; the file may have other tools.
+    Segments(NewSegments),
 }
 
-/// Changes that have to be written together, or not at all.
+/// Changes that are written together or not at all.
 #[derive(Debug)]
-struct Whole {
+struct AtomicChanges {
     changes: Vec<Change>,
-    /// The number of the last of them.
+    /// The number of the last change.
     through: u64,
 }
 
-/// Changes in their order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: VecDeque<Whole>,
-    /// The number of the last change that was given.
-    pub(super) given: u64,
+    waiting: VecDeque<AtomicChanges>,
+    /// The number of the newest change.
+    pub(super) newest: u64,
     /// Servers that are in the file or on the way to it.
-    kept: HashSet<String, ahash::RandomState>,
+    stored: HashSet<String, ahash::RandomState>,
 }
 
-/// What is written next, in one go.
+/// The changes of the next transaction.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
-    /// The number of the last of them.
+    /// The number of the last change.
     pub(super) through: u64,
 }
 
 impl Change {
-    /// How many tools it is about.
+    /// Returns the number of tools.
     fn weight(&self) -> usize {
         match self {
             Self::Put(new) => new.tools.len(),
             Self::Remove(_) => 1,
             Self::Vectors(vectors) => vectors.len(),
-            Self::Counted(tools) => tools.len(),
-            Self::Words(_) => TOGETHER,
+            Self::Counts(tools) => tools.len(),
+            Self::Segments(_) => MAX_TRANSACTION_TOOLS,
         }
     }
 
-    fn is_words(&self) -> bool {
-        matches!(self, Self::Words(_))
+    fn is_segments(&self) -> bool {
+        matches!(self, Self::Segments(_))
     }
 }
 
 impl Queue {
-    /// Nothing waits, and these servers are in the file.
-    pub(super) fn new(kept: impl IntoIterator<Item = String>) -> Self {
-        Self { kept: kept.into_iter().collect(), ..Self::default() }
+    /// Creates an empty queue; these servers are in the file.
+    pub(super) fn new(stored: impl IntoIterator<Item = String>) -> Self {
+        Self { stored: stored.into_iter().collect(), ..Self::default() }
     }
 
-    /// Forgets what waits.
     pub(super) fn clear(&mut self) {
         self.waiting = VecDeque::new();
-        self.kept = HashSet::default();
+        self.stored = HashSet::default();
     }
 
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Takes changes that are to be written together, or not at all.
+    /// Adds changes that are written together or not at all.
     pub(super) fn push(&mut self, changes: Vec<Change>) {
-        self.given += 1;
-        if changes.iter().any(Change::is_words) {
-            // They are of all tools: of several only the last are worth writing.
+        self.newest += 1;
+        if changes.iter().any(Change::is_segments) {
+            // Segments are of all tools: only the last ones count.
             for whole in &mut self.waiting {
-                whole.changes.retain(|change| !change.is_words());
+                whole.changes.retain(|change| !change.is_segments());
             }
         }
-        if self.waiting.len() >= MOST {
+        if self.waiting.len() >= MAX_QUEUED {
             self.merge();
         }
-        self.waiting.push_back(Whole { changes, through: self.given });
+        self.waiting.push_back(AtomicChanges { changes, through: self.newest });
     }
 
-    /// The next changes; at least one, if there is one.
+    /// Takes the next changes; at least one, if there is one.
     pub(super) fn next(&mut self) -> Option<Batch> {
-        let Whole { mut changes, mut through } = self.waiting.pop_front()?;
+        let AtomicChanges { mut changes, mut through } = self.waiting.pop_front()?;
         let mut weight: usize = changes.iter().map(Change::weight).sum();
         while let Some(next) = self.waiting.front() {
             weight += next.changes.iter().map(Change::weight).sum::<usize>();
-            if weight > TOGETHER {
+            if weight > MAX_TRANSACTION_TOOLS {
                 break;
             }
             let Some(next) = self.waiting.pop_front() else { break };
@@ -122,15 +116,15 @@ impl Queue {
         }
         for change in &changes {
             match change {
-                Change::Put(new) => drop(self.kept.insert(new.server.id.clone())),
-                Change::Remove(id) => drop(self.kept.remove(id)),
+                Change::Put(new) => drop(self.stored.insert(new.server.id.clone())),
+                Change::Remove(id) => drop(self.stored.remove(id)),
                 _ => {}
             }
         }
         Some(Batch { changes, through })
     }
 
-    /// Makes one change of all that wait.
+    /// Merges all waiting changes.
     fn merge(&mut self) {
         let mut servers: HashMap<String, Option<NewServer>, ahash::RandomState> =
             HashMap::default();
@@ -154,30 +148,30 @@ impl Queue {
                 Change::Vectors(new) => {
                     vectors.extend(new.into_iter().map(|new| (new.tool.tool_id(), new)));
                 }
-                Change::Counted(tools) => {
+                Change::Counts(tools) => {
                     counted.extend(tools.into_iter().map(|tool| (tool.tool_id(), tool)));
                 }
-                Change::Words(new) => words = Some(new),
+                Change::Segments(new) => words = Some(new),
             }
         }
         let mut changes = Vec::with_capacity(order.len() + 2);
         for id in order {
             match servers.remove(&id) {
                 Some(Some(new)) => changes.push(Change::Put(new)),
-                // What never got into the file needs not be taken out.
-                Some(None) if self.kept.contains(&id) => changes.push(Change::Remove(id)),
+                // A server that is not in the file need not be removed.
+                Some(None) if self.stored.contains(&id) => changes.push(Change::Remove(id)),
                 _ => {}
             }
         }
-        // Those of tools that are gone or changed meanwhile find no row, and do nothing.
+        // Those of tools that changed meanwhile match no row, and do nothing.
         if !vectors.is_empty() {
             changes.push(Change::Vectors(vectors.into_values().collect()));
         }
         if !counted.is_empty() {
-            changes.push(Change::Counted(counted.into_values().collect()));
+            changes.push(Change::Counts(counted.into_values().collect()));
         }
-        changes.extend(words.map(Change::Words));
-        // The change that is given right now comes after.
-        self.waiting.push_back(Whole { changes, through: self.given - 1 });
+        changes.extend(words.map(Change::Segments));
+        // The change that is being added comes after this one.
+        self.waiting.push_back(AtomicChanges { changes, through: self.newest - 1 });
     }
 }

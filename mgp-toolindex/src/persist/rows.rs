@@ -1,16 +1,13 @@
-//! What is written into the file, and what is read from it.
-//!
-//! Applies to: both.
+//! The rows that are written and read.
 
+use std::mem;
 use std::sync::Arc;
-use std::{fmt, mem};
 
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{ServerState, ToolSecurity};
 
 use crate::catalog::{Listed, ServerEntry, Slot, ToolEntry};
 
-/// A server without its tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerRow {
     pub(crate) id: String,
@@ -19,36 +16,33 @@ pub(crate) struct ServerRow {
     pub(crate) categories: Vec<String>,
 }
 
-/// A server with all of its tools, to be written.
+/// A server with all of its tools, to write.
 #[derive(Debug)]
 pub(crate) struct NewServer {
     pub(crate) server: ServerRow,
     pub(crate) tools: Vec<NewTool>,
 }
 
-/// Whether a tool is other than before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    /// It is written whatever the file has.
-    New,
-    /// It is written unless the file has its hash.
-    Old,
+pub(crate) enum WriteMode {
+    /// Always written.
+    Always,
+    /// Written unless the file has the same hash.
+    IfChanged,
 }
 
-/// A tool to be written.
 #[derive(Debug)]
 pub(crate) struct NewTool {
-    pub(crate) news: News,
-    /// Tools are read back in the order of their slots.
+    pub(crate) mode: WriteMode,
+    /// Tools are read in the order of their slots.
     pub(crate) slot: Slot,
     pub(crate) tool: Listed,
-    /// The categories it was given; those it is listed with may be derived.
+    /// The given categories; the entry may have derived ones.
     pub(crate) categories: Vec<String>,
-    /// The keywords it was given.
     pub(crate) keywords: Vec<String>,
 }
 
-/// A vector of a tool that was put in before, or with it.
+/// A vector of a tool that is in the file or in the same batch.
 #[derive(Debug)]
 pub(crate) struct NewVector {
     pub(crate) tool: Listed,
@@ -56,65 +50,60 @@ pub(crate) struct NewVector {
     pub(crate) row: Box<[i8]>,
 }
 
-/// Parts of the keyword index to be written, in place of those that are there; they are made when they are written.
-pub(crate) struct NewWords {
-    /// What they are made by.
+/// Segments of the keyword index to write, replacing all stored ones; they are serialised by the writing thread.
+pub(crate) struct NewSegments {
+    /// The [key](crate::keyword::key) of the segments.
     pub(crate) key: String,
     pub(crate) make: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
 }
 
-impl fmt::Debug for NewWords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewWords").field("key", &self.key).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(NewSegments { key });
 
-/// What a file holds.
+/// The contents of a database.
 #[derive(Debug, Default)]
-pub(crate) struct Opened {
-    pub(crate) servers: Vec<OldServer>,
-    /// Parts of the keyword index, each with what it was made by.
+pub(crate) struct LoadedIndex {
+    pub(crate) servers: Vec<LoadedServer>,
+    /// Segments of the keyword index, each with its key.
     pub(crate) words: Vec<(String, Vec<u8>)>,
-    /// How many rows could not be read.
+    /// The number of damaged rows.
     pub(crate) unreadable: usize,
 }
 
-/// A server that was read, with its tools in the order of their slots.
+/// A stored server, with its tools in the order of their slots.
 #[derive(Debug, Default)]
-pub(crate) struct OldServer {
+pub(crate) struct LoadedServer {
     pub(crate) server: ServerRow,
-    pub(crate) tools: Vec<OldTool>,
+    pub(crate) tools: Vec<LoadedTool>,
 }
 
-/// A tool that was read; whether its hash is right is not known yet.
+/// A stored tool; its hash is not checked yet.
 #[derive(Debug)]
-pub(crate) struct OldTool {
-    /// The slot it had.
+pub(crate) struct LoadedTool {
+    /// The former slot.
     pub(crate) place: i64,
     pub(crate) definition: String,
-    /// The same as a tool, once it was read.
+    /// The parsed definition.
     pub(crate) parsed: Option<Tool>,
-    /// Only what was decided here; what its server claims is in the definition.
+    /// The decided metadata; claims are in the definition.
     pub(crate) security: Option<ToolSecurity>,
     pub(crate) categories: Vec<String>,
     pub(crate) keywords: Vec<String>,
     pub(crate) hash: [u8; 16],
-    /// Only where they were counted.
+    /// `None` if the tokens are not counted.
     pub(crate) tokens: Option<u32>,
-    pub(crate) vector: Option<OldVector>,
+    pub(crate) vector: Option<LoadedVector>,
 }
 
-/// A vector that was read.
 #[derive(Debug)]
-pub(crate) struct OldVector {
+pub(crate) struct LoadedVector {
     pub(crate) model: Arc<str>,
-    /// The tool as it was when the vector was made.
+    /// The hash of the tool for which the vector was made.
     pub(crate) hash: [u8; 16],
     pub(crate) row: Vec<i8>,
 }
 
 impl ServerRow {
-    /// The server without its tools, as it was put in; nobody has connected to it yet.
+    /// Returns the server without its tools, disconnected.
     pub(crate) fn into_entry(self) -> ServerEntry {
         let mut entry = ServerEntry::new(self.id).state(ServerState::Disconnected);
         entry.name = self.name;
@@ -123,14 +112,14 @@ impl ServerRow {
     }
 }
 
-impl OldTool {
-    /// Reads the definition; says whether it is one.
+impl LoadedTool {
+    /// Parses the definition; returns whether it is valid.
     pub(crate) fn parse(&mut self) -> bool {
         self.parsed = serde_json::from_str(&self.definition).ok();
         self.parsed.is_some()
     }
 
-    /// The tool as it was put in, if its definition was read; moves what it can.
+    /// Returns the tool as it was put, if its definition is valid; moves the data out.
     pub(crate) fn take_entry(&mut self) -> Option<ToolEntry> {
         let tool = self.parsed.take()?;
         let mut entry = ToolEntry::from(tool);

@@ -1,6 +1,4 @@
 //! The tables of the index, and all of its SQL.
-//!
-//! Applies to: both.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,19 +11,20 @@ use mgp_types::store::sql::{Connection, OptionalExtension as _, Row, Statement, 
 
 use super::queue::Change;
 use super::rows::{
-    NewServer, NewTool, NewVector, NewWords, News, OldServer, OldTool, OldVector, Opened, ServerRow,
+    LoadedIndex, LoadedServer, LoadedTool, LoadedVector, NewSegments, NewServer, NewTool,
+    NewVector, ServerRow, WriteMode,
 };
-use crate::catalog::{Decided, Listed};
+use crate::catalog::{Listed, SecuritySource};
 
-/// How many tools are handed over at once, and how many such batches wait.
+/// The tools of a batch for the parser, and the most batches that wait.
 const BATCH: usize = 256;
-const WAITING: usize = 4;
+const MAX_WAITING_BATCHES: usize = 4;
 
 pub(super) const NAMESPACE: &str = "toolindex";
 
-/// How the tables came about.
+/// The migrations.
 ///
-/// What is compared stands before what is long, so that a comparison does not read it.
+/// Short columns come first, so that comparisons do not read the long ones.
 pub(super) const STEPS: &[&str] = &[
     "
     CREATE TABLE toolindex_server (
@@ -50,9 +49,9 @@ pub(super) const STEPS: &[&str] = &[
 
 // === writing ===
 
-/// Writes changes in their order.
+/// Writes changes in order.
 pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreError> {
-    let mut tables = Tables::new(conn)?;
+    let mut tables = Statements::new(conn)?;
     for change in changes {
         match change {
             Change::Put(new) => tables.put(new)?,
@@ -60,15 +59,15 @@ pub(super) fn apply(conn: &Connection, changes: &[Change]) -> Result<(), StoreEr
             Change::Vectors(vectors) => {
                 vectors.iter().try_for_each(|vector| tables.put_vector(vector))?;
             }
-            Change::Counted(tools) => tools.iter().try_for_each(|tool| tables.count(tool))?,
-            Change::Words(words) => put_words(conn, words)?,
+            Change::Counts(tools) => tools.iter().try_for_each(|tool| tables.count(tool))?,
+            Change::Segments(words) => put_words(conn, words)?,
         }
     }
     Ok(())
 }
 
-/// The statements that write.
-struct Tables<'c> {
+/// The prepared statements.
+struct Statements<'c> {
     put_server: Statement<'c>,
     known: Statement<'c>,
     number: Statement<'c>,
@@ -80,7 +79,7 @@ struct Tables<'c> {
     remove_server: [Statement<'c>; 3],
 }
 
-impl<'c> Tables<'c> {
+impl<'c> Statements<'c> {
     fn new(conn: &'c Connection) -> Result<Self, StoreError> {
         let vectors_of_server = "DELETE FROM toolindex_vector
             WHERE tool IN (SELECT number FROM toolindex_tool WHERE server = ?1)";
@@ -121,7 +120,9 @@ impl<'c> Tables<'c> {
         let mut known = self.known(id)?;
         for tool in &new.tools {
             match known.remove(tool.tool.name()) {
-                Some((number, hash)) if tool.news == News::Old && hash == tool.tool.hash() => {
+                Some((number, hash))
+                    if tool.mode == WriteMode::IfChanged && hash == tool.tool.hash() =>
+                {
                     self.move_tool.execute(params![number, tool.slot, counted(&tool.tool)])?;
                 }
                 known => self.put_tool(id, tool, known.map(|(number, _)| number))?,
@@ -133,14 +134,14 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// The tools of a server in the file: their numbers and hashes by name.
+    /// Returns the stored tools of a server: their numbers and hashes by name.
     fn known(&mut self, server: &str) -> Result<HashMap<String, (i64, Vec<u8>)>, StoreError> {
         let mut known = HashMap::new();
         let mut unnamed = Vec::new();
         let mut rows = self.known.query([server])?;
         while let Some(row) = rows.next()? {
             let number = row.get(1)?;
-            // Damaged values are as good as none: they are written anew, or go.
+            // Damaged rows are written again, or removed.
             let Some(name) = text(row, 0) else {
                 unnamed.push(number);
                 continue;
@@ -159,8 +160,9 @@ impl<'c> Tables<'c> {
         number: Option<i64>,
     ) -> Result<(), StoreError> {
         let tool = &new.tool;
-        let decided = tool.security().filter(|_| tool.0.decided == Decided::Here);
-        let security = decided.map(json).transpose()?;
+        let security_source =
+            tool.security().filter(|_| tool.0.security_source == SecuritySource::Kernel);
+        let security = security_source.map(json).transpose()?;
         self.put_tool.execute(params![
             number,
             server,
@@ -191,7 +193,7 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// The number of a tool, if the file has it as it is here.
+    /// Returns the number of a tool, if the file has it with the same hash.
     fn number(&mut self, tool: &Listed) -> Result<Option<i64>, StoreError> {
         let known = params![tool.server_id(), tool.name(), &tool.hash()[..]];
         Ok(self.number.query_row(known, |row| row.get(0)).optional()?)
@@ -212,7 +214,7 @@ impl<'c> Tables<'c> {
     }
 }
 
-/// The tokens of a tool as they are kept, if they were counted: with a check of whose they are.
+/// Returns the stored form of counted tokens: with a checksum over the tool's hash.
 fn counted(tool: &Listed) -> Option<i64> {
     tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
 }
@@ -223,14 +225,14 @@ fn checked(tokens: u32, hash: &[u8; 16]) -> i64 {
     i64::from(mixed >> 1) << 32 | i64::from(tokens)
 }
 
-/// The tokens that were kept of a tool; none if they are not what was counted, so that they are counted anew.
+/// Returns stored tokens; `None` if their checksum is wrong, so that they are counted again.
 fn tokens(kept: i64, hash: &[u8; 16]) -> Option<u32> {
     let tokens = u32::try_from(kept & i64::from(u32::MAX)).ok()?;
     (checked(tokens, hash) == kept).then_some(tokens)
 }
 
-/// Puts parts of the keyword index in place of those that are there.
-fn put_words(conn: &Connection, words: &NewWords) -> Result<(), StoreError> {
+/// Replaces the stored segments of the keyword index.
+fn put_words(conn: &Connection, words: &NewSegments) -> Result<(), StoreError> {
     conn.execute("DELETE FROM toolindex_words", [])?;
     let mut put = conn.prepare("INSERT INTO toolindex_words (key, part) VALUES (?1, ?2)")?;
     for part in (words.make)() {
@@ -245,9 +247,9 @@ fn json(value: &(impl serde::Serialize + ?Sized)) -> Result<String, StoreError> 
 
 // === reading ===
 
-/// Reads everything; rows that cannot be read are counted and left out.
-pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
-    let mut opened = Opened { words: read_words(conn)?, ..Opened::default() };
+/// Reads everything; damaged rows are counted and left out.
+pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
+    let mut opened = LoadedIndex { words: read_words(conn)?, ..LoadedIndex::default() };
     let mut places = HashMap::new();
     let mut asked =
         conn.prepare("SELECT id, name, description, categories FROM toolindex_server")?;
@@ -255,7 +257,7 @@ pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
     while let Some(row) = rows.next()? {
         if let Some(server) = read_server(row) {
             places.insert(server.id.clone(), opened.servers.len());
-            opened.servers.push(OldServer { server, tools: Vec::new() });
+            opened.servers.push(LoadedServer { server, tools: Vec::new() });
         } else {
             opened.unreadable += 1;
         }
@@ -267,9 +269,9 @@ pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
     )?;
     let mut rows = asked.query([])?;
     let mut models = Models::default();
-    // Definitions are read as JSON beside the file: two halves of about one size.
+    // Definitions are parsed in parallel to reading: both take about as long.
     let read = thread::scope(|scope| {
-        let (give, given) = sync_channel::<Vec<(usize, OldTool)>>(WAITING);
+        let (give, given) = sync_channel::<Vec<(usize, LoadedTool)>>(MAX_WAITING_BATCHES);
         let parser = thread::Builder::new().name("mgp-index-parse".to_owned());
         let parser =
             parser.spawn_scoped(scope, move || parse(given)).map_err(StoreError::failed)?;
@@ -284,11 +286,11 @@ pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
                 break;
             }
         }
-        // A parser that has ended says so below.
+        // A parser that ended reports its error below.
         drop(give.send(batch));
         drop(give);
         let died =
-            || StoreError::failed(io::Error::other("the thread that reads definitions died"));
+            || StoreError::failed(io::Error::other("the thread that parses definitions panicked"));
         let (tools, damaged) = parser.join().map_err(|_| died())?;
         Ok::<_, StoreError>((tools, unreadable + damaged))
     });
@@ -304,7 +306,7 @@ pub(super) fn load(conn: &Connection) -> Result<Opened, StoreError> {
     Ok(opened)
 }
 
-/// Parts of the keyword index; one that cannot be read is as good as none.
+/// Reads the segments of the keyword index; damaged ones are left out.
 fn read_words(conn: &Connection) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     let mut asked = conn.prepare("SELECT key, part FROM toolindex_words ORDER BY number")?;
     let mut rows = asked.query([])?;
@@ -315,8 +317,8 @@ fn read_words(conn: &Connection) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     Ok(words)
 }
 
-/// Reads definitions as JSON; says how many are none.
-fn parse(given: Receiver<Vec<(usize, OldTool)>>) -> (Vec<(usize, OldTool)>, usize) {
+/// Parses definitions; also returns the number of invalid ones.
+fn parse(given: Receiver<Vec<(usize, LoadedTool)>>) -> (Vec<(usize, LoadedTool)>, usize) {
     let (mut tools, mut damaged) = (Vec::new(), 0);
     for (place, mut tool) in given.into_iter().flatten() {
         if tool.parse() {
@@ -328,7 +330,7 @@ fn parse(given: Receiver<Vec<(usize, OldTool)>>) -> (Vec<(usize, OldTool)>, usiz
     (tools, damaged)
 }
 
-/// The names of models; most vectors are of one.
+/// The names of models, interned; most vectors have the same one.
 #[derive(Default)]
 struct Models(Vec<Arc<str>>);
 
@@ -339,7 +341,7 @@ impl Models {
         }
         let name: Arc<str> = name.into();
         self.0.push(Arc::clone(&name));
-        // A damaged file may have as many names as rows.
+        // A damaged file may have a name per row.
         if self.0.len() > 16 {
             self.0.remove(0);
         }
@@ -356,10 +358,10 @@ fn read_server(row: &Row<'_>) -> Option<ServerRow> {
     })
 }
 
-fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<OldTool> {
+fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<LoadedTool> {
     let security = optional(row, 6, text)?;
     let hash = bytes(row, 1)?.try_into().ok()?;
-    Some(OldTool {
+    Some(LoadedTool {
         place: row.get(2).ok()?,
         tokens: row.get(3).ok().and_then(|kept| tokens(kept, &hash)),
         hash,
@@ -371,19 +373,19 @@ fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<OldTool> {
         },
         definition: text(row, 7)?,
         parsed: None,
-        // A tool whose vector cannot be read gets a new one.
+        // A tool with a damaged vector gets a new one.
         vector: read_vector(row, models),
     })
 }
 
-fn read_vector(row: &Row<'_>, models: &mut Models) -> Option<OldVector> {
+fn read_vector(row: &Row<'_>, models: &mut Models) -> Option<LoadedVector> {
     let hash = bytes(row, 8)?.try_into().ok()?;
     let model = row.get_ref(9).ok()?.as_str().ok()?;
     let row = bytes(row, 10)?.iter().map(|byte| byte.cast_signed()).collect();
-    Some(OldVector { model: models.name(model), hash, row })
+    Some(LoadedVector { model: models.name(model), hash, row })
 }
 
-/// Nothing if it cannot be read; nothing in it where the row has nothing.
+/// Reads a column that may be null; returns `None` if it is damaged.
 #[expect(clippy::option_option, reason = "what is absent and what is unreadable are two things")]
 fn optional<T>(
     row: &Row<'_>,

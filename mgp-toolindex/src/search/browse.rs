@@ -1,20 +1,18 @@
-//! Lists tools where nothing is asked: by category, then by name (MGP §16.5).
-//!
-//! Applies to: inbound.
+//! Lists tools for an empty query: by category, then by name (MGP §16.5).
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::catalog::{Bitmap, Catalog, Record, Slot};
 
-/// The first tools by category, name and server.
+/// Returns the first tools by category, name and server.
 pub(super) fn browse(
     catalog: &Catalog,
     within: Option<&Bitmap>,
     k: usize,
     is_wanted: &dyn Fn(Slot, &Record) -> bool,
 ) -> Vec<Slot> {
-    // The last of those that are kept is on top.
+    // The last one is on top.
     let mut first: BinaryHeap<Item<'_>> = BinaryHeap::with_capacity(k + 1);
     for (slot, record) in catalog.records() {
         if within.is_some_and(|within| !within.contains(slot)) || !is_wanted(slot, record) {

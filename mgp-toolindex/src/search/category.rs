@@ -1,24 +1,21 @@
-//! Searches by category: first which categories fit the query, then the tools in them (MGP §16.4).
+//! Searches by category: first the categories that fit the query, then the tools in them (MGP §16.4).
 //!
-//! A category fits by the words of its name, and by how well its best tool fits. All tools of the category that is
-//! named in the query are found, the ones that fit first.
-//!
-//! Applies to: inbound.
+//! A category fits by the words of its name, and by its best tool. All tools of a category that the query names are
+//! found, the best first.
 
 use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
 
 use super::browse::browse;
 use super::rank::{Ranked, Ranking, weigh};
-use super::weight::MOST;
+use super::weight::MAX_FUSED_SCORE;
 use super::{Query, View};
 use crate::catalog::{Bitmap, canonical, is_in};
 use crate::error::IndexError;
 
-/// How many tools say which categories fit.
-const TOOLS: usize = 100;
+/// The tools from which the fitting categories are computed.
+const MAX_TOOLS: usize = 100;
 
-/// Ranks the tools of the categories that fit.
 pub(super) fn rank(
     view: &View<'_>,
     query: &Query,
@@ -26,17 +23,17 @@ pub(super) fn rank(
     within: Option<&Bitmap>,
     k: usize,
 ) -> Result<Ranking, IndexError> {
-    let ranking = weigh(view, query, text, SearchStrategy::Hybrid, within, TOOLS.max(k))?;
+    let ranking = weigh(view, query, text, SearchStrategy::Hybrid, within, MAX_TOOLS.max(k))?;
     let words = view.analyzer.query(text);
     let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
     let named = canonical(text);
-    // How well each list of categories fits: by its words, and by its best tool.
+    // The fit of each list of categories: by its words, and by its best tool.
     let mut fits: FxHashMap<u32, f32> = FxHashMap::default();
     let mut hits = ranking.hits;
     for hit in &mut hits {
         let Some(record) = view.catalog.record(hit.slot) else { continue };
-        let own = hit.score.min(MOST);
-        // Hits come best first, so that the first of a category is its best.
+        let own = hit.score.min(MAX_FUSED_SCORE);
+        // Hits are sorted, so the first one of a category is its best.
         let fit = *fits.entry(record.categories).or_insert_with(|| {
             let labels = record.entry.categories.words.iter();
             let by_name = labels.map(|label| {
@@ -51,7 +48,7 @@ pub(super) fn rank(
         hit.score = 0.7 * fit + 0.3 * own;
     }
     if let Some(named) = named {
-        // Tools of the category that nothing else in the query speaks for.
+        // Other tools of the named category.
         let has = |hit: &Ranked, slot| hit.slot == slot;
         let rest = browse(view.catalog, within, k, &|slot, record| {
             record.entry.categories.words.iter().any(|label| is_in(label, &named))
@@ -59,13 +56,13 @@ pub(super) fn rank(
         });
         hits.extend(rest.into_iter().map(|slot| Ranked { slot, score: 0.35, reason: None }));
     }
-    // The sort is stable: of equal ones the order of before counts.
+    // The sort is stable: ties keep their order.
     hits.sort_by(|a, b| b.score.total_cmp(&a.score));
     hits.truncate(k);
     Ok(Ranking { hits, ran: SearchStrategy::Category, fallback: None })
 }
 
-/// The share of a category's words that are asked for.
+/// Returns the share of a category's words that occur in the query.
 #[expect(clippy::cast_precision_loss, reason = "a category has some words")]
 fn share(words: &[crate::text::Term], is_asked: &dyn Fn(&str) -> bool) -> f32 {
     let asked = words.iter().filter(|word| is_asked(&word.text)).count();

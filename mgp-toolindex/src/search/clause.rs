@@ -1,23 +1,21 @@
-//! Cuts a query that asks for several things into its clauses (MGP §16.5).
+//! Splits a query for several things into clauses (MGP §16.5).
 //!
-//! A clause ends with its sentence, and before words that begin another wish (`then`, `also`, `, and`). A comma alone
-//! ends nothing: what it separates is more often another word for the same thing.
-//!
-//! Applies to: inbound.
+//! A clause ends with its sentence, and before words that begin another request (`then`, `also`, `, and`). A comma
+//! alone ends nothing: it more often separates words for the same thing.
 
-use crate::text::is_stop;
+use crate::text::is_stop_word;
 
-/// The most clauses of a query; what comes after belongs to the last one.
-pub(super) const MOST: usize = 8;
+/// The most clauses of a query; the last one has the rest of the text.
+pub(super) const MAX_CLAUSES: usize = 8;
 
-/// Fewer words than this that say something are no sentence of their own.
-const SENTENCE: usize = 2;
+/// The least content words of a sentence of its own.
+const MIN_SENTENCE_WORDS: usize = 2;
 
-/// Fewer words than this are no part of a sentence of their own.
-const PART: usize = 3;
+/// The least content words of a clause within a sentence.
+const MIN_PART_WORDS: usize = 3;
 
-/// Words that begin another wish.
-const JOINTS: &[&[&str]] = &[
+/// Words that begin another request.
+const SEPARATORS: &[&[&str]] = &[
     &["and", "then"],
     &["and", "also"],
     &["then"],
@@ -33,22 +31,22 @@ const JOINTS: &[&[&str]] = &[
     &["plus"],
 ];
 
-/// The clauses of a query; none if it has only one.
+/// Returns the clauses of a query; empty if there is only one.
 pub(super) fn clauses(text: &str) -> Vec<&str> {
-    let mut all: Vec<Clause> = Vec::new();
+    let mut all: Vec<ClauseRange> = Vec::new();
     for (start, end) in sentences(text) {
-        let mut parts: Vec<Clause> = Vec::new();
+        let mut parts: Vec<ClauseRange> = Vec::new();
         for (start, end) in parts_of(text, start, end) {
-            join(&mut parts, Clause::of(text, start, end), PART);
+            join(&mut parts, ClauseRange::of(text, start, end), MIN_PART_WORDS);
         }
         for part in parts {
-            join(&mut all, part, SENTENCE);
+            join(&mut all, part, MIN_SENTENCE_WORDS);
         }
     }
-    if all.len() > MOST {
+    if all.len() > MAX_CLAUSES {
         let end = all[all.len() - 1].end;
-        all.truncate(MOST);
-        all[MOST - 1].end = end;
+        all.truncate(MAX_CLAUSES);
+        all[MAX_CLAUSES - 1].end = end;
     }
     if all.len() < 2 {
         return Vec::new();
@@ -56,26 +54,27 @@ pub(super) fn clauses(text: &str) -> Vec<&str> {
     all.iter().map(|clause| text[clause.start..clause.end].trim()).collect()
 }
 
-/// A piece of the text, and how many words of it say something.
+/// A range of the text, and its number of content words.
 #[derive(Clone, Copy, Debug)]
-struct Clause {
+struct ClauseRange {
     start: usize,
     end: usize,
     words: usize,
 }
 
-impl Clause {
+impl ClauseRange {
     fn of(text: &str, start: usize, end: usize) -> Self {
-        let words = words(&text[start..end]).filter(|(_, word)| !is_stop(&word.to_lowercase()));
-        // A character of a script without spaces says half as much as a word.
+        let words =
+            words(&text[start..end]).filter(|(_, word)| !is_stop_word(&word.to_lowercase()));
+        // A character of a script without spaces counts half a word.
         let halves: usize =
             words.map(|(_, word)| 2.max(word.chars().filter(|c| *c >= '\u{2e80}').count())).sum();
         Self { start, end, words: halves / 2 }
     }
 }
 
-/// Adds a piece, to the one before if one of both says too little.
-fn join(all: &mut Vec<Clause>, next: Clause, least: usize) {
+/// Adds a clause; joins it with the last one if either is too short.
+fn join(all: &mut Vec<ClauseRange>, next: ClauseRange, least: usize) {
     match all.last_mut() {
         Some(last) if next.words < least || last.words < least => {
             last.end = next.end;
@@ -85,7 +84,7 @@ fn join(all: &mut Vec<Clause>, next: Clause, least: usize) {
     }
 }
 
-/// Where the sentences begin and end.
+/// Returns the ranges of the sentences.
 fn sentences(text: &str) -> Vec<(usize, usize)> {
     let mut all = Vec::new();
     let mut start = 0;
@@ -107,7 +106,7 @@ fn sentences(text: &str) -> Vec<(usize, usize)> {
     all
 }
 
-/// Where the parts of a sentence begin and end; the words between two parts belong to none.
+/// Returns the ranges of the clauses of a sentence, without the words between them.
 fn parts_of(text: &str, start: usize, end: usize) -> Vec<(usize, usize)> {
     let sentence = &text[start..end];
     let words: Vec<(usize, &str)> = words(sentence).collect();
@@ -115,11 +114,11 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<(usize, usize)> {
     let (mut from, mut at) = (0, 0);
     while at < words.len() {
         let after_comma = sentence[..words[at].0].trim_end().ends_with([',', ';']);
-        match joint(&words[at..], after_comma) {
+        match separator(&words[at..], after_comma) {
             0 => at += 1,
             length => {
                 let (last, word) = words[at + length - 1];
-                // Nothing stands before the first word.
+                // There is no clause before the first word.
                 if at > 0 {
                     all.push((start + from, start + words[at].0));
                 }
@@ -133,20 +132,23 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<(usize, usize)> {
     all
 }
 
-/// How many words at the beginning say that another wish follows.
-fn joint(words: &[(usize, &str)], after_comma: bool) -> usize {
-    let begins = |joint: &&&[&str]| {
-        joint.len() < words.len()
-            && joint.iter().zip(words).all(|(joint, (_, word))| word.eq_ignore_ascii_case(joint))
+/// Returns the number of words at the beginning that separate two requests.
+fn separator(words: &[(usize, &str)], after_comma: bool) -> usize {
+    let begins = |separator: &&&[&str]| {
+        separator.len() < words.len()
+            && separator
+                .iter()
+                .zip(words)
+                .all(|(separator, (_, word))| word.eq_ignore_ascii_case(separator))
     };
-    match JOINTS.iter().find(begins) {
-        Some(joint) => joint.len(),
+    match SEPARATORS.iter().find(begins) {
+        Some(separator) => separator.len(),
         None if after_comma && words.len() > 1 && words[0].1.eq_ignore_ascii_case("and") => 1,
         None => 0,
     }
 }
 
-/// The words of a text, with where they begin.
+/// Returns the words of a text with their positions.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut rest = text;
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn several_wishes_are_told_apart() {
+    fn several_requests_are_split() {
         check("read the log file", &[]);
         check(
             "Find flights to Rome. Then book a hotel near the station!",
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_too_little_is_no_clause() {
+    fn a_short_part_is_not_a_clause() {
         check("download a file from a URL, save it, wget, curl", &[]);
         check("Hello! Show me the weather in Paris", &[]);
         check("list issues, and close", &[]);
@@ -202,18 +204,18 @@ mod tests {
     fn clauses_are_bounded() {
         let text = "count the red apples now. ".repeat(20);
         let all = clauses(&text);
-        assert_eq!(all.len(), MOST);
-        assert!(all[MOST - 1].len() > 200);
+        assert_eq!(all.len(), MAX_CLAUSES);
+        assert!(all[MAX_CLAUSES - 1].len() > 200);
     }
 
     proptest! {
         #[test]
-        fn any_text_has_sound_clauses(text in "\\PC{0,200}", joints in prop::collection::vec(0usize..5, 0..10)) {
-            let joint = [". ", ", and ", " then ", "; ", "\n"];
-            let pieces = joints.iter().flat_map(|at| [&*text, joint[*at]]);
+        fn any_text_has_valid_clauses(text in "\\PC{0,200}", joints in prop::collection::vec(0usize..5, 0..10)) {
+            let separator = [". ", ", and ", " then ", "; ", "\n"];
+            let pieces = joints.iter().flat_map(|at| [&*text, separator[*at]]);
             let text = pieces.collect::<String>();
             let all = clauses(&text);
-            prop_assert!(all.len() <= MOST && all.len() != 1);
+            prop_assert!(all.len() <= MAX_CLAUSES && all.len() != 1);
             prop_assert!(all.iter().all(|clause| text.contains(clause)));
         }
     }

@@ -1,55 +1,52 @@
-//! What speaks for each candidate: exact scores of all units for all of them (MGP §16.5).
-//!
-//! Applies to: inbound.
+//! The evidence for each candidate: exact scores of all units for all of them (MGP §16.5).
 
 use rustc_hash::FxHashMap;
 
 use super::View;
-use super::question::Question;
+use super::parsed_query::ParsedQuery;
 use super::weight::{self, Weights};
 use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::error::IndexError;
 
-/// How many tools are candidates for their words. The clauses' words are the query's, so that its list has theirs.
-const BY_WORDS: usize = 60;
+/// The most candidates by words. The words of a clause are words of the query, so one list serves all units.
+const MAX_BY_WORDS: usize = 60;
 
-/// How many tools are candidates for what they mean, for each clause.
-const BY_MEANING: usize = 16;
+/// The most candidates by meaning, for each unit.
+const MAX_BY_MEANING: usize = 16;
 
-/// What speaks for each candidate.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// The candidates, by number.
+    /// The candidates, sorted.
     pub(super) slots: Vec<Slot>,
-    /// For each unit what speaks for each candidate.
+    /// The evidence for each candidate, unit by unit.
     pub(super) strength: Vec<f32>,
-    /// What each word says of each candidate, all candidates of a word together.
-    pub(super) said: Vec<f32>,
+    /// The score of each word for each candidate, word by word.
+    pub(super) word_scores: Vec<f32>,
     /// The cosine of the whole query and each candidate.
     pub(super) meaning: Vec<Option<f32>>,
     /// The cosine of the whole query and each candidate's server.
     pub(super) server: Vec<f32>,
-    /// Whether a word of the query occurs anywhere.
+    /// `true` if a word of the query occurs in any tool.
     pub(super) has_words: bool,
 }
 
 impl Evidence {
-    /// Collects candidates and what speaks for them. `more` are candidates in any case.
+    /// Collects candidates and their evidence. `more` are candidates in any case.
     pub(super) fn collect(
         view: &View<'_>,
-        question: &Question<'_>,
+        parsed: &ParsedQuery<'_>,
         weights: Weights,
         within: Option<&Bitmap>,
         more: &[Slot],
         k: usize,
     ) -> Result<Self, IndexError> {
-        let asked = view.keywords.ask(&question.words)?;
-        let found = asked.top(BY_WORDS.max(2 * k), within)?;
+        let terms = view.keywords.look_up(&parsed.words)?;
+        let found = terms.top(MAX_BY_WORDS.max(2 * k), within)?;
         let has_words = !found.is_empty();
-        let vectors = question.vectors();
+        let vectors = parsed.vectors();
         let queries: Vec<&[f32]> = vectors.iter().map(|(_, vector)| *vector).collect();
         let near = match view.vectors.filter(|_| !queries.is_empty()) {
-            Some(table) => table.top(&queries, BY_MEANING.max(k), within),
+            Some(table) => table.top(&queries, MAX_BY_MEANING.max(k), within),
             None => Vec::new(),
         };
         let mut slots: Vec<Slot> =
@@ -57,25 +54,25 @@ impl Evidence {
         slots.extend_from_slice(more);
         slots.sort_unstable();
         slots.dedup();
-        // Words of a name are words of its tool, so that names need only be looked at where these occur.
-        let mut said = asked.each(&slots)?;
-        let named = view.keywords.ask(&question.names)?.each(&slots)?;
-        said.iter_mut().zip(named).for_each(|(said, named)| *said += named);
+        // The words of a name are also words of the tool, so names are only looked up for these tools.
+        let mut word_scores = terms.each(&slots)?;
+        let named = view.keywords.look_up(&parsed.names)?.each(&slots)?;
+        word_scores.iter_mut().zip(named).for_each(|(score, named)| *score += named);
         let mut evidence = Self {
-            strength: vec![0.0; slots.len() * question.units.len()],
+            strength: vec![0.0; slots.len() * parsed.units.len()],
             meaning: vec![None; slots.len()],
             server: vec![0.0; slots.len()],
             slots,
-            said,
+            word_scores,
             has_words,
         };
-        evidence.add_words(question);
+        evidence.add_words(parsed);
         evidence.add_meaning(view, &vectors, weights.meaning);
-        evidence.add_servers(view, question, weights.server);
+        evidence.add_servers(view, parsed, weights.server);
         Ok(evidence)
     }
 
-    /// Adds something to the evidence of all units for some candidates.
+    /// Adds to the evidence for some candidates, for all units.
     pub(super) fn add(&mut self, more: &[(Slot, f32)], units: usize) {
         for (slot, strength) in more {
             let Ok(at) = self.slots.binary_search(slot) else { continue };
@@ -83,35 +80,35 @@ impl Evidence {
         }
     }
 
-    /// What speaks for the candidates by a unit.
+    /// Returns the evidence of a unit for all candidates.
     pub(super) fn of_unit(&self, unit: usize) -> &[f32] {
-        let many = self.slots.len();
-        &self.strength[unit * many..][..many]
+        let count = self.slots.len();
+        &self.strength[unit * count..][..count]
     }
 
     fn unit_mut(&mut self, unit: usize) -> &mut [f32] {
-        let many = self.slots.len();
-        &mut self.strength[unit * many..][..many]
+        let count = self.slots.len();
+        &mut self.strength[unit * count..][..count]
     }
 
-    fn add_words(&mut self, question: &Question<'_>) {
-        let many = self.slots.len();
-        for (at, unit) in question.units.iter().enumerate() {
-            let strength = &mut self.strength[at * many..][..many];
+    fn add_words(&mut self, parsed: &ParsedQuery<'_>) {
+        let count = self.slots.len();
+        for (at, unit) in parsed.units.iter().enumerate() {
+            let strength = &mut self.strength[at * count..][..count];
             for term in &unit.terms {
-                let said = &self.said[term * many..][..many];
-                strength.iter_mut().zip(said).for_each(|(strength, said)| *strength += said);
+                let scores = &self.word_scores[term * count..][..count];
+                strength.iter_mut().zip(scores).for_each(|(strength, score)| *strength += score);
             }
         }
     }
 
-    /// Adds cosines, with what all tools have in common taken out of the tool.
+    /// Adds cosines, without the part that all tools have in common.
     fn add_meaning(&mut self, view: &View<'_>, vectors: &[(usize, &[f32])], weight: f32) {
         let Some(table) = view.vectors.filter(|_| weight > 0.0) else { return };
-        let many = self.slots.len();
+        let count = self.slots.len();
         let queries: Vec<&[f32]> = vectors.iter().map(|(_, vector)| *vector).collect();
-        let common = Common::of(table.mean());
-        let shared: Vec<f32> = queries.iter().map(|query| common.with(query)).collect();
+        let common = CommonPart::of(table.mean());
+        let shared: Vec<f32> = queries.iter().map(|query| common.product(query)).collect();
         let asked = queries.len();
         let mut queries = queries;
         queries.push(&common.vector);
@@ -119,15 +116,15 @@ impl Evidence {
         let mut row = Vec::new();
         let mut sums = vec![(0.0, 0usize); asked];
         let mut missing = Vec::new();
-        for at in 0..many {
+        for at in 0..count {
             if !table.products(&queries, self.slots[at], &mut row, &mut own) {
                 missing.push(at);
                 continue;
             }
-            let left = common.left(own[asked]);
+            let scale = common.scale(own[asked]);
             for (number, (unit, _)) in vectors.iter().enumerate() {
-                let cosine = (own[number] - shared[number]) * left;
-                self.strength[unit * many + at] += weight * cosine;
+                let cosine = (own[number] - shared[number]) * scale;
+                self.strength[unit * count + at] += weight * cosine;
                 sums[number].0 += cosine;
                 sums[number].1 += 1;
                 if *unit == 0 {
@@ -135,21 +132,21 @@ impl Evidence {
                 }
             }
         }
-        // A tool whose vector is still being made is as near as candidates are on average.
+        // A tool without a vector yet gets the average of the candidates.
         for (number, (unit, _)) in vectors.iter().enumerate() {
             let (sum, count) = sums[number];
             #[expect(clippy::cast_precision_loss, reason = "there are some hundred candidates")]
-            let usual = if count == 0 { 0.0 } else { sum / count as f32 };
+            let average = if count == 0 { 0.0 } else { sum / count as f32 };
             let strength = self.unit_mut(*unit);
             for at in &missing {
-                strength[*at] += weight * usual;
+                strength[*at] += weight * average;
             }
         }
     }
 
-    fn add_servers(&mut self, view: &View<'_>, question: &Question<'_>, weight: f32) {
+    fn add_servers(&mut self, view: &View<'_>, parsed: &ParsedQuery<'_>, weight: f32) {
         let (Some(table), Some(vector)) =
-            (view.servers.filter(|_| weight > 0.0), question.units[0].vector.as_deref())
+            (view.servers.filter(|_| weight > 0.0), parsed.units[0].vector.as_deref())
         else {
             return;
         };
@@ -164,18 +161,18 @@ impl Evidence {
     }
 }
 
-/// What the vectors of all tools have in common. It tells no tool from another, but pulls some to every query.
-struct Common {
+/// The common part of all vectors. It does not distinguish tools, but pulls some of them to every query.
+struct CommonPart {
     vector: Vec<f32>,
     /// The square of its length.
     square: f32,
 }
 
-impl Common {
-    /// Of the mean of so many vectors; the fewer there are, the less of it is common.
+impl CommonPart {
+    /// Computes the common part from the mean of `many` vectors; the fewer there are, the smaller it is.
     #[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]
     fn of((mut vector, many): (Vec<f32>, usize)) -> Self {
-        let share = many as f32 / (many as f32 + weight::FEW_TOOLS);
+        let share = many as f32 / (many as f32 + weight::HALF_COMMON_TOOLS);
         for number in &mut vector {
             *number *= share;
         }
@@ -183,12 +180,12 @@ impl Common {
         Self { vector, square }
     }
 
-    fn with(&self, query: &[f32]) -> f32 {
+    fn product(&self, query: &[f32]) -> f32 {
         self.vector.iter().zip(query).map(|(a, b)| a * b).sum()
     }
 
-    /// What a tool is divided by once the common part is taken out, from its product with it.
-    fn left(&self, product: f32) -> f32 {
+    /// Returns the factor for a tool without the common part, from its product with it.
+    fn scale(&self, product: f32) -> f32 {
         (1.0 - 2.0 * product + self.square).max(0.01).sqrt().recip()
     }
 }

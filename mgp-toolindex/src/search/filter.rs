@@ -1,39 +1,37 @@
-//! Which tools may be found (MGP §16.5).
-//!
-//! Applies to: inbound.
+//! Filters (MGP §16.5).
 
 use mgp_types::mgp::{Permission, RiskLevel, ServerState};
 
-/// Which tools may be found; each word narrows it, an empty filter lets all through.
+/// The tools that a search may find; each member restricts it, an empty filter matches all tools.
 ///
-/// - A category matches tools in it and in what lies below it; of several one is enough.
-/// - The risk is the effective one; a tool nobody judged is dangerous.
-/// - Permissions are what may be needed: a tool that needs another one is not found. A tool that says nothing
-///   about permissions needs none.
+/// - A category matches its tools and those of its subcategories; one of several is enough.
+/// - The risk is the effective one; a tool without a risk is dangerous.
+/// - Permissions are the allowed ones: a tool that needs another permission does not match. A tool without permissions
+///   needs none.
 /// - A type of input matches a tool that has a word of the type in a parameter's name, `format` or content type
 ///   (`csv` matches `csv_path` and `text/csv`); a type of output the same in its output schema, or, for a tool without
-///   one, in its name. Plural and singular are the same. Of several one is enough.
+///   one, in its name. Plural and singular are the same. One of several is enough.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Filter {
-    /// In one of these.
+    /// The tool is in one of these categories.
     pub categories: Vec<String>,
-    /// No more dangerous than this.
+    /// The tool is not more dangerous than this.
     pub risk_level_max: Option<RiskLevel>,
-    /// Their server is in this state.
+    /// The server of the tool is in this state.
     pub status: Option<ServerState>,
-    /// Of one of these servers.
+    /// The tool belongs to one of these servers.
     pub servers: Vec<String>,
-    /// They need no permission beside these.
+    /// The tool needs no other permission than these.
     pub permissions: Option<Vec<Permission>>,
-    /// They take one of these.
+    /// The tool takes one of these types.
     pub input_types: Vec<String>,
-    /// They give one of these.
+    /// The tool returns one of these types.
     pub output_types: Vec<String>,
 }
 
 impl Filter {
-    /// Lets everything through.
+    /// Returns a filter that matches all tools.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -46,14 +44,14 @@ impl Filter {
         self
     }
 
-    /// Lets nothing through that is more dangerous.
+    /// Sets the greatest risk.
     #[must_use]
     pub fn risk_level_max(mut self, most: RiskLevel) -> Self {
         self.risk_level_max = Some(most);
         self
     }
 
-    /// Lets only tools through whose server is in this state.
+    /// Sets the state of the server.
     #[must_use]
     pub fn status(mut self, state: ServerState) -> Self {
         self.status = Some(state);
@@ -67,7 +65,7 @@ impl Filter {
         self
     }
 
-    /// Lets only tools through that need no other permissions than these.
+    /// Sets the allowed permissions.
     #[must_use]
     pub fn permissions(mut self, permissions: impl IntoIterator<Item = Permission>) -> Self {
         self.permissions = Some(permissions.into_iter().collect());
@@ -88,7 +86,7 @@ impl Filter {
         self
     }
 
-    /// Whether everything is let through.
+    /// Returns whether the filter matches all tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

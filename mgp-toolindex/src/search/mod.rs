@@ -1,28 +1,26 @@
-//! Searching: what is asked, what is found, and how it is ranked (MGP §16.4, §16.5).
-//!
-//! Applies to: both.
+//! Search: queries, results, and the ranking (MGP §16.4, §16.5).
 
 mod browse;
 mod category;
 mod clause;
 mod evidence;
 mod filter;
-mod found;
 mod fuse;
 mod named;
-mod past;
+mod parsed_query;
+mod past_calls;
 mod query;
-mod question;
 mod rank;
 mod reason;
+mod search_result;
 #[cfg(test)]
 mod tests;
 mod view;
 mod weight;
 
 pub use filter::Filter;
-pub use found::{Fallback, FallbackReason, Found, Hit, Reason};
+pub(crate) use parsed_query::MAX_QUERY_BYTES;
 pub use query::{Explain, Query};
-pub(crate) use question::LONGEST as READ_MAX;
-pub(crate) use rank::{ask_again, rank};
+pub(crate) use rank::rank;
+pub use search_result::{Fallback, FallbackReason, Hit, Reason, SearchResult};
 pub(crate) use view::View;

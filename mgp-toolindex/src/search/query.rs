@@ -1,25 +1,23 @@
-//! What is asked of the index (MGP §16.5).
-//!
-//! Applies to: inbound.
+//! Queries (MGP §16.5).
 
 use mgp_types::mgp::SearchStrategy;
 use mgp_types::service::Principal;
 
 use super::Filter;
-use super::question::LONGEST;
-use crate::text::cut;
+use super::parsed_query::MAX_QUERY_BYTES;
+use crate::text::truncate;
 
-/// Whether each hit says why it was found.
+/// The choice between hits with and without a [`Reason`](crate::Reason).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Explain {
-    /// It does not.
+    /// Hits have no reason.
     #[default]
     No,
-    /// It does; this takes a little longer.
+    /// Hits have a reason; this takes a little longer.
     Yes,
 }
 
-/// A search: a text in any words, and what tools may be found.
+/// A search: a text in any words, and its options.
 ///
 /// ```
 /// use mgp_toolindex::{Filter, Query};
@@ -35,17 +33,17 @@ pub struct Query {
     pub(crate) most: usize,
     pub(crate) filter: Filter,
     pub(crate) explain: Explain,
-    pub(crate) asker: Option<Principal>,
+    pub(crate) principal: Option<Principal>,
 }
 
 impl Query {
-    /// How many tools are found if nobody says.
+    /// The default number of tools.
     pub const DEFAULT_MOST: usize = 5;
-    /// How many tools are found at most.
+    /// The greatest number of tools.
     pub const CAP: usize = 50;
 
-    /// Asks for what the text says; an empty text browses. Of a long one the first 4 KiB are read
-    /// ([`Found::unread`](crate::Found::unread)).
+    /// Searches for a text; an empty text browses. Only the first 4 KiB are read
+    /// ([`SearchResult::unread`](crate::SearchResult::unread)).
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -53,53 +51,53 @@ impl Query {
             most: Self::DEFAULT_MOST,
             filter: Filter::default(),
             explain: Explain::No,
-            asker: None,
+            principal: None,
         }
     }
 
-    /// Searches this way; without it words and meaning work together.
+    /// Sets the strategy; the default combines words and meaning.
     pub fn strategy(mut self, strategy: SearchStrategy) -> Self {
         self.strategy = Some(strategy);
         self
     }
 
-    /// Finds at most so many tools, from 1 to [`Query::CAP`].
+    /// Sets the greatest number of tools, from 1 to [`Query::CAP`].
     pub fn most(mut self, most: usize) -> Self {
         self.most = most.clamp(1, Self::CAP);
         self
     }
 
-    /// Finds only what the filter lets through.
+    /// Sets the filter.
     pub fn filter(mut self, filter: Filter) -> Self {
         self.filter = filter;
         self
     }
 
-    /// Whether hits say why they were found.
+    /// Sets whether hits have a reason.
     pub fn explain(mut self, explain: Explain) -> Self {
         self.explain = explain;
         self
     }
 
-    /// Who asks: past calls that this one may learn from make the ranking better, where the index has a
-    /// [`History`](crate::History). Without it no past call is looked at.
-    pub fn asker(mut self, asker: &Principal) -> Self {
-        self.asker = Some(asker.clone());
+    /// Sets the principal whose past calls improve the ranking, if the index has a [`History`](crate::History). Without
+    /// it no past call counts.
+    pub fn principal(mut self, principal: &Principal) -> Self {
+        self.principal = Some(principal.clone());
         self
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// How many bytes at its end are not read, because it is too long.
+    /// Returns the number of ignored bytes at the end.
     pub(crate) fn unread(&self) -> usize {
-        self.text.len() - cut(&self.text, LONGEST).len()
+        self.text.len() - truncate(&self.text, MAX_QUERY_BYTES).len()
     }
 
-    /// How many tools are found at most.
+    /// Returns the greatest number of tools.
     #[must_use]
     pub fn how_many(&self) -> usize {
         self.most

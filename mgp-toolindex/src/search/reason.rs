@@ -1,38 +1,37 @@
-//! Why a tool was found (MGP §16.5).
-//!
-//! Applies to: outbound.
+//! Reasons why a tool was found (MGP §16.5).
 
 use super::Reason;
 use super::evidence::Evidence;
-use super::question::Question;
+use super::parsed_query::ParsedQuery;
 use crate::text::Analyzer;
 
-/// Why the candidate at a place was found, by the unit it fits best.
+/// Returns the reason of a candidate, by the unit that it fits best.
 pub(super) fn reason(
-    question: &Question<'_>,
+    parsed: &ParsedQuery<'_>,
     evidence: &Evidence,
     at: usize,
     unit: usize,
     history: Option<f32>,
     analyzer: &Analyzer,
 ) -> Reason {
-    let many = evidence.slots.len();
-    let said = |term: usize| evidence.said.get(term * many + at).is_some_and(|said| *said > 0.0);
+    let count = evidence.slots.len();
+    let occurs_at =
+        |term: usize| evidence.word_scores.get(term * count + at).is_some_and(|score| *score > 0.0);
     let occurs = |stem: &str| {
-        let mut terms = question.words.terms.iter().enumerate();
-        terms.any(|(at, term)| term.text == stem && said(at))
+        let mut terms = parsed.words.terms.iter().enumerate();
+        terms.any(|(at, term)| term.text == stem && occurs_at(at))
     };
     let mut words: Vec<String> =
-        question.words.raw.iter().filter(|word| occurs(&analyzer.stem(word))).cloned().collect();
-    if question.words.raw.is_empty() {
-        // Of scripts without spaces pairs of characters are all there is.
-        let terms = question.words.terms.iter().enumerate();
-        words.extend(terms.filter(|(at, _)| said(*at)).map(|(_, term)| term.text.clone()));
+        parsed.words.raw.iter().filter(|word| occurs(&analyzer.stem(word))).cloned().collect();
+    if parsed.words.raw.is_empty() {
+        // A script without spaces has only pairs of characters.
+        let terms = parsed.words.terms.iter().enumerate();
+        words.extend(terms.filter(|(at, _)| occurs_at(*at)).map(|(_, term)| term.text.clone()));
     }
     Reason {
         words,
         meaning: evidence.meaning[at],
-        clause: (unit > 0).then(|| question.units[unit].text.to_owned()),
+        clause: (unit > 0).then(|| parsed.units[unit].text.to_owned()),
         server: Some(evidence.server[at]).filter(|server| *server != 0.0),
         history,
     }

@@ -1,6 +1,4 @@
-//! What a ranking promises, on a small catalogue and with an embedder that knows a handful of meanings.
-//!
-//! Applies to: inbound.
+//! Tests of the ranking, on a small catalogue with an embedder that knows a few meanings.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,7 +12,7 @@ use crate::catalog::{Allowed, Everything, ServerEntry, ToolEntry};
 use crate::embed::{EmbedError, Embedder};
 use crate::index::ToolIndex;
 
-/// Knows some words, each group of them in its own direction.
+/// An embedder that knows some words, each group in its own direction.
 #[derive(Debug)]
 struct Meanings;
 
@@ -85,11 +83,11 @@ fn index() -> ToolIndex {
     index
 }
 
-fn ask(index: &ToolIndex, query: &Query) -> Found {
+fn ask(index: &ToolIndex, query: &Query) -> SearchResult {
     index.search(query, &Everything).unwrap()
 }
 
-fn ids(found: &Found) -> Vec<String> {
+fn ids(found: &SearchResult) -> Vec<String> {
     found.hits.iter().map(|hit| hit.tool.tool_id()).collect()
 }
 
@@ -107,7 +105,7 @@ fn words_and_meaning_work_together() {
 }
 
 #[test]
-fn each_strategy_is_what_it_says() {
+fn each_strategy_uses_only_its_evidence() {
     let semantic = Query::new("photo").strategy(SearchStrategy::Semantic);
     assert_eq!(first(&semantic), "world.make_image");
     let keyword = ask(&index(), &Query::new("photo").strategy(SearchStrategy::Keyword));
@@ -132,7 +130,7 @@ fn a_name_comes_first_in_any_spelling() {
 }
 
 #[test]
-fn of_names_that_are_spelled_alike_the_one_as_written_comes_first() {
+fn of_similar_names_the_identical_one_comes_first() {
     let index = index();
     let spelled = ["book_flight", "bookFlight", "BookFlight", "book.flight"];
     let tools = spelled.map(|name| tool(name, "Books a seat", "travel"));
@@ -179,7 +177,7 @@ fn unknown_words_are_taken_as_typing_errors() {
 }
 
 #[test]
-fn several_wishes_are_all_answered() {
+fn every_clause_finds_its_tool() {
     let text =
         "Tell me the weather of the city tomorrow. Then send an email to my brother about it";
     let found = ask(&index(), &Query::new(text).most(2).explain(Explain::Yes));
@@ -193,7 +191,7 @@ fn several_wishes_are_all_answered() {
 }
 
 #[test]
-fn a_hit_says_why() {
+fn a_hit_has_a_reason() {
     let found = ask(&index(), &Query::new("reading a document").explain(Explain::Yes));
     let reason = found.hits[0].reason.clone().unwrap();
     assert_eq!(found.hits[0].tool.tool_id(), "office.read_file");
@@ -203,7 +201,7 @@ fn a_hit_says_why() {
 }
 
 #[test]
-fn what_cannot_be_done_by_meaning_is_done_by_words() {
+fn a_search_without_meaning_falls_back_to_words() {
     let check = |index: &ToolIndex, text: &str, expected: FallbackReason| {
         for strategy in [SearchStrategy::Hybrid, SearchStrategy::Semantic] {
             let found = ask(index, &Query::new(text).strategy(strategy.clone()));
@@ -221,7 +219,7 @@ fn what_cannot_be_done_by_meaning_is_done_by_words() {
 }
 
 #[test]
-fn nothing_asked_browses() {
+fn an_empty_query_browses() {
     for text in ["", "  ", "?!"] {
         let found = ask(&index(), &Query::new(text).most(4));
         let expected =
@@ -247,12 +245,12 @@ fn categories_are_found_by_their_words_and_by_their_tools() {
 }
 
 #[test]
-fn what_is_pasted_is_cut() {
+fn a_long_query_is_truncated() {
     let text = format!("send an email {}", "zebra ".repeat(100_000));
     assert_eq!(first(&Query::new(text)), "office.send_mail");
 }
 
-/// For many queries in a row.
+/// An index for many queries.
 static SHARED: LazyLock<ToolIndex> = LazyLock::new(index);
 
 /// Hides some tools.
@@ -266,7 +264,7 @@ impl Allowed for Hiding {
 
 proptest! {
     #[test]
-    fn any_query_gives_a_sound_list(
+    fn any_query_has_a_valid_result(
         words in prop::collection::vec(
             prop_oneof![
                 Just("email"), Just("file."), Just("weather,"), Just("and"), Just("then"), Just("read_file"),

@@ -1,16 +1,14 @@
-//! What a search works on (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! The parts of an index that a search reads (MGP §16.4).
 
 use crate::catalog::Catalog;
 use crate::embed::Embedder;
-use crate::index::{Shared, Snapshot};
+use crate::index::{SharedIndex, Snapshot};
 use crate::keyword::KeywordReader;
 use crate::learn::History;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
-/// The index at one moment, as a search sees it.
+/// The index at one moment, as a search reads it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) catalog: &'a Catalog,
@@ -21,13 +19,13 @@ pub(crate) struct View<'a> {
     pub(crate) servers: Option<&'a VectorTable>,
     pub(crate) embedder: Option<&'a dyn Embedder>,
     pub(crate) analyzer: &'a Analyzer,
-    /// Past calls, where they are learned from.
+    /// Past calls, if the index learns from them.
     pub(crate) history: Option<&'a History>,
 }
 
 impl<'a> View<'a> {
-    /// None before anything was put into the index.
-    pub(crate) fn of(now: &'a Snapshot, shared: &'a Shared) -> Option<Self> {
+    /// Returns `None` for an empty index.
+    pub(crate) fn of(now: &'a Snapshot, shared: &'a SharedIndex) -> Option<Self> {
         Some(Self {
             catalog: &now.catalog,
             keywords: now.keywords.as_ref()?,

@@ -1,12 +1,10 @@
-//! How much each kind of evidence counts (MGP §16.5).
+//! The weights of the ranking (MGP §16.5).
 //!
 //! Chosen by the mean over seven labelled sets, with two embedders; `docs/tool-ranking.md` has the figures. Evidence is
-//! added up as it is, not scaled to the best of its list: the sum of a long query's words grows with the query, so that
-//! words count more where there are many and meaning where there are few.
-//!
-//! Applies to: inbound.
+//! not scaled to the best of its list: the sum over the words of a query grows with its length, so words count more in
+//! long queries and meaning in short ones.
 
-/// How much each kind of evidence counts.
+/// The weight of each kind of evidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Weights {
     /// BM25 over all words of a tool.
@@ -25,28 +23,28 @@ impl Weights {
     pub(super) const SEMANTIC: Self = Self { words: 0.0, name: 0.0, ..Self::HYBRID };
 }
 
-/// How much of the whole query's evidence counts for a clause too.
-pub(super) const CONTEXT: f32 = 0.3;
+/// The weight of the whole query's evidence in that of a clause.
+pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.3;
 
-/// What the best clause counts where the whole query counts the rest.
-pub(super) const CLAUSE: f32 = 0.8;
+/// The weight of the best clause; the rest is that of the whole query.
+pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.8;
 
-/// How much a clause is measured by the strongest one instead of by itself, so that a weak clause counts less.
-pub(super) const STRONGEST: f32 = 0.3;
+/// The weight of the strongest clause in the reference of each clause, so that a weak clause counts less.
+pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 
-/// The evidence that makes a score a good half of what it can be.
-pub(super) const HALF: f32 = 12.0;
+/// The evidence at which the confidence is one half.
+pub(super) const HALF_CONFIDENCE_EVIDENCE: f32 = 12.0;
 
-/// What a score of words and meaning can be at most; above it are tools that were asked for by name.
-pub(super) const MOST: f32 = 0.9;
+/// The greatest score of words and meaning; above it are tools that the query names.
+pub(super) const MAX_FUSED_SCORE: f32 = 0.9;
 
-/// What a name within one or two letters counts as evidence where no word occurs.
-pub(super) const SPELLED: f32 = 12.0;
+/// The evidence of a name with one or two other letters if no word occurs.
+pub(super) const SIMILAR_NAME_EVIDENCE: f32 = 12.0;
 
-/// So many tools make the catalogue's mean half sure.
-pub(super) const FEW_TOOLS: f32 = 200.0;
+/// The number of tools at which half of the catalogue's mean is common.
+pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 
-/// The share of what a score can be, from the evidence for the best tool.
+/// Returns the confidence of a score, 0 to 1, from the evidence for the best tool.
 pub(super) fn confidence(evidence: f32) -> f32 {
-    1.0 - (-evidence.max(0.0) * std::f32::consts::LN_2 / HALF).exp()
+    1.0 - (-evidence.max(0.0) * std::f32::consts::LN_2 / HALF_CONFIDENCE_EVIDENCE).exp()
 }

@@ -1,25 +1,23 @@
-//! What tools may cost in context, and whether a configuration can be kept (MGP §16.8).
-//!
-//! Applies to: inbound.
+//! Budgets of tools in context, and their validation (MGP §16.8).
 
 use mgp_types::mgp::ContextBudget;
 
 use crate::catalog::Listed;
 use crate::error::BudgetError;
 
-/// The most the tools to find tools cost; they are always there, so they count as pinned.
+/// The most tokens of the meta tools; they are always present, so they count as pinned.
 pub(crate) const META_TOKENS: u64 = 450;
 
-/// The budget of the specification: 8000 tokens, of which 2000 are for pinned tools, 3000 for what a search finds and
-/// 3000 for tools that were used.
+/// Returns the budget of the specification: 8000 tokens, of which 2000 are for pinned tools, 3000 for search results
+/// and 3000 for cached tools.
 #[must_use]
 pub fn default_budget() -> ContextBudget {
     ContextBudget::new(8000_u64, 2000_u64, 3000_u64, 3000_u64)
 }
 
-/// Checks a budget and the tools pinned under it, for whoever reads a configuration.
+/// Checks a configured budget and the tools pinned under it.
 ///
-/// A budget that fails is kept all the same: pinned tools that do not fit are left out, and others get less room.
+/// An invalid budget still works: pinned tools that do not fit are left out, and others get less room.
 ///
 /// ```
 /// use mgp_toolindex::{check_budget, default_budget};
@@ -56,25 +54,25 @@ pub fn check_budget(budget: &ContextBudget, pins: &[Listed]) -> Result<(), Budge
     })
 }
 
-/// How much the tools of a session may cost.
+/// The tokens available for the tools of a session.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
-    /// What is pinned, without the tools to find tools.
+pub(super) struct SessionRoom {
+    /// For pinned tools, without the meta tools.
     pub(super) pinned: u64,
-    /// What was used or asked for.
+    /// For cached tools.
     pub(super) cached: u64,
 }
 
-impl Room {
-    /// The room in a budget, whatever is configured: found tools keep their reserve, and all together the maximum.
+impl SessionRoom {
+    /// Computes the room of any budget: search results keep their reserve, and the sum never exceeds the maximum.
     pub(super) fn of(budget: &ContextBudget) -> Self {
         let all =
             budget.max_tokens.saturating_sub(budget.discovery_reserve).saturating_sub(META_TOKENS);
         Self { pinned: all, cached: all.min(budget.cache_limit) }
     }
 
-    /// What is left for used tools beside these pinned ones.
-    pub(super) fn beside(self, pinned: u64) -> u64 {
+    /// Returns the room for cached tools if the pinned ones take `pinned` tokens.
+    pub(super) fn cached_beside(self, pinned: u64) -> u64 {
         self.cached.min(self.pinned.saturating_sub(pinned))
     }
 }
@@ -84,18 +82,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_configuration_takes_more_than_the_maximum() {
+    fn no_budget_exceeds_its_maximum() {
         for (max, pinned, discovery, cache, used) in [
             (8000_u64, 2000_u64, 3000_u64, 3000_u64, 1000),
             (100, 9000, 3000, 3000, 0),
             (u64::MAX, 1, u64::MAX, u64::MAX, 7),
         ] {
             let budget = ContextBudget::new(max, pinned, discovery, cache);
-            let room = Room::of(&budget);
-            let all = room.beside(used).saturating_add(used).saturating_add(META_TOKENS);
+            let room = SessionRoom::of(&budget);
+            let all = room.cached_beside(used).saturating_add(used).saturating_add(META_TOKENS);
             assert!(all.saturating_add(discovery).min(max) <= max, "{budget:?}");
-            assert!(room.beside(used) <= cache);
+            assert!(room.cached_beside(used) <= cache);
         }
-        assert_eq!(Room::of(&default_budget()).beside(3000), 1550);
+        assert_eq!(SessionRoom::of(&default_budget()).cached_beside(3000), 1550);
     }
 }

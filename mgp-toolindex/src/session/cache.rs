@@ -1,32 +1,30 @@
-//! The tools one session used: as many as its budget holds, the least recently used go first (MGP §16.7).
-//!
-//! Applies to: inbound.
+//! The cached tools of one session, bounded by its budget (MGP §16.7).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytestring::ByteString;
+use mgp_types::sync::Mutex;
 
 use crate::catalog::Listed;
 
-/// How many tools a session holds, however little they cost.
-const TOOLS_MAX: usize = 512;
+/// The most tools of a session, even if they cost little.
+const MAX_TOOLS: usize = 512;
 
-/// A tool in a session, as the model is shown it.
+/// A tool in a session, as the model sees it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct HeldTool {
+pub struct SessionTool {
     /// The tool.
     pub tool: Listed,
-    /// What it costs: exact once it was counted, before that a bound above.
+    /// The cost: exact once counted, before that an upper bound.
     pub tokens: u32,
-    /// Its definition with less said, where the whole would not fit; the members a model reads.
+    /// The reduced definition, if the full one does not fit.
     pub(crate) trimmed: Option<ByteString>,
 }
 
-impl HeldTool {
-    /// Whether the model is told less of it than its server says.
+impl SessionTool {
+    /// Returns whether the model sees a reduced definition.
     #[must_use]
     pub fn is_trimmed(&self) -> bool {
         self.trimmed.is_some()
@@ -40,34 +38,34 @@ impl HeldTool {
 /// The tools of one session, shared by its calls.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    /// Tells it from all others.
+    /// Unique in the process.
     number: u64,
-    inner: Mutex<Inner>,
+    state: Mutex<CacheState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    /// The least recently used first.
-    tools: VecDeque<HeldTool>,
-    /// What was pinned when somebody looked last: it takes no room here.
+struct CacheState {
+    /// The least recently used one is first.
+    tools: VecDeque<SessionTool>,
+    /// The pinned tools as of the last view; they take no room here.
     pinned: Vec<Listed>,
 }
 
-/// What became of a tool that was to be put in.
+/// The result of inserting a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Put {
-    /// It is in now.
+pub(crate) enum Inserted {
+    /// The tool was added.
     Added,
-    /// It was there, and counts as used just now.
+    /// The tool was present, and now counts as used.
     Known,
-    /// It alone is larger than the room.
+    /// The tool alone exceeds the room.
     TooLarge,
 }
 
 impl Default for Cache {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), inner: Mutex::default() }
+        Self { number: NEXT.fetch_add(1, Ordering::Relaxed), state: Mutex::default() }
     }
 }
 
@@ -76,81 +74,77 @@ impl Cache {
         self.number
     }
 
-    /// Puts a tool in, or counts it as used; others go until it fits.
-    pub(crate) fn put(&self, held: HeldTool, room: u64) -> Put {
-        let mut inner = self.lock();
-        if u64::from(held.tokens) > room {
-            return Put::TooLarge;
+    /// Inserts a tool, or marks it as used; evicts others until it fits.
+    pub(crate) fn insert(&self, held: SessionTool, max_tokens: u64) -> Inserted {
+        let mut state = self.state.lock();
+        if u64::from(held.tokens) > max_tokens {
+            return Inserted::TooLarge;
         }
-        let known = inner.tools.iter().position(|known| known.is(&held.tool));
-        known.map(|at| inner.tools.remove(at));
-        inner.tools.push_back(held);
-        inner.shrink(room);
-        if known.is_some() { Put::Known } else { Put::Added }
+        let known = state.tools.iter().position(|known| known.is(&held.tool));
+        known.map(|at| state.tools.remove(at));
+        state.tools.push_back(held);
+        state.shrink(max_tokens);
+        if known.is_some() { Inserted::Known } else { Inserted::Added }
     }
 
-    /// Counts a tool as used if it is there, or pinned.
-    pub(crate) fn touch(&self, tool: &Listed) -> bool {
-        let mut inner = self.lock();
-        if inner.has_pinned(tool) {
+    /// Marks a tool as used; returns whether it is present or pinned.
+    pub(crate) fn mark_used(&self, tool: &Listed) -> bool {
+        let mut state = self.state.lock();
+        if state.has_pinned(tool) {
             return true;
         }
-        let Some(at) = inner.tools.iter().position(|known| known.is(tool)) else { return false };
-        let used = inner.tools.remove(at);
-        inner.tools.extend(used);
+        let Some(at) = state.tools.iter().position(|known| known.is(tool)) else { return false };
+        let used = state.tools.remove(at);
+        state.tools.extend(used);
         true
     }
 
-    /// Looks at every tool: `look` says what is there now, if anything; then the rest is made to fit.
+    /// Updates every tool: `look` returns its current state, or `None` if it is gone; then evicts until the rest fits.
     ///
-    /// What is pinned goes. The most recently used comes first.
+    /// Pinned tools are removed. Returns the most recently used tool first.
     pub(crate) fn refresh(
         &self,
-        room: u64,
-        pinned: &[HeldTool],
-        mut look: impl FnMut(&HeldTool) -> Option<HeldTool>,
-    ) -> Vec<HeldTool> {
-        // Not under the lock: looking asks who may call what.
-        let before: Vec<HeldTool> = self.lock().tools.iter().cloned().collect();
-        let now: Vec<Option<HeldTool>> = before.iter().map(&mut look).collect();
-        let mut inner = self.lock();
+        max_tokens: u64,
+        pinned: &[SessionTool],
+        mut look: impl FnMut(&SessionTool) -> Option<SessionTool>,
+    ) -> Vec<SessionTool> {
+        // `look` runs without the lock, because it checks what the caller may call.
+        let before: Vec<SessionTool> = self.state.lock().tools.iter().cloned().collect();
+        let now: Vec<Option<SessionTool>> = before.iter().map(&mut look).collect();
+        let mut state = self.state.lock();
         for (old, new) in before.iter().zip(now) {
-            let Some(at) = inner.tools.iter().position(|held| held.is(&old.tool)) else { continue };
+            let Some(at) = state.tools.iter().position(|held| held.is(&old.tool)) else { continue };
             match new {
-                Some(new) => inner.tools[at] = new,
-                None => drop(inner.tools.remove(at)),
+                Some(new) => state.tools[at] = new,
+                None => drop(state.tools.remove(at)),
             }
         }
-        inner.pinned = pinned.iter().map(|held| held.tool.clone()).collect();
-        inner.tools.retain(|held| !pinned.iter().any(|pin| pin.is(&held.tool)));
-        inner.shrink(room);
-        inner.tools.iter().rev().cloned().collect()
+        state.pinned = pinned.iter().map(|held| held.tool.clone()).collect();
+        state.tools.retain(|held| !pinned.iter().any(|pin| pin.is(&held.tool)));
+        state.shrink(max_tokens);
+        state.tools.iter().rev().cloned().collect()
     }
 
-    /// Takes out the tools that `is_meant` says.
-    pub(crate) fn evict(&self, is_meant: impl Fn(&HeldTool) -> bool) -> Vec<HeldTool> {
-        let mut inner = self.lock();
+    /// Removes the tools for which `is_meant` returns `true`.
+    pub(crate) fn evict(&self, is_meant: impl Fn(&SessionTool) -> bool) -> Vec<SessionTool> {
+        let mut state = self.state.lock();
         let (gone, kept) =
-            std::mem::take(&mut inner.tools).into_iter().partition(|held| is_meant(held));
-        inner.tools = kept;
+            std::mem::take(&mut state.tools).into_iter().partition(|held| is_meant(held));
+        state.tools = kept;
         Vec::from(gone)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl CacheState {
     fn has_pinned(&self, tool: &Listed) -> bool {
         let is_it = |pin: &Listed| pin.server_id() == tool.server_id() && pin.name() == tool.name();
         self.pinned.iter().any(is_it)
     }
 
-    /// Lets the least recently used go until the rest fits.
-    fn shrink(&mut self, room: u64) {
+    /// Evicts the least recently used tools until the rest fits.
+    fn shrink(&mut self, max_tokens: u64) {
         let mut tokens: u64 = self.tools.iter().map(|held| u64::from(held.tokens)).sum();
-        while tokens > room || self.tools.len() > TOOLS_MAX {
+        while tokens > max_tokens || self.tools.len() > MAX_TOOLS {
             let Some(gone) = self.tools.pop_front() else { break };
             tokens -= u64::from(gone.tokens);
         }

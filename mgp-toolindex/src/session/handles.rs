@@ -1,30 +1,29 @@
-//! Sessions of the stateless era: each has a handle that only its principal can use (MGP §16.7, C40).
+//! Sessions of stateless requests: each has a handle that only its principal can use (MGP §16.7).
 //!
-//! A handle is 128 random bits, so it cannot be guessed; kept is its digest, so that looking it up tells nothing about
-//! others. It ends when it was not used for a while. Their number is bounded for each principal and in all; where a
-//! bound is reached the one that was not used for longest ends: the principal's own, or that of whoever has most.
-//!
-//! Applies to: inbound.
+//! A handle is 128 random bits, so it cannot be guessed; its digest is stored, so that look-ups do not leak others by
+//! their timing. Unused handles expire. Their number is bounded per principal and in all; at a bound the least recently
+//! used one is removed: of the same principal, or of the principal with most handles.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::service::Principal;
+use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
 use super::cache::Cache;
 use crate::error::SessionError;
 
-/// Bounds of sessions in the stateless era.
+/// Bounds of sessions with a handle.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionLimits {
-    /// How long a session waits for its next request: an hour.
+    /// The time after which an unused session expires: an hour.
     pub idle: Duration,
-    /// How many sessions a principal has: 32.
+    /// The most sessions of a principal: 32.
     pub each: usize,
-    /// How many sessions there are in all: 10,000.
+    /// The most sessions in all: 10,000.
     pub all: usize,
 }
 
@@ -47,7 +46,7 @@ struct Handle {
 }
 
 impl Handles {
-    /// Opens a session for a principal and names it.
+    /// Opens a session for a principal, and returns its handle.
     pub(super) fn open(
         &self,
         principal: &Principal,
@@ -62,13 +61,13 @@ impl Handles {
             used: Instant::now(),
             cache: Arc::clone(&cache),
         };
-        let mut table = self.lock();
-        make_room(&mut table, principal, limits);
+        let mut table = self.0.lock();
+        enforce_limits(&mut table, principal, limits);
         table.insert(digest(&name), handle);
         Ok((name, cache))
     }
 
-    /// Finds the session of a handle; that of another principal is not there.
+    /// Finds the session of a handle; fails for that of another principal.
     pub(super) fn find(
         &self,
         name: &str,
@@ -76,7 +75,7 @@ impl Handles {
         limits: &SessionLimits,
     ) -> Result<Arc<Cache>, SessionError> {
         let digest = digest(name);
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         let handle = table.get_mut(&digest).filter(|handle| handle.principal == *principal);
         let handle = handle.ok_or(SessionError::UnknownHandle)?;
         if handle.used.elapsed() >= limits.idle {
@@ -88,11 +87,7 @@ impl Handles {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Handle>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().len()
     }
 }
 
@@ -100,8 +95,12 @@ fn digest(name: &str) -> Digest {
     *blake3::hash(name.as_bytes()).as_bytes()
 }
 
-/// Ends sessions until one more of a principal is within the bounds.
-fn make_room(table: &mut HashMap<Digest, Handle>, principal: &Principal, limits: &SessionLimits) {
+/// Removes sessions until a principal may open one more.
+fn enforce_limits(
+    table: &mut HashMap<Digest, Handle>,
+    principal: &Principal,
+    limits: &SessionLimits,
+) {
     let own = table.values().filter(|handle| handle.principal == *principal).count();
     if own < limits.each && table.len() < limits.all {
         return;
@@ -109,7 +108,7 @@ fn make_room(table: &mut HashMap<Digest, Handle>, principal: &Principal, limits:
     table.retain(|_, handle| handle.used.elapsed() < limits.idle);
     let own = table.values().filter(|handle| handle.principal == *principal).count();
     if own >= limits.each {
-        end_oldest(table, principal);
+        remove_oldest(table, principal);
     } else if table.len() >= limits.all {
         let mut counts: HashMap<&Principal, usize> = HashMap::new();
         for handle in table.values() {
@@ -117,12 +116,12 @@ fn make_room(table: &mut HashMap<Digest, Handle>, principal: &Principal, limits:
         }
         let most = counts.into_iter().max_by_key(|(_, count)| *count);
         if let Some(principal) = most.map(|(principal, _)| principal.clone()) {
-            end_oldest(table, &principal);
+            remove_oldest(table, &principal);
         }
     }
 }
 
-fn end_oldest(table: &mut HashMap<Digest, Handle>, principal: &Principal) {
+fn remove_oldest(table: &mut HashMap<Digest, Handle>, principal: &Principal) {
     let own = table.iter().filter(|(_, handle)| handle.principal == *principal);
     if let Some(oldest) = own.min_by_key(|(_, handle)| handle.used).map(|(digest, _)| *digest) {
         table.remove(&oldest);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_handle_is_its_principals_own_and_ends() {
+    async fn a_handle_works_only_for_its_principal_and_expires() {
         let (handles, limits) = (Handles::default(), SessionLimits::default());
         let (name, cache) = handles.open(&who("ann"), &limits).unwrap();
         assert_eq!(name.len(), 32);
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_of_one_ends_its_own_sessions() {
+    async fn a_flood_of_one_principal_removes_only_its_own_sessions() {
         let handles = Handles::default();
         let limits = SessionLimits { each: 4, all: 6, ..SessionLimits::default() };
         let open = |name: &str| handles.open(&who(name), &limits).unwrap().0;

@@ -1,12 +1,10 @@
-//! What is in a caller's context: pinned tools, tools it used, and what they may cost (MGP §16.7, §16.8).
+//! The tools in a caller's context: pinned ones, used ones, and their budget (MGP §16.7, §16.8).
 //!
 //! Three kinds of tools share the budget, each with a reserve.
-//! *Pinned* tools are always there.
-//! *Cached* ones were used or asked for; when they cost more than their limit, the least recently used go.
-//! What a search *finds* is told once and not kept; it is made to fit its reserve tool by tool.
-//! A tool too large for its place is told with shorter texts and fewer details, and still callable.
-//!
-//! Applies to: inbound.
+//! *Pinned* tools are always present.
+//! *Cached* ones were used or requested; when they exceed their limit, the least recently used are evicted.
+//! *Found* ones are returned once and not stored; the result of a search is fitted into its reserve tool by tool.
+//! A tool that is too large is returned with shorter texts and fewer details, and can still be called.
 
 mod budget;
 mod cache;
@@ -19,7 +17,7 @@ mod tests;
 mod trim;
 
 pub use self::budget::{check_budget, default_budget};
-pub use self::cache::HeldTool;
+pub use self::cache::SessionTool;
 pub use self::handles::SessionLimits;
 pub use self::pins::Pins;
 pub use self::plan::ContextPlan;

@@ -1,14 +1,12 @@
-//! Tools that are always there, by who asks (MGP §16.7).
-//!
-//! Applies to: inbound.
+//! Pinned tools (MGP §16.7).
 
 use std::collections::HashMap;
 
 use mgp_types::service::{AgentId, Principal};
 
-/// The tools that are always in context: of everybody, and of agents by their profile.
+/// The tools that are always in context: for all callers, and for single agents.
 ///
-/// A name is a tool's own where only one server has it, else `server.name`.
+/// A name is that of a tool if only one server has it, else `server.name`.
 ///
 /// ```
 /// use mgp_toolindex::Pins;
@@ -27,18 +25,18 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Pins nothing.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Pins tools for everybody.
+    /// Pins tools for all callers.
     pub fn everyone<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.everyone.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Pins tools for an agent, beside those of everybody.
+    /// Pins tools for an agent, in addition to those of all callers.
     pub fn agent<N: Into<String>>(
         mut self,
         agent: impl Into<AgentId>,
@@ -49,13 +47,13 @@ impl Pins {
         self
     }
 
-    /// What is pinned for a principal, in the order it was given.
+    /// Returns the pinned tools of a principal, in their order.
     pub fn of<'a>(&'a self, principal: &Principal) -> impl Iterator<Item = &'a str> {
         let own = principal.as_agent().and_then(|agent| self.agents.get(agent));
         self.everyone.iter().chain(own.into_iter().flatten()).map(String::as_str)
     }
 
-    /// All that is pinned for anybody, for a check of the configuration.
+    /// Returns the pinned tools of all profiles, to check a configuration.
     pub fn profiles(&self) -> impl Iterator<Item = (Option<&AgentId>, Vec<&str>)> {
         let everyone = || self.everyone.iter().map(String::as_str);
         let own = self.agents.iter().map(move |(agent, names)| {

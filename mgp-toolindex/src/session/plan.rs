@@ -1,16 +1,14 @@
-//! What tools may cost whom, and what is always there (MGP §16.7, §16.8).
-//!
-//! Applies to: inbound.
+//! Budgets and pinned tools by principal (MGP §16.7, §16.8).
 
 use std::collections::HashMap;
 
 use mgp_types::mgp::ContextBudget;
 use mgp_types::service::{AgentId, Principal};
 
-use super::budget::{Room, default_budget};
+use super::budget::{SessionRoom, default_budget};
 use super::pins::Pins;
 
-/// The budget of everybody, those of agents that have one of their own, and the tools that are pinned.
+/// The default budget, those of single agents, and the pinned tools.
 ///
 /// ```
 /// use mgp_toolindex::{ContextPlan, Pins, default_budget};
@@ -31,12 +29,12 @@ pub struct ContextPlan {
 }
 
 impl ContextPlan {
-    /// One budget for everybody, and what is pinned.
+    /// Creates a plan with one budget for all callers.
     pub fn new(budget: ContextBudget, pins: Pins) -> Self {
         Self { budget, agents: HashMap::new(), pins }
     }
 
-    /// Gives an agent a maximum of its own; the parts of the budget keep their shares of it.
+    /// Sets the maximum of an agent; the parts of its budget keep their shares.
     pub fn agent(mut self, agent: impl Into<AgentId>, max_tokens: u64) -> Self {
         let all = u128::from(self.budget.max_tokens.max(1));
         let share = |part: u64| {
@@ -54,20 +52,20 @@ impl ContextPlan {
         self
     }
 
-    /// The budget of a principal.
+    /// Returns the budget of a principal.
     #[must_use]
     pub fn budget_of(&self, principal: &Principal) -> &ContextBudget {
         let own = principal.as_agent().and_then(|agent| self.agents.get(agent));
         own.unwrap_or(&self.budget)
     }
 
-    /// What is pinned, for whom.
+    /// Returns the pinned tools.
     pub fn pins(&self) -> &Pins {
         &self.pins
     }
 
-    pub(super) fn room_of(&self, principal: &Principal) -> Room {
-        Room::of(self.budget_of(principal))
+    pub(super) fn room_of(&self, principal: &Principal) -> SessionRoom {
+        SessionRoom::of(self.budget_of(principal))
     }
 }
 

@@ -1,16 +1,15 @@
-//! Which session a call belongs to, and what is in it (MGP §16.7, C40).
-//!
-//! Applies to: inbound.
+//! The sessions of all callers (MGP §16.7).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytestring::ByteString;
 use mgp_types::mgp::{ContextBudget, EvictResult, SessionResult};
 use mgp_types::service::{Context, Principal, Scope, ScopeKind};
+use mgp_types::sync::{Mutex, RwLock};
 
-use super::budget::{META_TOKENS, Room};
-use super::cache::{Cache, HeldTool, Put};
+use super::budget::{META_TOKENS, SessionRoom};
+use super::cache::{Cache, Inserted, SessionTool};
 use super::handles::{Handles, SessionLimits};
 use super::pins::Pins;
 use super::plan::ContextPlan;
@@ -20,13 +19,13 @@ use crate::error::SessionError;
 use crate::index::{Resolved, ToolIndex};
 use crate::tokens::{Exactness, TokenCounter, lean_of};
 
-/// How many principals a connection has sessions for; the one that called longest ago goes first.
-const PRINCIPALS_MAX: usize = 16;
+/// The most principals with a session on one connection; the least recently used one is removed.
+const MAX_PRINCIPALS: usize = 16;
 
-/// The sessions of all callers: what is pinned for each, what each used, and what that may cost.
+/// The sessions of all callers: the pinned tools, the used tools, and their budget.
 ///
 /// A session belongs to a connection or a legacy session and to a principal, and ends with the connection.
-/// Where requests stand alone it has a handle instead, which only its principal can use.
+/// Stateless requests use a handle instead, which only its principal can use.
 ///
 /// ```
 /// use mgp_toolindex::{Everything, ServerEntry, Sessions, ToolIndex};
@@ -47,11 +46,11 @@ const PRINCIPALS_MAX: usize = 16;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Sessions(Arc<Inner>);
+pub struct Sessions(Arc<SessionsState>);
 
 #[derive(Debug)]
-struct Inner {
-    /// Tells the sessions of two such books apart on one connection.
+struct SessionsState {
+    /// Distinguishes several instances on one connection.
     number: u64,
     plan: RwLock<Arc<ContextPlan>>,
     limits: SessionLimits,
@@ -63,76 +62,75 @@ struct Inner {
 pub struct Session {
     cache: Arc<Cache>,
     handle: Option<String>,
-    room: Room,
+    room: SessionRoom,
 }
 
-/// What is in a session, for one caller at one moment.
+/// The contents of a session for one caller at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionView {
-    /// What is always there, as far as it fits.
-    pub pinned: Vec<HeldTool>,
-    /// What was used or asked for, the last used first.
-    pub cached: Vec<HeldTool>,
-    /// What they cost, the tools to find tools included.
+    /// The pinned tools that fit.
+    pub pinned: Vec<SessionTool>,
+    /// The used and requested tools, most recently used first.
+    pub cached: Vec<SessionTool>,
+    /// The tokens of these tools and of the meta tools.
     pub total_tokens: u64,
-    /// What they may cost, found tools included.
+    /// The maximum of tokens, search results included.
     pub max_tokens: u64,
 }
 
-/// What was put into a session.
+/// The result of loading tools into a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
-    /// What was not there before.
+    /// The tokens of new tools.
     pub(crate) tokens: u64,
-    /// Which of the tools are in it now.
+    /// For each tool, whether it is in the session now.
     pub(crate) is_in: Vec<bool>,
 }
 
-/// The sessions of a connection.
 #[derive(Debug, Default)]
-struct OfScope(Mutex<Vec<(u64, Principal, Arc<Cache>)>>);
+struct ScopeSessions(Mutex<Vec<(u64, Principal, Arc<Cache>)>>);
 
 impl Sessions {
-    /// Sessions with the budget of the specification and nothing pinned.
+    /// Creates sessions with the default budget and no pinned tools.
     pub fn new() -> Self {
         Self::planned(ContextPlan::default(), SessionLimits::default())
     }
 
-    /// Sessions with a budget, pinned tools and bounds; [`check_budget`](crate::check_budget) says whether they agree.
+    /// Creates sessions with a budget, pinned tools and bounds; [`check_budget`](crate::check_budget) validates them.
     pub fn configured(budget: ContextBudget, pins: Pins, limits: SessionLimits) -> Self {
         Self::planned(ContextPlan::new(budget, pins), limits)
     }
 
-    /// The same with budgets of single agents.
+    /// Creates sessions with a plan, which may have budgets of single agents.
     pub fn planned(plan: ContextPlan, limits: SessionLimits) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let (plan, handles) = (RwLock::new(Arc::new(plan)), Handles::default());
-        Self(Arc::new(Inner { number, plan, limits, handles }))
+        Self(Arc::new(SessionsState { number, plan, limits, handles }))
     }
 
-    /// Has another plan hold from the next call on; what is in the sessions stays, as far as it fits.
+    /// Sets another plan for later calls; the tools in the sessions stay as far as they fit.
     pub fn replan(&self, plan: ContextPlan) {
-        *self.0.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan);
+        *self.0.plan.write() = Arc::new(plan);
     }
 
-    /// What tools may cost whom, and what is pinned.
+    /// Returns the current plan.
     #[must_use]
     pub fn plan(&self) -> Arc<ContextPlan> {
-        Arc::clone(&self.0.plan.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.plan.read())
     }
 
-    /// How many sessions have a handle.
+    /// Returns the number of sessions with a handle.
     #[must_use]
     pub fn handles(&self) -> usize {
         self.0.handles.len()
     }
 
-    /// The session of a call, if it has one already; `handle` is what the caller sent.
+    /// Returns the session of a call, if there is one; `handle` is the one that the caller sent.
     ///
     /// # Errors
-    /// [`SessionError::UnknownHandle`] if the handle ended or is another principal's.
+    /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to another principal.
     pub fn find(
         &self,
         cx: &Context,
@@ -143,13 +141,13 @@ impl Sessions {
             let room = self.plan().room_of(&cx.principal);
             return Ok(Some(Session { cache, handle: Some(name.to_owned()), room }));
         }
-        if lasts(&cx.scope) { Ok(Some(self.of_scope(cx))) } else { Ok(None) }
+        if outlives_requests(&cx.scope) { Ok(Some(self.of_scope(cx))) } else { Ok(None) }
     }
 
-    /// The session of a call; one is opened, with a handle where the call stands alone.
+    /// Returns the session of a call; opens one if necessary, with a handle for stateless requests.
     ///
     /// # Errors
-    /// [`SessionError`] if the handle is not the caller's, or none can be made.
+    /// [`SessionError`] if the handle is not the caller's, or if no handle can be made.
     pub fn open(&self, cx: &Context, handle: Option<&str>) -> Result<Session, SessionError> {
         if let Some(session) = self.find(cx, handle)? {
             return Ok(session);
@@ -159,8 +157,8 @@ impl Sessions {
     }
 
     fn of_scope(&self, cx: &Context) -> Session {
-        let held = cx.scope.state::<OfScope>();
-        let mut all = held.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = cx.scope.state::<ScopeSessions>();
+        let mut all = held.0.lock();
         let is_own = |(number, principal, _): &(u64, Principal, _)| {
             *number == self.0.number && *principal == cx.principal
         };
@@ -169,49 +167,48 @@ impl Sessions {
             None => (self.0.number, cx.principal.clone(), Arc::default()),
         };
         let cache = Arc::clone(&own.2);
-        if all.len() == PRINCIPALS_MAX {
+        if all.len() == MAX_PRINCIPALS {
             all.remove(0);
         }
         all.push(own);
         Session { cache, handle: None, room: self.plan().room_of(&cx.principal) }
     }
 
-    /// Counts a tool as used: it stays in the session as long as the budget has room.
+    /// Marks a tool as used: it stays in the session as long as it fits the budget.
     ///
-    /// One that is pinned is there anyway, and takes no room of others.
-    /// `true` when it was not in the session before.
+    /// A pinned tool takes no further room. Returns `true` if the tool was not in the session before.
     #[expect(clippy::must_use_candidate, reason = "it is used either way")]
     pub fn used(&self, session: &Session, tool: &Listed) -> bool {
-        let is_known = session.cache.touch(tool);
+        let is_known = session.cache.mark_used(tool);
         if !is_known && let Some(held) = hold(tool, session.room.cached) {
-            session.cache.put(held, session.room.cached);
+            session.cache.insert(held, session.room.cached);
         }
         !is_known
     }
 
-    /// Puts tools into a session; none of them makes another one go that came with it.
-    fn put(session: &Session, held: &[Option<HeldTool>], room: u64) -> Loaded {
+    /// Inserts tools into a session; none of them evicts another one of the same request.
+    fn put(session: &Session, held: &[Option<SessionTool>], room: u64) -> Loaded {
         let (mut tokens, mut all) = (0_u64, 0_u64);
-        let mut put = |held: &HeldTool| {
+        let mut insert = |held: &SessionTool| {
             let with = all.saturating_add(held.tokens.into());
             if with > room {
                 return false;
             }
-            let put = session.cache.put(held.clone(), room);
-            if put == Put::Added {
+            let inserted = session.cache.insert(held.clone(), room);
+            if inserted == Inserted::Added {
                 tokens = tokens.saturating_add(held.tokens.into());
             }
             all = with;
-            put != Put::TooLarge
+            inserted != Inserted::TooLarge
         };
-        let is_in = held.iter().map(|held| held.as_ref().is_some_and(&mut put)).collect();
+        let is_in = held.iter().map(|held| held.as_ref().is_some_and(&mut insert)).collect();
         Loaded { tokens, is_in }
     }
 
-    /// Puts tools that were asked for into a session, and counts exactly what they add.
+    /// Loads requested tools into a session, and counts exactly what they add.
     ///
-    /// What is pinned is there already. It blocks while tokens are counted that nobody counted yet; where many wait
-    /// for that, bounds above stand in.
+    /// Pinned tools are present already. Blocks while tokens are counted; if too many callers wait for that, upper
+    /// bounds are used instead.
     pub(crate) fn request(
         &self,
         principal: &Principal,
@@ -222,10 +219,10 @@ impl Sessions {
     ) -> Loaded {
         let view = self.view(principal, Some(session), index, allowed);
         let pinned: u64 = view.pinned.iter().map(|held| u64::from(held.tokens)).sum();
-        let room = session.room.beside(pinned);
+        let room = session.room.cached_beside(pinned);
         let is_pinned = |tool: &Listed| view.pinned.iter().any(|held| held.is(tool));
-        let mut held = together(tools, room, is_pinned);
-        let mut unsure: Vec<&mut HeldTool> = held
+        let mut held = hold_all(tools, room, is_pinned);
+        let mut unsure: Vec<&mut SessionTool> = held
             .iter_mut()
             .flatten()
             .filter(|held| held.is_trimmed() || !held.tool.0.is_counted())
@@ -241,7 +238,7 @@ impl Sessions {
                     whole.push(held.tool.clone());
                 }
             }
-            index.counted(whole);
+            index.store_counts(whole);
         }
         let mut loaded = Self::put(session, &held, room);
         for (is_in, tool) in loaded.is_in.iter_mut().zip(tools) {
@@ -250,7 +247,7 @@ impl Sessions {
         loaded
     }
 
-    /// What is in a session, and what is pinned, as the index has it now and the caller may call it.
+    /// Returns the contents of a session in their current state, restricted to what the caller may call.
     pub fn view(
         &self,
         principal: &Principal,
@@ -258,7 +255,7 @@ impl Sessions {
         index: &ToolIndex,
         allowed: &dyn Allowed,
     ) -> SessionView {
-        let (plan, mut pinned) = (self.plan(), Vec::<HeldTool>::new());
+        let (plan, mut pinned) = (self.plan(), Vec::<SessionTool>::new());
         let (all, mut tokens) = (plan.room_of(principal), 0_u64);
         for tool in plan.pins().of(principal).filter_map(|name| one(index, allowed, name)) {
             if pinned.iter().any(|held| held.is(&tool)) {
@@ -270,11 +267,11 @@ impl Sessions {
                     pinned.push(held);
                 }
                 None => {
-                    tracing::warn!(tool = %tool.tool_id(), "a pinned tool does not fit the budget");
+                    tracing::warn!(tool = %tool.tool_id(), "pinned tool left out: it exceeds the budget");
                 }
             }
         }
-        let room = all.beside(tokens);
+        let room = all.cached_beside(tokens);
         let cached = session.map_or_else(Vec::new, |session| {
             session.cache.refresh(room, &pinned, |held| {
                 let (server, name) = (held.tool.server_id(), held.tool.name());
@@ -295,9 +292,9 @@ impl Sessions {
         }
     }
 
-    /// Takes tools out of a session by their names; pinned ones stay and are named.
+    /// Removes tools from a session by their names; pinned ones stay and are reported.
     ///
-    /// A name means every tool of that name, or the one of `server.name`.
+    /// A name matches every tool of that name, or the one of `server.name`.
     pub fn evict(
         &self,
         principal: &Principal,
@@ -331,12 +328,12 @@ impl Default for Sessions {
 }
 
 impl Session {
-    /// Tells it from all other sessions of this process.
+    /// Returns a number that is unique in the process.
     pub(crate) fn number(&self) -> u64 {
         self.cache.number()
     }
 
-    /// Names it where requests stand alone; whoever holds it sends it with each request.
+    /// Returns the handle of a stateless session; callers send it with each request.
     #[must_use]
     pub fn handle(&self) -> Option<&str> {
         self.handle.as_deref()
@@ -344,16 +341,16 @@ impl Session {
 }
 
 impl SessionView {
-    /// All its tools, pinned ones first.
-    pub fn tools(&self) -> impl Iterator<Item = &HeldTool> {
+    /// Returns all tools, pinned ones first.
+    pub fn tools(&self) -> impl Iterator<Item = &SessionTool> {
         self.pinned.iter().chain(&self.cached)
     }
 
-    /// The answer to `mgp/tools/session`; `name` says how a tool is called.
+    /// Returns the result of `mgp/tools/session`; `name` returns the name under which a tool is called.
     #[must_use]
     pub fn result(&self, name: impl Fn(&Listed) -> String) -> SessionResult {
         let names =
-            |held: &[HeldTool]| held.iter().map(|held| name(&held.tool)).collect::<Vec<_>>();
+            |held: &[SessionTool]| held.iter().map(|held| name(&held.tool)).collect::<Vec<_>>();
         let mut result = SessionResult::new(names(&self.pinned), names(&self.cached));
         result.total_tokens = Some(self.total_tokens);
         result.max_tokens = Some(self.max_tokens);
@@ -361,8 +358,8 @@ impl SessionView {
     }
 }
 
-impl HeldTool {
-    /// What a model reads of it.
+impl SessionTool {
+    /// Returns the text that a model reads.
     pub(crate) fn text(&self) -> ByteString {
         self.trimmed
             .clone()
@@ -370,38 +367,38 @@ impl HeldTool {
     }
 }
 
-/// Whether a scope outlives a request.
-fn lasts(scope: &Scope) -> bool {
+/// Returns whether a scope outlives a request.
+fn outlives_requests(scope: &Scope) -> bool {
     matches!(scope.kind(), ScopeKind::Connection | ScopeKind::Session)
 }
 
-/// A tool as large as fits.
-fn hold(tool: &Listed, room: u64) -> Option<HeldTool> {
+/// Fits a tool into some room, reduced if necessary.
+fn hold(tool: &Listed, room: u64) -> Option<SessionTool> {
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     if tool.tokens() <= room {
-        return Some(HeldTool { tool: tool.clone(), tokens: tool.tokens(), trimmed: None });
+        return Some(SessionTool { tool: tool.clone(), tokens: tool.tokens(), trimmed: None });
     }
     let fitted = fit(tool, room)?;
     let name = serde_json::to_string(tool.name()).unwrap_or_default();
     let text = lean_of(&name, fitted.description.as_deref(), fitted.schema.as_payload().as_str());
-    Some(HeldTool { tool: tool.clone(), tokens: fitted.tokens, trimmed: Some(text.into()) })
+    Some(SessionTool { tool: tool.clone(), tokens: fitted.tokens, trimmed: Some(text.into()) })
 }
 
-/// Tools as large as fits beside each other: where not all fit whole, each has its share and what others leave.
-fn together(
+/// Fits several tools into one room: if not all fit, each gets its share and what others leave.
+fn hold_all(
     tools: &[Listed],
     room: u64,
     is_pinned: impl Fn(&Listed) -> bool,
-) -> Vec<Option<HeldTool>> {
+) -> Vec<Option<SessionTool>> {
     let wanted = || tools.iter().filter(|tool| !is_pinned(tool));
     let all = wanted().map(|tool| u64::from(tool.tokens())).fold(0, u64::saturating_add);
-    let (mut left, mut many) = (room, wanted().count() as u64);
+    let (mut left, mut count) = (room, wanted().count() as u64);
     let hold = |tool: &Listed| {
         if is_pinned(tool) {
             return None;
         }
-        let share = if all <= room { left } else { left / many.max(1) };
-        many = many.saturating_sub(1);
+        let share = if all <= room { left } else { left / count.max(1) };
+        count = count.saturating_sub(1);
         let held = hold(tool, share);
         left = left.saturating_sub(held.as_ref().map_or(0, |held| held.tokens.into()));
         held
@@ -409,7 +406,7 @@ fn together(
     tools.iter().map(hold).collect()
 }
 
-/// The one tool a name means to a caller.
+/// Resolves a name to a single tool.
 pub(crate) fn one(index: &ToolIndex, allowed: &dyn Allowed, name: &str) -> Option<Listed> {
     match index.resolve(name, allowed) {
         Resolved::One(tool) => Some(tool),

@@ -1,6 +1,4 @@
-//! Stories of sessions (MGP §16.7, §16.8).
-//!
-//! Applies to: inbound.
+//! Tests of sessions (MGP §16.7, §16.8).
 
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
@@ -28,12 +26,12 @@ fn index() -> ToolIndex {
     index
 }
 
-fn names(held: &[HeldTool]) -> Vec<&str> {
+fn names(held: &[SessionTool]) -> Vec<&str> {
     held.iter().map(|held| held.tool.name()).collect()
 }
 
 #[test]
-fn the_least_recently_used_go_first_and_the_limit_holds() {
+fn the_least_recently_used_tools_are_evicted_first() {
     let index = index();
     let sessions = Sessions::configured(
         ContextBudget::new(8000_u64, 2000_u64, 3000_u64, 400_u64),
@@ -53,7 +51,7 @@ fn the_least_recently_used_go_first_and_the_limit_holds() {
 }
 
 #[test]
-fn a_tool_larger_than_its_place_is_trimmed() {
+fn a_tool_larger_than_its_room_is_trimmed() {
     let (index, sessions) = (index(), Sessions::new());
     let cx = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&cx, None).unwrap();
@@ -64,7 +62,7 @@ fn a_tool_larger_than_its_place_is_trimmed() {
 }
 
 #[test]
-fn pinned_tools_are_always_there_and_never_evicted() {
+fn pinned_tools_are_always_present_and_never_evicted() {
     let index = index();
     let pins = Pins::new().everyone(["t0", "gone"]).agent("bot", ["s.t1", "t0"]);
     let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
@@ -85,14 +83,14 @@ fn pinned_tools_are_always_there_and_never_evicted() {
     let result = sessions.evict(&cx.principal, Some(&session), &which, &index, &Everything);
     assert_eq!((result.evicted, result.freed_tokens), (1, freed.into()));
     assert_eq!(*result.not_evicted, ["t0"]);
-    // What is in the answer is what is there: `t0` is not counted twice.
+    // The view equals the result: `t0` is not counted twice.
     let view = sessions.view(&cx.principal, Some(&session), &index, &Everything);
     assert_eq!(names(&view.cached), ["t6"]);
     assert_eq!(result.remaining_count, 1);
 }
 
 #[test]
-fn a_session_shows_what_there_is_now_and_may_be_called() {
+fn a_session_shows_only_current_tools_that_can_be_called() {
     struct But(&'static str);
     impl crate::Allowed for But {
         fn allows(&self, _: &str, tool: &str) -> bool {
@@ -122,7 +120,7 @@ fn two_principals_never_see_each_others_sessions() {
     let ann = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&ann, None).unwrap();
     sessions.used(&session, &index.get("s", "t0").unwrap());
-    // The same connection, another principal, another agent, another connection, another book.
+    // The same connection with another principal or agent, another connection, another instance.
     let mut bob = ann.clone();
     bob.principal = Principal::new("here", "bob");
     let mut bot = ann.clone();
@@ -141,7 +139,7 @@ fn two_principals_never_see_each_others_sessions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_stand_alone_have_a_session_by_its_handle() {
+async fn stateless_requests_have_a_session_by_its_handle() {
     let (index, sessions) = (index(), Sessions::new());
     let ann = cx(ScopeKind::Request, "ann");
     assert!(sessions.find(&ann, None).unwrap().is_none());
@@ -159,7 +157,7 @@ async fn requests_that_stand_alone_have_a_session_by_its_handle() {
 }
 
 #[test]
-fn what_is_asked_for_is_counted_exactly_and_once() {
+fn requested_tools_are_counted_exactly_and_once() {
     let (index, sessions) = (index(), Sessions::new());
     let cx = cx(ScopeKind::Connection, "ann");
     let session = sessions.open(&cx, None).unwrap();
@@ -176,7 +174,7 @@ fn what_is_asked_for_is_counted_exactly_and_once() {
 }
 
 #[test]
-fn a_budget_says_what_does_not_fit() {
+fn an_invalid_budget_names_what_does_not_fit() {
     let index = index();
     let pins = [index.get("s", "huge").unwrap(), index.get("s", "t0").unwrap()];
     let error = check_budget(&default_budget(), &pins).unwrap_err();
@@ -187,7 +185,7 @@ fn a_budget_says_what_does_not_fit() {
         "{error}"
     );
     assert!(check_budget(&default_budget(), &pins[1..]).is_ok());
-    // Kept all the same: what is pinned is there, and all of it stays below the maximum.
+    // It still works: pinned tools are present, and the sum stays below the maximum.
     let pins = Pins::new().everyone(["huge", "t0"]);
     let sessions = Sessions::configured(default_budget(), pins, SessionLimits::default());
     let who = Principal::local();
@@ -197,7 +195,7 @@ fn a_budget_says_what_does_not_fit() {
 }
 
 #[test]
-fn another_plan_holds_from_the_next_call_on_and_sessions_stay() {
+fn a_new_plan_applies_to_the_next_call_and_sessions_stay() {
     let (index, sessions) = (index(), Sessions::new());
     let mut cx = cx(ScopeKind::Connection, "ann");
     cx.principal = Principal::new("here", "ann").agent("bot");

@@ -1,6 +1,4 @@
-//! A tool within so many tokens: as it is, or with less said about it, and still callable (MGP §16.8).
-//!
-//! Applies to: outbound.
+//! Reduces the definition of a tool to a number of tokens; the tool can still be called (MGP §16.8).
 
 use std::borrow::Cow;
 
@@ -11,29 +9,28 @@ use serde_json::{Map, Value};
 use crate::catalog::Listed;
 use crate::tokens::{lean, lean_of, tokens_at_most};
 
-/// What a model is told of a tool.
+/// The parts of a tool that a model reads, possibly reduced.
 #[derive(Clone, Debug)]
 pub(crate) struct Fitted {
     pub(crate) description: Option<String>,
     pub(crate) schema: RawObject,
-    /// How many tokens name, description and schema cost, or a bound above.
+    /// The tokens of name, description and schema, or an upper bound.
     pub(crate) tokens: u32,
     pub(crate) is_trimmed: bool,
 }
 
-/// How much of a definition is left at a step.
+/// The limits of a reduction step.
 struct Step {
-    /// The longest description of the tool.
+    /// The bytes of the tool's description.
     description: usize,
-    /// The longest description of a parameter.
+    /// The bytes of a parameter's description.
     text: usize,
-    /// How deep schemas go.
+    /// The nesting of schemas.
     depth: usize,
-    /// How many words an enumeration has.
+    /// The words of an enumeration.
     words: usize,
-    /// Which members of a schema stay.
+    /// The members of a schema.
     members: &'static [&'static str],
-    /// Which properties stay.
     properties: Properties,
 }
 
@@ -44,11 +41,11 @@ enum Properties {
     None,
 }
 
-/// The longest schema that is looked into, in bytes: thrice the longest that is known of a real tool.
-const LONGEST: usize = 128 << 10;
+/// The longest schema that is reduced, in bytes: three times the longest known one of a real tool.
+const MAX_REDUCED_BYTES: usize = 128 << 10;
 
-/// Members that say what a value must be.
-const RULES: &[&str] = &[
+/// Members that constrain a value.
+const CONSTRAINTS: &[&str] = &[
     "type",
     "enum",
     "const",
@@ -65,16 +62,16 @@ const RULES: &[&str] = &[
     "$ref",
 ];
 /// Members without which a call would be guesswork.
-const FEW: &[&str] = &["type", "enum", "const"];
+const ESSENTIALS: &[&str] = &["type", "enum", "const"];
 
-/// From the gentlest to what leaves a name and a sentence.
+/// From the mildest step to one that leaves a name and a sentence.
 const STEPS: [Step; 6] = [
     Step {
         description: 1000,
         text: 160,
         depth: 6,
         words: 40,
-        members: RULES,
+        members: CONSTRAINTS,
         properties: Properties::All,
     },
     Step {
@@ -82,7 +79,7 @@ const STEPS: [Step; 6] = [
         text: 80,
         depth: 4,
         words: 20,
-        members: RULES,
+        members: CONSTRAINTS,
         properties: Properties::All,
     },
     Step {
@@ -90,7 +87,7 @@ const STEPS: [Step; 6] = [
         text: 40,
         depth: 2,
         words: 12,
-        members: FEW,
+        members: ESSENTIALS,
         properties: Properties::All,
     },
     Step {
@@ -98,7 +95,7 @@ const STEPS: [Step; 6] = [
         text: 0,
         depth: 1,
         words: 6,
-        members: FEW,
+        members: ESSENTIALS,
         properties: Properties::All,
     },
     Step {
@@ -106,7 +103,7 @@ const STEPS: [Step; 6] = [
         text: 0,
         depth: 1,
         words: 3,
-        members: FEW,
+        members: ESSENTIALS,
         properties: Properties::Required,
     },
     Step {
@@ -119,15 +116,15 @@ const STEPS: [Step; 6] = [
     },
 ];
 
-/// Fits a tool into so many tokens; none if not even its name and a sentence fit.
-pub(crate) fn fit(tool: &Listed, most: u32) -> Option<Fitted> {
-    fit_definition(tool.definition(), tool.tokens(), most)
+/// Fits a tool into `max` tokens; returns `None` if not even its name and a sentence fit.
+pub(crate) fn fit(tool: &Listed, max: u32) -> Option<Fitted> {
+    fit_definition(tool.definition(), tool.tokens(), max)
 }
 
-fn fit_definition(definition: &str, tokens: u32, most: u32) -> Option<Fitted> {
+fn fit_definition(definition: &str, tokens: u32, max: u32) -> Option<Fitted> {
     let members = lean::members(definition);
     let description = || members.description.as_deref();
-    if tokens <= most {
+    if tokens <= max {
         return Some(Fitted {
             description: description().map(str::to_owned),
             schema: members.schema(),
@@ -135,19 +132,19 @@ fn fit_definition(definition: &str, tokens: u32, most: u32) -> Option<Fitted> {
             is_trimmed: false,
         });
     }
-    // A schema that cannot be read, because it is too deep, or that would take long, is told like one that says nothing.
-    let text = Some(members.schema_text()).filter(|text| text.len() <= LONGEST);
+    // A schema that is too deep to parse, or too long, is replaced by that of any object.
+    let text = Some(members.schema_text()).filter(|text| text.len() <= MAX_REDUCED_BYTES);
     let schema = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
     STEPS.iter().find_map(|step| {
-        let description = description().map(|text| cut(text, step.description).into_owned());
-        let schema = object(&reduced(&schema, step, step.depth)).ok()?;
+        let description = description().map(|text| shorten(text, step.description).into_owned());
+        let schema = object(&reduce(&schema, step, step.depth)).ok()?;
         let text = lean_of(&members.name, description.as_deref(), schema.as_payload().as_str());
         let tokens = tokens_at_most(&text);
-        (tokens <= most).then_some(Fitted { description, schema, tokens, is_trimmed: true })
+        (tokens <= max).then_some(Fitted { description, schema, tokens, is_trimmed: true })
     })
 }
 
-/// A schema of arguments is an object, whatever is left of it.
+/// Returns a valid schema of arguments, which is always an object.
 fn object(schema: &Value) -> Result<RawObject, RpcError> {
     match schema {
         Value::Object(members) if !members.is_empty() => RawObject::of(schema),
@@ -155,13 +152,13 @@ fn object(schema: &Value) -> Result<RawObject, RpcError> {
     }
 }
 
-/// A schema with what a step leaves of it; how deep it goes is bounded by the reader of JSON too.
-fn reduced(schema: &Value, step: &Step, depth: usize) -> Value {
+/// Reduces a schema; the parser of JSON bounds its nesting too.
+fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     let Value::Object(members) = schema else { return schema.clone() };
     let mut out = Map::new();
     for (name, value) in members {
         let kept = match name.as_str() {
-            "description" => value.as_str().and_then(|text| match cut(text, step.text) {
+            "description" => value.as_str().and_then(|text| match shorten(text, step.text) {
                 text if text.is_empty() => None,
                 text => Some(Value::from(text.into_owned())),
             }),
@@ -170,17 +167,15 @@ fn reduced(schema: &Value, step: &Step, depth: usize) -> Value {
             }),
             "properties" if depth > 0 => properties(members, value, step, depth),
             "items" | "additionalProperties" | "not" if value.is_object() => {
-                (depth > 0).then(|| reduced(value, step, depth - 1))
+                (depth > 0).then(|| reduce(value, step, depth - 1))
             }
             "anyOf" | "oneOf" | "allOf" if depth > 0 => value.as_array().map(|all| {
-                all.iter().take(step.words).map(|one| reduced(one, step, depth - 1)).collect()
+                all.iter().take(step.words).map(|one| reduce(one, step, depth - 1)).collect()
             }),
-            // What is referred to stays as long as references do.
+            // Definitions stay as long as references do.
             "$defs" | "definitions" if step.members.contains(&"$ref") => {
                 value.as_object().map(|all| {
-                    all.iter()
-                        .map(|(name, one)| (name.clone(), reduced(one, step, depth)))
-                        .collect()
+                    all.iter().map(|(name, one)| (name.clone(), reduce(one, step, depth))).collect()
                 })
             }
             "required" if depth > 0 && step.properties != Properties::None => Some(value.clone()),
@@ -194,7 +189,7 @@ fn reduced(schema: &Value, step: &Step, depth: usize) -> Value {
     Value::Object(out)
 }
 
-/// The properties of a schema that a step leaves.
+/// Returns the properties that a step keeps.
 fn properties(
     schema: &Map<String, Value>,
     all: &Value,
@@ -209,10 +204,10 @@ fn properties(
         Properties::Required => is_required(name),
         Properties::None => false,
     });
-    Some(kept.map(|(name, one)| (name.clone(), reduced(one, step, depth - 1))).collect())
+    Some(kept.map(|(name, one)| (name.clone(), reduce(one, step, depth - 1))).collect())
 }
 
-/// Values that are worth their tokens: words and numbers.
+/// Returns whether a value is worth its tokens: words and numbers are.
 fn is_short(value: &Value) -> bool {
     match value {
         Value::String(text) => text.len() <= 64,
@@ -224,20 +219,20 @@ fn is_short(value: &Value) -> bool {
     }
 }
 
-/// The beginning of a text: whole sentences if that leaves half of what may stay, else whole words.
-fn cut(text: &str, most: usize) -> Cow<'_, str> {
-    if text.len() <= most {
+/// Shortens a text to whole sentences if these are half of the maximum, else to whole words.
+fn shorten(text: &str, max: usize) -> Cow<'_, str> {
+    if text.len() <= max {
         return Cow::Borrowed(text);
     }
-    let head = &text[..text.floor_char_boundary(most)];
+    let head = &text[..text.floor_char_boundary(max)];
     let sentence = head.rfind(". ").map(|at| at + 1).into_iter().chain(head.rfind('\n')).max();
-    if let Some(at) = sentence.filter(|at| *at * 2 >= most) {
+    if let Some(at) = sentence.filter(|at| *at * 2 >= max) {
         return Cow::Borrowed(head[..at].trim_end());
     }
-    if most < 20 {
+    if max < 20 {
         return Cow::Borrowed("");
     }
-    let word = head.rfind(char::is_whitespace).filter(|at| *at * 2 >= most).unwrap_or(head.len());
+    let word = head.rfind(char::is_whitespace).filter(|at| *at * 2 >= max).unwrap_or(head.len());
     Cow::Owned(format!("{}…", head[..word].trim_end()))
 }
 
@@ -269,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stays_as_it_is() {
+    fn a_tool_that_fits_is_not_changed() {
         let text = r#"{"name":"a","title":"A","description":"b\n","inputSchema":{"type":"object","x":[1, 2]}}"#;
         let fitted = fit_definition(text, 20, 20).unwrap();
         assert!(!fitted.is_trimmed);
@@ -278,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_says_less_and_stays_callable() {
+    fn a_tool_that_is_too_large_is_reduced_and_can_be_called() {
         let definition = large();
         let tokens = tokens_at_most(&lean::lean(&definition));
         let mut last = usize::MAX;
-        for most in [20_000, 6_000, 3_000, 1_000, 250, 100] {
-            let fitted = fit_definition(&definition, tokens, most).unwrap();
-            assert!(fitted.is_trimmed && fitted.tokens <= most, "{most}");
+        for max in [20_000, 6_000, 3_000, 1_000, 250, 100] {
+            let fitted = fit_definition(&definition, tokens, max).unwrap();
+            assert!(fitted.is_trimmed && fitted.tokens <= max, "{max}");
             let text = text_of(&fitted);
             assert_eq!(tokens_at_most(&text), fitted.tokens);
             assert!(text.len() <= last && !text.contains("$schema") && !text.contains("examples"));
@@ -292,16 +287,16 @@ mod tests {
             let schema: Value = fitted.schema.get().unwrap();
             assert_eq!(schema["type"], "object");
             assert!(
-                most < 200 || schema["properties"]["parameter_7"]["type"] == "object",
-                "{most} {schema}"
+                max < 200 || schema["properties"]["parameter_7"]["type"] == "object",
+                "{max} {schema}"
             );
-            assert!(most < 200 || schema["required"][1] == "parameter_9", "{most} {schema}");
+            assert!(max < 200 || schema["required"][1] == "parameter_9", "{max} {schema}");
         }
         assert!(fit_definition(&definition, tokens, 5).is_none());
     }
 
     #[test]
-    fn hostile_schemas_are_told_as_any_object() {
+    fn a_hostile_schema_becomes_that_of_any_object() {
         let deep = format!(
             r#"{{"name":"a","inputSchema":{}1{}}}"#,
             r#"{"items":"#.repeat(500),
@@ -316,11 +311,11 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_between_sentences_or_words() {
-        assert_eq!(cut("One. Two. Three four five.", 12), "One. Two.");
-        assert_eq!(cut("Onetwothreefour five six seven eight", 22), "Onetwothreefour five…");
-        assert_eq!(cut("文字文字文字文字文字文字文字文字", 25), "文字文字文字文字…");
-        assert_eq!(cut("anything", 0), "");
-        assert_eq!(cut("short", 9), "short");
+    fn texts_are_shortened_between_sentences_or_words() {
+        assert_eq!(shorten("One. Two. Three four five.", 12), "One. Two.");
+        assert_eq!(shorten("Onetwothreefour five six seven eight", 22), "Onetwothreefour five…");
+        assert_eq!(shorten("文字文字文字文字文字文字文字文字", 25), "文字文字文字文字…");
+        assert_eq!(shorten("anything", 0), "");
+        assert_eq!(shorten("short", 9), "short");
     }
 }

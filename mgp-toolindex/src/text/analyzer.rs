@@ -1,65 +1,62 @@
-//! Makes words of texts: identifiers split and kept whole, stems, pairs of characters (MGP §16.4).
-//!
-//! Applies to: both.
+//! Splits texts into words: identifiers in parts and whole, stems, pairs of characters (MGP §16.4).
 
 use std::sync::Arc;
 
 use super::fold::fold_name;
+use super::query_words::QueryWords;
 use super::split::{Piece, split};
-use super::stem::{Memo, Stems};
-use super::stop::is_stop;
-use super::words::Words;
+use super::stem::{StemCache, WordStemmer};
+use super::stop::is_stop_word;
 
-/// What a single character of a pair counts, where a pair counts one: it finds words of one character, and particles too.
-const SINGLE: f32 = 0.2;
+/// The weight of one character of a pair; a pair has 1. It finds words of one character, and particles too.
+const SINGLE_WEIGHT: f32 = 0.2;
 
-/// The most different words a query asks for; more come from texts that were pasted.
-const MOST_WORDS: usize = 64;
+/// The most different words of a query; only pasted documents have more.
+const MAX_TERMS: usize = 64;
 
-/// Makes words of what is asked, the same as [`Indexer`] makes of what is indexed.
+/// Splits queries into the same words as [`Indexer`] does tools.
 #[derive(Clone, Debug)]
 pub(crate) struct Analyzer {
-    stems: Arc<Stems>,
+    stems: Arc<WordStemmer>,
 }
 
-/// Makes words of what is indexed; it remembers words, so that it is for many texts and not for keeping.
+/// Splits tools into words; caches stems, so make one per batch and drop it afterwards.
 #[derive(Debug)]
 pub(crate) struct Indexer {
-    memo: Memo,
+    cache: StemCache,
 }
 
 impl Analyzer {
     pub(crate) fn new() -> Self {
-        Self { stems: Arc::new(Stems::new()) }
+        Self { stems: Arc::new(WordStemmer::new()) }
     }
 
-    /// The words to ask for: none that say nothing, unless nothing else is left.
-    pub(crate) fn query(&self, text: &str) -> Words {
-        let words = self.ask(text, is_stop);
-        if words.is_empty() { self.ask(text, |_| false) } else { words }
+    /// Returns the words to look for, without stop words unless the text has only stop words.
+    pub(crate) fn query(&self, text: &str) -> QueryWords {
+        let words = self.split_query(text, is_stop_word);
+        if words.is_empty() { self.split_query(text, |_| false) } else { words }
     }
 
-    /// The stem of each word, for comparing single words.
     pub(crate) fn stem(&self, word: &str) -> String {
         self.stems.stem(word).into_owned()
     }
 
-    fn ask(&self, text: &str, is_left_out: fn(&str) -> bool) -> Words {
-        let mut words = Words { whole: fold_name(text), ..Words::default() };
+    fn split_query(&self, text: &str, is_left_out: fn(&str) -> bool) -> QueryWords {
+        let mut words = QueryWords { whole: fold_name(text), ..QueryWords::default() };
         split(text, &mut |piece| {
             let (text, weight) = match piece {
                 Piece::Word(word) if is_left_out(word) => return,
                 Piece::Word(word) => {
-                    if words.raw.len() < MOST_WORDS && !words.raw.iter().any(|raw| raw == word) {
+                    if words.raw.len() < MAX_TERMS && !words.raw.iter().any(|raw| raw == word) {
                         words.raw.push(word.to_owned());
                     }
                     (self.stems.stem(word), 1.0)
                 }
-                Piece::Whole(word) => (self.stems.stem(word), 1.0),
+                Piece::AtomicChanges(word) => (self.stems.stem(word), 1.0),
                 Piece::Pair(text) | Piece::Single { text, alone: true } => (text.into(), 1.0),
-                Piece::Single { text, alone: false } => (text.into(), SINGLE),
+                Piece::Single { text, alone: false } => (text.into(), SINGLE_WEIGHT),
             };
-            if words.terms.len() < MOST_WORDS || words.terms.iter().any(|term| term.text == text) {
+            if words.terms.len() < MAX_TERMS || words.terms.iter().any(|term| term.text == text) {
                 words.add(&text, weight);
             }
         });
@@ -69,26 +66,25 @@ impl Analyzer {
 
 impl Indexer {
     pub(crate) fn new() -> Self {
-        Self { memo: Memo::new() }
+        Self { cache: StemCache::new() }
     }
 
-    /// Appends the words of a text, with spaces between them.
+    /// Appends the words of a text, separated by spaces.
     pub(crate) fn index(&mut self, text: &str, out: &mut String) {
-        let memo = &mut self.memo;
+        let cache = &mut self.cache;
         split(text, &mut |piece| {
             if !out.is_empty() {
                 out.push(' ');
             }
             match piece {
-                Piece::Word(word) | Piece::Whole(word) => memo.push(word, out),
+                Piece::Word(word) | Piece::AtomicChanges(word) => cache.push(word, out),
                 Piece::Pair(text) | Piece::Single { text, .. } => out.push_str(text),
             }
         });
     }
 
-    /// Appends the stem of a word.
     pub(crate) fn push_stem(&mut self, word: &str, out: &mut String) {
-        self.memo.push(word, out);
+        self.cache.push(word, out);
     }
 }
 
@@ -104,12 +100,12 @@ mod tests {
         out
     }
 
-    fn asked(text: &str) -> Vec<String> {
+    fn query_terms(text: &str) -> Vec<String> {
         Analyzer::new().query(text).terms.into_iter().map(|term| term.text).collect()
     }
 
     #[test]
-    fn what_is_asked_is_what_is_indexed() {
+    fn a_query_finds_the_words_of_a_tool() {
         for (tool, query) in [
             ("read_files", "reading a file"),
             ("listPullRequests", "list pull request"),
@@ -122,20 +118,20 @@ mod tests {
             ("Café finder", "cafe"),
         ] {
             let indexed = index(tool);
-            let found = asked(query).iter().any(|word| indexed.split(' ').any(|w| w == word));
-            assert!(found, "{query}: {:?} in {indexed}", asked(query));
+            let found = query_terms(query).iter().any(|word| indexed.split(' ').any(|w| w == word));
+            assert!(found, "{query}: {:?} in {indexed}", query_terms(query));
         }
     }
 
     #[test]
-    fn words_that_say_nothing_are_asked_only_alone() {
-        assert_eq!(asked("can you read the file"), ["read", "file"]);
-        assert_eq!(asked("what is this"), ["what", "is", "this"]);
-        assert_eq!(asked(" ?! "), Vec::<String>::new());
+    fn stop_words_are_looked_up_only_alone() {
+        assert_eq!(query_terms("can you read the file"), ["read", "file"]);
+        assert_eq!(query_terms("what is this"), ["what", "is", "this"]);
+        assert_eq!(query_terms(" ?! "), Vec::<String>::new());
     }
 
     #[test]
-    fn a_word_said_twice_counts_once() {
+    fn a_repeated_word_counts_once() {
         let words = Analyzer::new().query("file to file");
         assert_eq!(words.terms.len(), 1);
         assert!((words.terms[0].weight - 1.0).abs() < f32::EPSILON);
@@ -152,8 +148,8 @@ mod tests {
             prop_assert!(indexed.split(' ').all(|word| word.len() <= 80));
             prop_assert!(!indexed.contains(char::is_control) && !indexed.contains("  "));
             let words = Analyzer::new().query(&text);
-            prop_assert!(words.terms.len() <= MOST_WORDS);
-            // Every word that is asked for is one that the text itself is indexed under.
+            prop_assert!(words.terms.len() <= MAX_TERMS);
+            // The text itself is indexed under every word of the query.
             for term in &words.terms {
                 prop_assert!(indexed.split(' ').any(|word| word == term.text), "{:?} {indexed}", term);
             }

@@ -1,42 +1,37 @@
-//! The one place that says what of a tool is indexed, how often, and what of it is embedded (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! The words that are indexed of a tool, and the text that is embedded (MGP §16.4).
 
 use super::analyzer::{Analyzer, Indexer};
 use super::fold::fold_name;
-use super::parts::{Parts, cut};
 use super::schema::Parameter;
 use super::split::{Piece, split};
+use super::tool_text::{ToolText, truncate};
 
-/// How often the name stands in the text: a word of the name says more than one of the description.
+/// The number of times the name is indexed: a word of the name counts more than one of the description.
 const NAME_REPEATS: usize = 2;
 
-/// How much of what a server says of itself is part of each of its tools, in bytes.
-const SERVER_TEXT: usize = 400;
+/// The bytes of a server's description that are part of each of its tools.
+const MAX_SERVER_BYTES: usize = 400;
 
-/// How much text is embedded, in bytes; sentence encoders read no more of it.
-const SENTENCE: usize = 1200;
+/// The bytes of text that are embedded; sentence encoders read no more.
+const MAX_SENTENCE_BYTES: usize = 1200;
 
-/// How much of the description is embedded, in bytes: what a tool is for stands first, and how it is used after.
-const ABOUT: usize = 250;
+/// The bytes of the description that are embedded: its beginning names the purpose of the tool.
+const MAX_ABOUT_BYTES: usize = 250;
 
-/// Goes up when a tool gets other words than before: those that were kept are made anew then.
+/// Increases when the words of a tool change; stored words of another version are made again.
 #[cfg(feature = "sqlite")]
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const DOCUMENT_VERSION: u32 = 1;
 
-/// The words of a tool as the keyword index has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
-    /// Words of the name as they are and their stems, and the name without anything between its words.
+    /// Words of the name and their stems, and the folded name.
     pub(crate) name: String,
-    /// All words.
     pub(crate) text: String,
-    /// Types of input and output: `i:csv`, `o:chart`.
+    /// Types of input and output, e.g. `i:csv`, `o:chart`.
     pub(crate) kinds: String,
 }
 
-impl Parts<'_> {
-    /// The words to index.
+impl ToolText<'_> {
     pub(crate) fn document(&self, indexer: &mut Indexer) -> Document {
         let mut text = String::new();
         for _ in 0..NAME_REPEATS {
@@ -54,39 +49,42 @@ impl Parts<'_> {
         if let Some(name) = self.server_name.filter(|name| *name != self.server_id) {
             indexer.index(name, &mut text);
         }
-        indexer.index(cut(self.server_description.unwrap_or_default(), SERVER_TEXT), &mut text);
+        indexer.index(
+            truncate(self.server_description.unwrap_or_default(), MAX_SERVER_BYTES),
+            &mut text,
+        );
         for word in self.categories.iter().chain(&self.keywords) {
             indexer.index(word, &mut text);
         }
         Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
     }
 
-    /// The text to embed.
+    /// Returns the text to embed.
     pub(crate) fn sentence(&self) -> String {
         let mut text = String::new();
-        // Whose tool it is says much; the name says most.
-        apart(self.server_name.unwrap_or(self.server_id), &mut text);
+        // The server describes the purpose of a tool, and its name does so most of all.
+        push_words(self.server_name.unwrap_or(self.server_id), &mut text);
         text.push_str(": ");
-        apart(self.name, &mut text);
+        push_words(self.name, &mut text);
         text.push(' ');
-        apart(self.name, &mut text);
-        let description = cut(self.description, ABOUT);
-        for said in [self.title.unwrap_or_default(), description] {
-            if !said.is_empty() {
+        push_words(self.name, &mut text);
+        let description = truncate(self.description, MAX_ABOUT_BYTES);
+        for text_part in [self.title.unwrap_or_default(), description] {
+            if !text_part.is_empty() {
                 text.push_str(". ");
-                text.push_str(said);
+                text.push_str(text_part);
             }
         }
         let mut before = " Parameters: ";
         for parameter in &self.parameters {
-            if text.len() >= SENTENCE {
+            if text.len() >= MAX_SENTENCE_BYTES {
                 break;
             }
             text.push_str(before);
-            apart(&parameter.name, &mut text);
+            push_words(&parameter.name, &mut text);
             before = " ";
         }
-        text.truncate(text.floor_char_boundary(SENTENCE));
+        text.truncate(text.floor_char_boundary(MAX_SENTENCE_BYTES));
         text
     }
 
@@ -106,17 +104,17 @@ impl Parts<'_> {
                 add(word.to_owned());
             }
             Piece::Pair(text) | Piece::Single { text, .. } => add(text.to_owned()),
-            Piece::Whole(_) => {}
+            Piece::AtomicChanges(_) => {}
         });
         all.join(" ")
     }
 
     fn kinds(&self, indexer: &mut Indexer) -> String {
         let mut out = String::new();
-        // A word that stands there twice is one to the index.
+        // The index stores no frequencies in this field.
         let mut add = |sign: &str, text: &str| {
             split(text, &mut |piece| {
-                if let Piece::Word(word) | Piece::Whole(word) = piece {
+                if let Piece::Word(word) | Piece::AtomicChanges(word) = piece {
                     out.push_str(sign);
                     indexer.push_stem(word, &mut out);
                     out.push(' ');
@@ -129,17 +127,17 @@ impl Parts<'_> {
                 parameter.kinds.iter().for_each(|kind| add(sign, kind));
             }
         };
-        each(INPUT, &self.parameters);
-        each(OUTPUT, &self.outputs);
+        each(INPUT_PREFIX, &self.parameters);
+        each(OUTPUT_PREFIX, &self.outputs);
         if self.outputs.is_empty() {
-            add(OUTPUT, self.name);
+            add(OUTPUT_PREFIX, self.name);
         }
         out
     }
 }
 
-/// Appends a name with its words apart.
-fn apart(name: &str, text: &mut String) {
+/// Appends the words of a name, separated by spaces.
+fn push_words(name: &str, text: &mut String) {
     let mut between = "";
     split(name, &mut |piece| {
         if let Piece::Word(word) | Piece::Single { text: word, .. } = piece {
@@ -150,17 +148,16 @@ fn apart(name: &str, text: &mut String) {
     });
 }
 
-/// What stands before a type of input.
-pub(crate) const INPUT: &str = "i:";
-/// What stands before a type of output.
-pub(crate) const OUTPUT: &str = "o:";
+/// The prefix of a type of input.
+pub(crate) const INPUT_PREFIX: &str = "i:";
+/// The prefix of a type of output.
+pub(crate) const OUTPUT_PREFIX: &str = "o:";
 
-/// A word of a type as it is indexed.
 pub(crate) fn kind_word(sign: &str, word: &str, analyzer: &Analyzer) -> String {
     format!("{sign}{}", analyzer.stem(word))
 }
 
-/// The words of a type that is asked for; each must occur.
+/// Returns the indexed words of a type; all of them must occur.
 pub(crate) fn kind_words(sign: &str, kind: &str, analyzer: &Analyzer) -> Vec<String> {
     let mut all = Vec::new();
     split(kind, &mut |piece| {

@@ -1,6 +1,4 @@
-//! Forms in which texts are compared: without case, width, accents or anything between the words (MGP §16.4).
-//!
-//! Applies to: both.
+//! Folded forms for comparison: without case, width, accents or separators (MGP §16.4).
 
 use std::borrow::Cow;
 
@@ -8,18 +6,18 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 /// The longest name that is compared as a whole, in bytes.
-pub(crate) const LONGEST_NAME: usize = 128;
+pub(crate) const MAX_NAME_BYTES: usize = 128;
 
-/// Brings compatibility forms and accented letters into their plain form; case stays, because it separates words.
+/// Replaces compatibility forms and accented letters by plain ones; keeps case, because it separates words.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.nfkc().flat_map(bare).collect())
+    Cow::Owned(text.nfkc().flat_map(strip_accents).collect())
 }
 
-/// A letter without its accents. Only where accents are accents: the marks of Japanese make other syllables.
-fn bare(letter: char) -> impl Iterator<Item = char> {
+/// Removes the accents of a Latin, Greek or Cyrillic letter; in Japanese the marks make other syllables.
+fn strip_accents(letter: char) -> impl Iterator<Item = char> {
     let accented = matches!(letter, '\u{c0}'..='\u{52f}' | '\u{1e00}'..='\u{1fff}');
     let mut plain = [letter, '\0'];
     if accented {
@@ -29,11 +27,11 @@ fn bare(letter: char) -> impl Iterator<Item = char> {
     plain.into_iter().filter(|part| *part != '\0')
 }
 
-/// A name without anything but its letters and digits, in lower case: `read_file` and `Read File` are the same.
+/// Returns the letters and digits of a name in lower case: `read_file` and `Read File` are the same.
 ///
-/// Empty where nothing is left or the name is longer than names are.
+/// Empty if there are none, or if the name is too long.
 pub(crate) fn fold_name(name: &str) -> String {
-    if name.len() > LONGEST_NAME {
+    if name.len() > MAX_NAME_BYTES {
         return String::new();
     }
     plain(name).chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
@@ -50,7 +48,7 @@ mod tests {
         }
         assert_eq!(fold_name("Café été"), "cafeete");
         assert_eq!(fold_name("--"), "");
-        assert_eq!(fold_name(&"a".repeat(LONGEST_NAME + 1)), "");
+        assert_eq!(fold_name(&"a".repeat(MAX_NAME_BYTES + 1)), "");
     }
 
     #[test]

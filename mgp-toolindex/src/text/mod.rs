@@ -1,24 +1,22 @@
-//! The words of a text, the same for what is indexed and for what is asked (MGP §16.4).
-//!
-//! Applies to: both.
+//! The words of a text, the same for tools and queries (MGP §16.4).
 
 mod analyzer;
 mod document;
 mod fold;
-mod parts;
+mod query_words;
 mod schema;
 mod split;
 mod stem;
 mod stop;
-mod words;
+mod tool_text;
 
 pub(crate) use analyzer::{Analyzer, Indexer};
 #[cfg(feature = "sqlite")]
-pub(crate) use document::VERSION;
-pub(crate) use document::{Document, INPUT, OUTPUT, kind_words};
+pub(crate) use document::DOCUMENT_VERSION;
+pub(crate) use document::{Document, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
 pub(crate) use fold::fold_name;
-pub(crate) use parts::{Bounds, Parts, cut};
+pub(crate) use query_words::{Field, QueryWords, Term};
 pub(crate) use schema::compact;
 pub(crate) use split::words_of;
-pub(crate) use stop::is_stop;
-pub(crate) use words::{Place, Term, Words};
+pub(crate) use stop::is_stop_word;
+pub(crate) use tool_text::{TextLimits, ToolText, truncate};

@@ -1,36 +1,33 @@
-//! Reads what a JSON Schema says of its parameters, at any depth without recursion (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! Reads the parameters of a JSON Schema, at any depth, without recursion (MGP §16.4).
 
 use std::borrow::Cow;
 
-/// The deepest nesting that is read; what lies deeper has no parameters worth a search.
-const DEEPEST: usize = 64;
+/// The deepest nesting that is read; no useful parameter is nested deeper.
+const MAX_DEPTH: usize = 64;
 
-/// How many values of an enumeration are kept.
-const MOST_VALUES: usize = 16;
+/// The most values of an enumeration that are read.
+const MAX_VALUES: usize = 16;
 
 /// A parameter: a property at any depth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameter<'a> {
-    /// Its name.
     pub(crate) name: Cow<'a, str>,
-    /// What is said of it: its title or description.
+    /// The description, or else the title.
     pub(crate) description: Cow<'a, str>,
-    /// Its `format` and content type.
+    /// The `format` and content type.
     pub(crate) kinds: Vec<Cow<'a, str>>,
-    /// The values it may have, if they are listed.
+    /// The values of its `enum`.
     pub(crate) values: Vec<Cow<'a, str>>,
 }
 
-/// The parameters of a schema in the order they stand, at most so many; none of what is no JSON.
+/// Returns the first `max` parameters of a schema in the order of the text; invalid JSON may have none.
 pub(crate) fn parameters(schema: &str, most: usize) -> Vec<Parameter<'_>> {
     let mut reader = Reader { text: schema, most, all: Vec::new(), frames: Vec::new(), key: "" };
     reader.read();
     reader.all
 }
 
-/// Takes out the space between the values of a JSON text; also says how deep they are nested.
+/// Removes the white space between the values of a JSON text; also returns the depth of its nesting.
 pub(crate) fn compact(json: &str) -> (Cow<'_, str>, usize) {
     let bytes = json.as_bytes();
     let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
@@ -62,7 +59,7 @@ pub(crate) fn compact(json: &str) -> (Cow<'_, str>, usize) {
     }
 }
 
-/// Where the string that begins at `at` ends: the place of its closing quote, or of the last byte.
+/// Returns the index of the closing quote of the string that begins at `at`, or of the last byte.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut end = at + 1;
     while let Some(byte) = bytes.get(end) {
@@ -75,28 +72,26 @@ fn string_end(bytes: &[u8], at: usize) -> usize {
     bytes.len().saturating_sub(1)
 }
 
-/// What an object or array stands for.
+/// The role of an object or array in the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A schema.
     Schema,
-    /// The properties of one.
+    /// The `properties` of a schema.
     Properties,
-    /// Schemas that have no parameter of their own.
+    /// Schemas without a parameter of their own.
     Schemas,
-    /// The values of an enumeration.
+    /// The values of an `enum`.
     Values,
-    /// Anything else.
     Other,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     kind: Kind,
-    /// The parameter it describes.
+    /// The parameter that it describes.
     parameter: Option<usize>,
     is_object: bool,
-    /// Whether a key comes next.
+    /// If set, the next string is a key.
     at_key: bool,
 }
 
@@ -105,7 +100,7 @@ struct Reader<'a> {
     most: usize,
     all: Vec<Parameter<'a>>,
     frames: Vec<Frame>,
-    /// The key before the value that comes next, as it is written.
+    /// The key of the next value, still escaped.
     key: &'a str,
 }
 
@@ -113,11 +108,11 @@ impl<'a> Reader<'a> {
     fn read(&mut self) {
         let bytes = self.text.as_bytes();
         let mut at = 0;
-        // Frames below the deepest that is read are only counted.
+        // Containers below the maximum depth are only counted.
         let mut below = 0usize;
         while let Some(byte) = bytes.get(at) {
             match byte {
-                b'{' | b'[' if below > 0 || self.frames.len() >= DEEPEST => below += 1,
+                b'{' | b'[' if below > 0 || self.frames.len() >= MAX_DEPTH => below += 1,
                 b'}' | b']' if below > 0 => below -= 1,
                 b'{' | b'[' => self.open(*byte == b'{'),
                 b'}' | b']' => {
@@ -130,7 +125,7 @@ impl<'a> Reader<'a> {
                 }
                 b'"' => {
                     let end = string_end(bytes, at);
-                    // Text that is no JSON may end within a character or a string.
+                    // Invalid JSON may end within a character or a string.
                     let Some(text) = self.text.get(at + 1..end) else { return };
                     if below == 0 {
                         self.string(text);
@@ -165,7 +160,7 @@ impl<'a> Reader<'a> {
                 };
                 (kind, parameter)
             }
-            // Old `items` are lists of schemas.
+            // `items` of older drafts may be a list of schemas.
             Some(Frame { kind: Kind::Schema | Kind::Schemas, parameter, .. }) => {
                 (Kind::Schema, parameter)
             }
@@ -199,7 +194,7 @@ impl<'a> Reader<'a> {
             (Kind::Schema, Some("format" | "contentMediaType" | "contentEncoding")) => {
                 parameter.kinds.push(unescape(text));
             }
-            (Kind::Values, None) if parameter.values.len() < MOST_VALUES => {
+            (Kind::Values, None) if parameter.values.len() < MAX_VALUES => {
                 parameter.values.push(unescape(text));
             }
             _ => {}
@@ -207,7 +202,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The text of a JSON string, as it is written between the quotes.
+/// Returns the text of a JSON string without its quotes.
 fn unescape(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -264,13 +259,13 @@ mod tests {
     #[test]
     fn depth_and_number_are_bounded() {
         let deep = r#"{"properties":{"a":"#.repeat(10_000) + "1" + &"}}".repeat(10_000);
-        assert_eq!(parameters(&deep, 1000).len(), DEEPEST / 2);
+        assert_eq!(parameters(&deep, 1000).len(), MAX_DEPTH / 2);
         assert_eq!(parameters(&deep, 5).len(), 5);
         assert_eq!(compact(&deep).1, 20_000);
     }
 
     #[test]
-    fn space_goes_but_not_from_strings() {
+    fn whitespace_is_removed_outside_of_strings() {
         let json = "{ \"a b\" :\n [1, \"c \\\" d\" ] }";
         assert_eq!(compact(json), (r#"{"a b":[1,"c \" d"]}"#.into(), 2));
         assert!(matches!(compact("{}"), (Cow::Borrowed("{}"), 1)));

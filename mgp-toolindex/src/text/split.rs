@@ -1,41 +1,37 @@
-//! Cuts a text into words, identifiers into their parts, and text without spaces into pairs (MGP §16.4).
-//!
-//! Applies to: both.
+//! Splits a text into words, identifiers into parts, and text without spaces into pairs (MGP §16.4).
 
 use super::fold::plain;
 
-/// The longest word, in bytes; longer ones are keys, hashes and blobs, which nobody searches for.
-const LONGEST: usize = 64;
+/// The longest word, in bytes; longer ones are keys, hashes and blobs.
+const MAX_WORD_BYTES: usize = 64;
 
 /// The most parts of an identifier that is also kept whole.
-const MOST_PARTS: usize = 8;
+const MAX_PARTS: usize = 8;
 
-/// A piece of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
     /// A word, or a part of an identifier, in lower case.
     Word(&'a str),
-    /// An identifier of several parts, written together: `readfile` of `read_file`.
-    Whole(&'a str),
-    /// Two characters beside each other in a script without spaces.
+    /// All parts of an identifier, joined: `readfile` of `read_file`.
+    AtomicChanges(&'a str),
+    /// Two adjacent characters of a script without spaces.
     Pair(&'a str),
-    /// A character of such a script; alone if it is the only one of its run.
+    /// One character of such a script.
     Single {
-        /// The character.
         text: &'a str,
-        /// Whether no other one stands beside it.
+        /// `true` if it is the only one of its run.
         alone: bool,
     },
 }
 
-/// Cuts a text into pieces.
+/// Splits a text into pieces.
 ///
-/// Words are separated by everything that is no letter or digit, identifiers (`readFile`, `read_file`, `read-file`,
-/// `HTTPServer`, `base64`) are cut where case, kind or sign changes, and also kept whole.
+/// Everything but letters and digits separates words. Identifiers (`readFile`, `read_file`, `read-file`, `HTTPServer`,
+/// `base64`) are split at changes of case, digits and signs, and also kept whole.
 pub(super) fn split(text: &str, piece: &mut dyn FnMut(Piece<'_>)) {
     let text = plain(text);
     let mut identifier = Identifier::default();
-    let mut run = Run::default();
+    let mut run = DenseRun::default();
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         if is_dense(c) {
@@ -56,19 +52,19 @@ pub(super) fn split(text: &str, piece: &mut dyn FnMut(Piece<'_>)) {
     run.end(piece);
 }
 
-/// The first words of a text, in lower case.
-pub(crate) fn words_of(text: &str, most: usize) -> Vec<String> {
+/// Returns the first words of a text, in lower case.
+pub(crate) fn words_of(text: &str, max: usize) -> Vec<String> {
     let mut words = Vec::new();
     split(text, &mut |piece| match piece {
-        Piece::Word(word) if words.len() < most => words.push(word.to_owned()),
+        Piece::Word(word) if words.len() < max => words.push(word.to_owned()),
         _ => {}
     });
     words
 }
 
-/// Whether the character belongs to a script that is written without spaces, or whose words carry particles.
+/// Returns whether a character belongs to a script that is written without spaces, or whose words carry particles.
 fn is_dense(c: char) -> bool {
-    // Most text is in none of them.
+    // Most texts end here.
     c >= '\u{0e00}'
         && matches!(c,
         '\u{0e00}'..='\u{0eff}'      // Thai, Lao
@@ -88,15 +84,15 @@ fn is_dense(c: char) -> bool {
         && c != '\u{30a0}'
 }
 
-/// Kinds of characters between which an identifier is cut.
+/// A change between these splits an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CharKind {
     Lower,
     Upper,
     Digit,
 }
 
-impl Kind {
+impl CharKind {
     #[inline]
     fn of(c: char) -> Self {
         if c.is_ascii_lowercase() {
@@ -111,28 +107,27 @@ impl Kind {
     }
 }
 
-/// The identifier that is being read.
 #[derive(Debug, Default)]
 struct Identifier {
-    /// All of it, in lower case.
+    /// All parts so far, in lower case.
     whole: String,
-    /// Where each part begins.
+    /// The start of each part.
     starts: Vec<usize>,
-    last: Option<Kind>,
+    last: Option<CharKind>,
 }
 
 impl Identifier {
     fn push(&mut self, c: char, next: Option<char>) {
-        let kind = Kind::of(c);
-        let cut = match (self.last, kind) {
-            (None, _) | (Some(Kind::Lower), Kind::Upper) => true,
+        let kind = CharKind::of(c);
+        let starts_part = match (self.last, kind) {
+            (None, _) | (Some(CharKind::Lower), CharKind::Upper) => true,
             // `HTTPServer`: the last of several capitals begins the next part; `URLs` and `IDs` are plurals.
-            (Some(Kind::Upper), Kind::Upper) => next.is_some_and(|next| {
+            (Some(CharKind::Upper), CharKind::Upper) => next.is_some_and(|next| {
                 next.is_lowercase() && !(next == 's' && self.part_length() >= 1)
             }),
-            (Some(last), kind) => (last == Kind::Digit) != (kind == Kind::Digit),
+            (Some(last), kind) => (last == CharKind::Digit) != (kind == CharKind::Digit),
         };
-        if cut {
+        if starts_part {
             self.starts.push(self.whole.len());
         }
         if c.is_ascii() {
@@ -147,7 +142,7 @@ impl Identifier {
         self.whole.len() - self.starts.last().copied().unwrap_or(0)
     }
 
-    /// What comes next is another part.
+    /// Ends the part.
     fn part(&mut self) {
         self.last = None;
     }
@@ -155,12 +150,12 @@ impl Identifier {
     fn end(&mut self, piece: &mut dyn FnMut(Piece<'_>)) {
         let ends = self.starts.iter().skip(1).copied().chain([self.whole.len()]);
         for (start, end) in self.starts.iter().copied().zip(ends) {
-            if (1..=LONGEST).contains(&(end - start)) {
+            if (1..=MAX_WORD_BYTES).contains(&(end - start)) {
                 piece(Piece::Word(&self.whole[start..end]));
             }
         }
-        if (2..=MOST_PARTS).contains(&self.starts.len()) && self.whole.len() <= LONGEST {
-            piece(Piece::Whole(&self.whole));
+        if (2..=MAX_PARTS).contains(&self.starts.len()) && self.whole.len() <= MAX_WORD_BYTES {
+            piece(Piece::AtomicChanges(&self.whole));
         }
         self.whole.clear();
         self.starts.clear();
@@ -168,14 +163,14 @@ impl Identifier {
     }
 }
 
-/// The run of characters without spaces that is being read; only its end is kept.
+/// The current run of characters without spaces; only its last one is stored.
 #[derive(Debug, Default)]
-struct Run {
+struct DenseRun {
     last: Option<char>,
     paired: bool,
 }
 
-impl Run {
+impl DenseRun {
     fn push(&mut self, c: char, piece: &mut dyn FnMut(Piece<'_>)) {
         let mut buffer = [0; 8];
         if let Some(last) = self.last {
@@ -207,7 +202,7 @@ mod tests {
         split(text, &mut |piece| {
             pieces.push(match piece {
                 Piece::Word(text) | Piece::Pair(text) => text.to_owned(),
-                Piece::Whole(text) => format!("={text}"),
+                Piece::AtomicChanges(text) => format!("={text}"),
                 Piece::Single { text, alone: true } => format!("!{text}"),
                 Piece::Single { text, alone: false } => format!("'{text}"),
             });
@@ -216,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_cut_and_kept_whole() {
+    fn identifiers_are_indexed_split_and_whole() {
         check("read_file", "read file =readfile");
         check("readFile", "read file =readfile");
         check("read-file", "read file =readfile");
@@ -229,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_cut_at_everything_else() {
+    fn prose_is_split_at_everything_else() {
         check("Reads a file, then stops.", "reads a file then stops");
         check("a/b c:d  (e)", "a b c d e");
         check("well - no", "well no");
@@ -246,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn blobs_are_no_words() {
+    fn blobs_are_not_words() {
         check(&"a".repeat(65), "");
         check(&format!("x {} y", "ab1".repeat(40)), &format!("x {} y", ["ab 1"; 40].join(" ")));
     }

@@ -1,78 +1,64 @@
-//! Stems of English words, remembered (MGP §16.4).
-//!
-//! Applies to: both.
+//! Stems of English words (MGP §16.4).
 
 use std::borrow::Cow;
-use std::fmt;
 
 use rust_stemmers::{Algorithm, Stemmer};
 use rustc_hash::FxHashMap;
 
-/// How many stems are remembered; at the bound all are forgotten, which costs less than choosing.
-const MOST: usize = 32 * 1024;
+/// The most cached stems; a full cache is cleared, which costs less than eviction.
+const MAX_CACHED: usize = 32 * 1024;
 
-/// Shorter words are their own stems.
-const SHORTEST: usize = 3;
+const MIN_STEMMED_BYTES: usize = 3;
 
-/// Finds stems.
-pub(super) struct Stems {
+pub(super) struct WordStemmer {
     stemmer: Stemmer,
 }
 
-/// Finds stems and remembers them, while many texts are indexed.
-pub(super) struct Memo {
-    stems: Stems,
-    known: FxHashMap<Box<str>, Box<str>>,
+/// A stemmer with a cache, for a batch of texts.
+pub(super) struct StemCache {
+    stemmer: WordStemmer,
+    stems: FxHashMap<Box<str>, Box<str>>,
 }
 
-impl Stems {
+impl WordStemmer {
     pub(super) fn new() -> Self {
         Self { stemmer: Stemmer::create(Algorithm::English) }
     }
 
-    /// The stem of a word in lower case.
+    /// Returns the stem of a word in lower case.
     pub(super) fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
         if is_own_stem(word) { Cow::Borrowed(word) } else { self.stemmer.stem(word) }
     }
 }
 
-impl Memo {
+impl StemCache {
     pub(super) fn new() -> Self {
-        Self { stems: Stems::new(), known: FxHashMap::default() }
+        Self { stemmer: WordStemmer::new(), stems: FxHashMap::default() }
     }
 
     /// Appends the stem of a word in lower case.
     pub(super) fn push(&mut self, word: &str, out: &mut String) {
         if is_own_stem(word) {
             out.push_str(word);
-        } else if let Some(stem) = self.known.get(word) {
+        } else if let Some(stem) = self.stems.get(word) {
             out.push_str(stem);
         } else {
-            let stem = self.stems.stem(word);
+            let stem = self.stemmer.stem(word);
             out.push_str(&stem);
-            if self.known.len() >= MOST {
-                self.known.clear();
+            if self.stems.len() >= MAX_CACHED {
+                self.stems.clear();
             }
-            self.known.insert(word.into(), stem.into());
+            self.stems.insert(word.into(), stem.into());
         }
     }
 }
 
-impl fmt::Debug for Stems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stems").finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(WordStemmer);
+mgp_types::opaque_debug!(StemCache);
 
-impl fmt::Debug for Memo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memo").field("known", &self.known.len()).finish_non_exhaustive()
-    }
-}
-
-/// The stemmer knows English only.
+/// Returns whether a word is short or not English; the stemmer knows English only.
 fn is_own_stem(word: &str) -> bool {
-    word.len() < SHORTEST || !word.bytes().all(|b| b.is_ascii_lowercase())
+    word.len() < MIN_STEMMED_BYTES || !word.bytes().all(|b| b.is_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -80,27 +66,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_give_the_same_stem() {
-        let stems = Stems::new();
-        let mut memo = Memo::new();
+    fn a_cached_stem_is_the_same() {
+        let stems = WordStemmer::new();
+        let mut cache = StemCache::new();
         for word in ["files", "reading", "database", "übung", "64", "as"] {
             let mut out = String::new();
-            memo.push(word, &mut out);
-            memo.push(word, &mut out);
+            cache.push(word, &mut out);
+            cache.push(word, &mut out);
             assert_eq!(out, format!("{0}{0}", stems.stem(word)));
         }
         assert_eq!(stems.stem("files"), stems.stem("file"));
     }
 
     #[test]
-    fn the_memory_is_bounded() {
-        let (mut memo, mut out) = (Memo::new(), String::new());
-        for number in 0..2 * MOST {
+    fn the_cache_is_bounded() {
+        let (mut cache, mut out) = (StemCache::new(), String::new());
+        for number in 0..2 * MAX_CACHED {
             let letters: String =
                 format!("{number:x}").bytes().map(|b| char::from(b'a' + b % 26)).collect();
-            memo.push(&format!("words{letters}{}", "q".repeat(number % 7)), &mut out);
+            cache.push(&format!("words{letters}{}", "q".repeat(number % 7)), &mut out);
             out.clear();
         }
-        assert!(memo.known.len() <= MOST);
+        assert!(cache.stems.len() <= MAX_CACHED);
     }
 }

@@ -1,9 +1,7 @@
-//! Words that say nothing about a tool (MGP §16.4).
-//!
-//! Applies to: inbound.
+//! English stop words, with those common in requests for tools (MGP §16.4).
 
-/// In alphabetical order.
-const STOP: &[&str] = &[
+/// The words, sorted.
+const STOP_WORDS: &[&str] = &[
     "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "because",
     "been", "but", "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have",
     "he", "her", "here", "hers", "him", "his", "how", "i", "if", "im", "in", "into", "is", "it",
@@ -14,9 +12,9 @@ const STOP: &[&str] = &[
     "when", "where", "which", "while", "who", "will", "with", "would", "you", "your",
 ];
 
-/// Whether a word in lower case says nothing.
-pub(crate) fn is_stop(word: &str) -> bool {
-    STOP.binary_search(&word).is_ok()
+/// Returns whether a word in lower case is a stop word.
+pub(crate) fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
 }
 
 #[cfg(test)]
@@ -25,7 +23,12 @@ mod tests {
 
     #[test]
     fn the_list_can_be_searched() {
-        assert!(STOP.is_sorted());
-        assert!(is_stop("the") && is_stop("a") && is_stop("your") && !is_stop("file"));
+        assert!(STOP_WORDS.is_sorted());
+        assert!(
+            is_stop_word("the")
+                && is_stop_word("a")
+                && is_stop_word("your")
+                && !is_stop_word("file")
+        );
     }
 }

@@ -1,28 +1,24 @@
-//! Exact counts, from tables that are there only while somebody counts (MGP §16.8).
-//!
-//! Applies to: both.
+//! Exact token counts, with tables that are in memory only while they are used (MGP §16.8).
 
 use std::fmt;
-#[cfg(feature = "tokens")]
-use std::sync::PoisonError;
 #[cfg(feature = "tokens")]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::tokens_at_most;
 
-/// How good a count is.
+/// The quality of a token count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exactness {
-    /// It is the count.
+    /// The exact count.
     Exact,
-    /// The count is no higher.
+    /// An upper bound.
     AtMost,
 }
 
-/// Counts the tokens of texts; drop it when they are counted.
+/// A counter of tokens; drop it after use.
 ///
-/// Making one takes 100 ms and 50 MB; without feature `tokens` it counts from above and costs nothing.
+/// Creating one takes 100 ms and 50 MB; without feature `tokens` it returns upper bounds and costs nothing.
 ///
 /// ```
 /// use mgp_toolindex::{TokenCounter, tokens_at_most};
@@ -38,7 +34,7 @@ pub struct TokenCounter {
 }
 
 impl TokenCounter {
-    /// Makes the tables.
+    /// Builds the tables.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -46,14 +42,14 @@ impl TokenCounter {
             encoder: match tiktoken_rs::o200k_base() {
                 Ok(encoder) => Some(Box::new(encoder)),
                 Err(error) => {
-                    tracing::warn!(%error, "tokens are counted from above: no tables");
+                    tracing::warn!(%error, "token tables unavailable; counts are upper bounds");
                     None
                 }
             },
         }
     }
 
-    /// How good its counts are.
+    /// Returns the quality of its counts.
     #[must_use]
     pub fn exactness(&self) -> Exactness {
         #[cfg(feature = "tokens")]
@@ -65,14 +61,14 @@ impl TokenCounter {
 
     /// Counts the tokens of a text.
     ///
-    /// A stretch of 64 KiB without a place to divide it, which no honest definition has, is counted from above.
+    /// For 64 KiB without a place to split, which no honest definition has, it returns an upper bound.
     #[must_use]
     pub fn count(&self, text: &str) -> u32 {
         #[cfg(feature = "tokens")]
         if let Some(encoder) = &self.encoder {
-            return stretches(text)
+            return split_at_pieces(text)
                 .map(|stretch| match stretch.len() {
-                    0..LONGEST => {
+                    0..MAX_ENCODED_BYTES => {
                         u32::try_from(encoder.encode_ordinary(stretch).len()).unwrap_or(u32::MAX)
                     }
                     _ => tokens_at_most(stretch),
@@ -82,13 +78,13 @@ impl TokenCounter {
         tokens_at_most(text)
     }
 
-    /// Counts many texts, with tables that are made for it and go with it, and says how good the counts are.
+    /// Counts many texts with temporary tables, and returns the quality of the counts.
     ///
-    /// It blocks, for 100 ms and more. One caller counts at a time, so that the tables are there once; where four wait
-    /// already, and where there are no tables, all are counted from above.
+    /// Blocks for 100 ms and more. One batch is counted at a time, so that the tables are in memory once; with four
+    /// callers waiting, or without tables, the counts are upper bounds.
     #[must_use]
     pub fn count_all<T: AsRef<str> + Sync>(texts: &[T]) -> (Vec<u32>, Exactness) {
-        // Made before the thread runs: what outlives it must not lie among what it leaves.
+        // Allocated before the thread runs, apart from the memory that the thread frees.
         let mut counts = vec![0; texts.len()];
         let fill = |counts: &mut [u32], count: &dyn Fn(&str) -> u32| {
             counts.iter_mut().zip(texts).for_each(|(slot, text)| *slot = count(text.as_ref()));
@@ -97,7 +93,7 @@ impl TokenCounter {
             return (counts, Exactness::Exact);
         }
         #[cfg(feature = "tokens")]
-        if let Some(_turn) = Turn::wait() {
+        if let Some(_permit) = CountPermit::wait() {
             let counted = std::thread::scope(|scope| {
                 let counts = &mut counts;
                 let run = move || {
@@ -108,11 +104,11 @@ impl TokenCounter {
                 let thread = std::thread::Builder::new().name("mgp-tokens".to_owned());
                 thread.spawn_scoped(scope, run).ok().and_then(|running| running.join().ok())
             });
-            give_back();
+            trim_allocator();
             if let Some(exactness) = counted {
                 return (counts, exactness);
             }
-            tracing::warn!("tokens are counted from above: the thread that counts failed");
+            tracing::warn!("token counting thread failed; counts are upper bounds");
         }
         fill(&mut counts, &tokens_at_most);
         (counts, Exactness::AtMost)
@@ -131,39 +127,39 @@ impl fmt::Debug for TokenCounter {
     }
 }
 
-/// A turn to count.
+/// The permission to count.
 #[cfg(feature = "tokens")]
-struct Turn {
-    _alone: std::sync::MutexGuard<'static, ()>,
+struct CountPermit {
+    _guard: std::sync::MutexGuard<'static, ()>,
 }
 
 #[cfg(feature = "tokens")]
-impl Turn {
-    /// How many wait for their turn.
-    const MOST: usize = 4;
+impl CountPermit {
+    /// The most callers that wait.
+    const MAX_WAITING: usize = 4;
 
-    /// Waits for a turn; none where too many wait already.
+    /// Waits for the permission; returns `None` if too many callers wait already.
     fn wait() -> Option<Self> {
-        static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-        static WAITING: AtomicUsize = AtomicUsize::new(0);
-        // The one who counts is no longer among those who wait.
-        let enter = |waiting| (waiting < Self::MOST).then_some(waiting + 1);
-        WAITING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        WAITING.fetch_sub(1, Ordering::Relaxed);
-        Some(Self { _alone: alone })
+        static COUNTING: mgp_types::sync::Mutex<()> = mgp_types::sync::Mutex::new(());
+        static MAX_WAITING_BATCHES: AtomicUsize = AtomicUsize::new(0);
+        // The caller that counts is not one of the waiting ones.
+        let enter = |waiting| (waiting < Self::MAX_WAITING).then_some(waiting + 1);
+        MAX_WAITING_BATCHES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
+        let guard = COUNTING.lock();
+        MAX_WAITING_BATCHES.fetch_sub(1, Ordering::Relaxed);
+        Some(Self { _guard: guard })
     }
 }
 
-/// Lets an allocator give back what the tables took.
+/// Makes the allocator return the memory of the tables to the system.
 ///
-/// The tables are half a million small pieces. glibc serves each thread from a part of memory of its own, and keeps
-/// there what the thread freed: only a large piece that is freed at its end makes it look whether it can give pages
-/// back. There is no call for that without `unsafe`, so a thread that is served from the same part takes some large
-/// pieces, which cost nothing while nobody writes to them, and frees them. With other allocators it does nothing, in
-/// some microseconds. Measured with `examples/token_counts.rs`: 21 MB kept without this, 8 MB with it.
+/// The tables are half a million small allocations. glibc serves each thread from its own arena and keeps freed memory
+/// there; only freeing a large block at the end of an arena makes it trim. Calling `malloc_trim` would need `unsafe`,
+/// so a thread that reuses the arena allocates and frees some large blocks, which cost nothing while they are not
+/// written. With other allocators this does nothing, in some microseconds. Measured with `examples/token_counts.rs`: 21
+/// MB kept without this, 8 MB with it.
 #[cfg(feature = "tokens")]
-fn give_back() {
+fn trim_allocator() {
     let pieces =
         || drop(std::hint::black_box([(); 50].map(|()| Vec::<u8>::with_capacity(1 << 20))));
     if let Ok(thread) = std::thread::Builder::new().name("mgp-tokens".to_owned()).spawn(pieces) {
@@ -171,17 +167,17 @@ fn give_back() {
     }
 }
 
-/// How long a stretch may be that is encoded in one go.
+/// The longest text that is encoded at once.
 #[cfg(feature = "tokens")]
-const LONGEST: usize = 64 << 10;
+const MAX_ENCODED_BYTES: usize = 64 << 10;
 
-/// Divides a text where the encoding divides it too.
+/// Splits a text at places where the encoding splits it too.
 ///
-/// Where two signs stand before a letter the encoding always ends a piece, unless a line ends near; so `,"a` is such a
-/// place in JSON, and texts with control characters are not divided.
+/// Between two signs and a letter the encoding always ends a piece, unless a line ends near; so `,"a` is such a place
+/// in JSON, and texts with control characters are not split.
 #[cfg(feature = "tokens")]
-fn stretches(text: &str) -> impl Iterator<Item = &str> {
-    let is_plain = text.len() < LONGEST || !text.bytes().any(|byte| byte < b' ');
+fn split_at_pieces(text: &str) -> impl Iterator<Item = &str> {
+    let is_plain = text.len() < MAX_ENCODED_BYTES || !text.bytes().any(|byte| byte < b' ');
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -193,7 +189,7 @@ fn stretches(text: &str) -> impl Iterator<Item = &str> {
                 && bytes[at - 1] == b'"'
                 && b",{:[".contains(&bytes[at - 2])
         };
-        let from = LONGEST / 4;
+        let from = MAX_ENCODED_BYTES / 4;
         let end = (from..bytes.len()).find(|at| is_plain && place(at)).unwrap_or(bytes.len());
         let (stretch, after) = rest.split_at(end);
         rest = after;
@@ -206,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dividing_changes_no_count() {
+    fn splitting_changes_no_count() {
         let counter = TokenCounter::new();
         assert_eq!(counter.exactness(), Exactness::Exact);
         let part = r#""name_of 'it's":{"type":"string","description":"It reads 1234567 files/dirs — 文件を読む"},"#;
@@ -214,7 +210,7 @@ mod tests {
             let text = format!("{{{}\"x\":1}}", part.repeat(copies));
             let whole = counter.encoder.as_ref().unwrap().encode_ordinary(&text).len();
             assert_eq!(counter.count(&text) as usize, whole, "{copies}");
-            assert_eq!(stretches(&text).collect::<String>(), text);
+            assert_eq!(split_at_pieces(&text).collect::<String>(), text);
         }
     }
 

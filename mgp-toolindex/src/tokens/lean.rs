@@ -1,6 +1,4 @@
-//! What a model reads of a tool: name, description and parameters (MGP §16.5).
-//!
-//! Applies to: both.
+//! The part of a definition that a model reads: name, description and parameters (MGP §16.5).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,10 +7,11 @@ use mgp_types::{Payload, RawObject};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The members of a definition that reach a model.
+use crate::text::compact;
+
 #[derive(Deserialize)]
 pub(crate) struct Members<'a> {
-    /// As JSON.
+    /// Still JSON.
     #[serde(skip)]
     pub(crate) name: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -24,20 +23,18 @@ pub(crate) struct Members<'a> {
 }
 
 impl Members<'_> {
-    /// The schema as it stands.
     pub(crate) fn schema_text(&self) -> &str {
         self.input_schema.map_or("{}", RawValue::get)
     }
 
-    /// The schema without spaces.
+    /// Returns the schema without white space.
     pub(crate) fn schema(&self) -> RawObject {
-        let mut text = String::with_capacity(self.schema_text().len());
-        compact(self.schema_text(), &mut text);
-        RawObject::try_from(Payload::from_trusted(text)).unwrap_or_default()
+        let (text, _) = compact(self.schema_text());
+        RawObject::try_from(Payload::from_trusted(text.into_owned())).unwrap_or_default()
     }
 }
 
-/// Reads the members of a definition; of what is no definition there are none.
+/// Parses a definition; an invalid one has no members.
 pub(crate) fn members(definition: &str) -> Members<'_> {
     let read = serde_json::from_str(definition);
     let mut members = read.unwrap_or(Members {
@@ -50,16 +47,16 @@ pub(crate) fn members(definition: &str) -> Members<'_> {
     members
 }
 
-/// The compact JSON of name, description and `inputSchema`, in this order.
+/// Returns the compact JSON of name, description and `inputSchema`, in this order.
 ///
-/// Hosts show a model these three; titles, icons, hints and schemas of results cost it nothing.
+/// Hosts show a model these three; titles, icons, hints and output schemas cost it nothing.
 pub(crate) fn lean(definition: &str) -> String {
     let members = members(definition);
     let schema = members.schema();
     lean_of(&members.name, members.description.as_deref(), schema.as_payload().as_str())
 }
 
-/// The same from its parts; the name is JSON.
+/// Returns the same from its parts; the name is JSON.
 pub(crate) fn lean_of(name: &str, description: Option<&str>, schema: &str) -> String {
     let length = name.len() + description.map_or(0, str::len) + schema.len() + 48;
     let mut out = String::with_capacity(length);
@@ -72,27 +69,6 @@ pub(crate) fn lean_of(name: &str, description: Option<&str>, schema: &str) -> St
     out
 }
 
-/// Appends JSON without the space between its tokens.
-fn compact(json: &str, out: &mut String) {
-    let (mut in_text, mut escaped, mut from) = (false, false, 0);
-    for (at, byte) in json.bytes().enumerate() {
-        if in_text {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_text = false,
-                _ => {}
-            }
-        } else if byte == b'"' {
-            in_text = true;
-        } else if byte.is_ascii_whitespace() {
-            out.push_str(&json[from..at]);
-            from = at + 1;
-        }
-    }
-    out.push_str(&json[from..]);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_model_reads_is_left() {
+    fn only_the_members_that_a_model_reads_are_left() {
         check(
             r#"{"title":"T","inputSchema":{ "type" : "object", "d": "a b\" c" },"name":"n","icons":[]}"#,
             r#"{"name":"n","inputSchema":{"type":"object","d":"a b\" c"}}"#,

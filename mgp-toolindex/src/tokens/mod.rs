@@ -1,32 +1,30 @@
-//! How many tokens a definition costs a model: exactly, or never more than that (MGP §16.8).
+//! The tokens that a definition costs a model: exactly, or an upper bound (MGP §16.8).
 //!
-//! What is counted is the text a model reads of a tool: [`lean`].
-//! Counts are those of `o200k`; other encodings differ by some percent, which is what reserves are for.
+//! The text that is counted is [`lean`]. Counts are those of `o200k`; other encodings differ by some percent, which the
+//! reserves of a budget cover.
 //!
-//! - [`TokenCounter`] counts exactly (feature `tokens`). Its tables take 50 MB, so it is made for a batch, on a
-//!   thread of its own, and dropped after it.
-//! - [`tokens_at_most`] needs no tables and is never too low. It stands where nothing was counted yet, and where a
-//!   text is made for one answer.
-//!
-//! Applies to: both.
+//! - [`TokenCounter`] counts exactly (feature `tokens`). Its tables take 50 MB, so it is created for a batch, on its
+//!   own thread, and dropped afterwards.
+//! - [`tokens_at_most`] needs no tables and is never too low. It serves until a definition is counted, and for texts
+//!   that are made for one answer.
 
-mod bound;
 mod counter;
-mod known;
+mod estimate;
 pub(crate) mod lean;
+mod o200k;
 mod words;
 
-pub use self::bound::tokens_at_most;
 pub use self::counter::{Exactness, TokenCounter};
+pub use self::estimate::tokens_at_most;
 pub(crate) use self::lean::lean_of;
 
-/// The longest definition whose bound is worked out closely, in bytes.
-const LONGEST: usize = 256 << 10;
+/// The longest definition that is estimated closely, in bytes.
+const MAX_ESTIMATED_BYTES: usize = 256 << 10;
 
-/// Counts the tokens of a definition from above.
-pub(crate) fn bound(definition: &str) -> u32 {
-    // Nobody tells such a definition whole: it is not worth a closer look, and a token has a byte at least.
-    if definition.len() > LONGEST {
+/// Returns an upper bound of the tokens of a definition.
+pub(crate) fn estimate(definition: &str) -> u32 {
+    // Such a definition is never sent as a whole, so a rough bound does: a token has at least one byte.
+    if definition.len() > MAX_ESTIMATED_BYTES {
         return u32::try_from(definition.len()).unwrap_or(u32::MAX);
     }
     tokens_at_most(&lean::lean(definition))

@@ -1,14 +1,12 @@
 //! Words that are one token each (MGP §16.8).
-//!
-//! Applies to: both.
 
-/// The words, sorted, one a line, each ending with a line feed.
+/// The words, sorted, one per line, each with a line feed.
 ///
-/// Each is one token alone and behind a space, and at most two behind any other character a piece may begin with.
-/// `words_are_what_they_should_be` checks that, and writes the file anew with `UPDATE_GOLDEN=1`.
+/// Each is one token alone and after a space, and at most two after any other character that a piece may begin with.
+/// A test checks that, and writes the file again with `UPDATE_GOLDEN=1`.
 const WORDS: &str = include_str!("words.txt");
 
-/// Whether a word is in the list; it looks in the text itself, so that nothing is built and nothing is kept.
+/// Returns whether a word is in the list; searches the text itself, so that no set is built.
 pub(super) fn is_one_token(word: &str) -> bool {
     let bytes = WORDS.as_bytes();
     let (mut low, mut high) = (0, bytes.len());
@@ -51,7 +49,7 @@ mod tests {
 
     #[cfg(feature = "tokens")]
     #[test]
-    fn words_are_what_they_should_be() {
+    fn each_word_is_one_token() {
         let encoder = tiktoken_rs::o200k_base().unwrap();
         let count = |text: &str| encoder.encode_ordinary(text).len();
         let is_good = |word: &str| {
@@ -64,7 +62,7 @@ mod tests {
                     |first| count(&format!("{first}{word}")) <= if first == ' ' { 1 } else { 2 },
                 )
         };
-        // The lower its number, the more often a token was needed when the encoding was made.
+        // Low numbers are the most frequent tokens of the training texts.
         let mut words: Vec<String> = (0..25_000)
             .filter_map(|token| String::from_utf8(encoder.decode_bytes(&[token]).ok()?).ok())
             .filter_map(|text| {

@@ -1,18 +1,16 @@
-//! Vectors of tools, and the search for those nearest to a question (MGP §16.4).
+//! Vectors of tools, and the search for those nearest to a query (MGP §16.4).
 //!
-//! A row is one byte a dimension and a factor that makes it a vector of length one again.
-//! All rows are looked at for every question: with the instructions of today's processors that takes
-//! less time than a graph would need to be kept up to date, and it misses nothing.
-//!
-//! Applies to: both.
+//! A row has one byte per dimension and a factor that restores a vector of length one.
+//! A query scans all rows: with the vector instructions of today's processors that takes less time than keeping a graph
+//! up to date, and it misses nothing.
 
-mod best;
 mod kernel;
-mod number;
+mod quantise;
+mod row_sum;
 mod scan;
-mod sum;
 mod table;
 #[cfg(test)]
 mod tests;
+mod top_rows;
 
 pub(crate) use table::VectorTable;

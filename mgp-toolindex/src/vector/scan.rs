@@ -1,49 +1,45 @@
-//! One pass over the rows for several questions at once.
+//! One pass over the rows for several queries at once.
 //!
-//! Rows are taken 64 at a time, which stay in the nearest cache while question after question
-//! meets them. Which of the 64 count is one word of bits, so a filter costs nothing where it lets
-//! much through, and where it lets little through the rest is stepped over a word at a time: that
-//! is the walk along a list of ids, without the list.
-//!
-//! Applies to: both.
+//! Rows are taken 64 at a time and stay in the nearest cache while every query is compared with them. The 64 rows are
+//! one word of bits, so a permissive filter costs nothing, and a restrictive one skips whole words.
 
-use super::best::Best;
-use super::number::Asked;
+use super::quantise::QuantisedQuery;
+use super::top_rows::TopRows;
 use crate::catalog::Slot;
 
-/// Rows of one word.
-pub(super) const WORD: usize = 64;
+/// The rows of one word.
+pub(super) const WORD_BITS: usize = 64;
 
-/// How many rows a kernel takes at once.
-const FOUR: usize = 4;
+/// The rows that a kernel multiplies at once.
+const BLOCK: usize = 4;
 
-/// Rows that lie one after the other.
+/// Consecutive rows.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
-    /// Their bytes, `stride` for each.
+    /// The bytes, `stride` for each row.
     pub(super) bytes: &'a [i8],
     pub(super) stride: usize,
     pub(super) factors: &'a [f32],
-    /// The slot of the first.
+    /// The slot of the first row.
     pub(super) first: Slot,
-    /// Which of them there are, a bit each.
+    /// The rows that exist, a bit each.
     pub(super) present: &'a [u64],
-    /// Which of them are asked for; none: all. Those beyond its end are not.
+    /// The rows that pass the filter; without it, all. Rows beyond its end do not pass.
     pub(super) within: Option<&'a [u64]>,
 }
 
-/// Offers all rows to all questions; `four` multiplies four rows with a question.
+/// Offers all rows to all queries; `four` multiplies four rows with a query.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
 pub(super) fn scan(
     rows: Rows<'_>,
-    asked: &[Asked<'_>],
-    bests: &mut [Best],
-    four: impl Fn([&[i8]; FOUR], &[i16]) -> [i32; FOUR],
+    queries: &[QuantisedQuery<'_>],
+    bests: &mut [TopRows],
+    four: impl Fn([&[i8]; BLOCK], &[i16]) -> [i32; BLOCK],
 ) {
     let stride = rows.stride;
-    let mut picked = [0; WORD];
-    let words = rows.bytes.chunks(stride * WORD).zip(rows.factors.chunks(WORD));
+    let mut picked = [0; WORD_BITS];
+    let words = rows.bytes.chunks(stride * WORD_BITS).zip(rows.factors.chunks(WORD_BITS));
     for (number, ((bytes, factors), present)) in words.zip(rows.present).enumerate() {
         let mask = rows
             .within
@@ -51,25 +47,25 @@ pub(super) fn scan(
         if mask == 0 {
             continue;
         }
-        let first = rows.first + to_slot(number * WORD);
+        let first = rows.first + to_slot(number * WORD_BITS);
         let picked = if mask == u64::MAX { &[] } else { pick(mask, &mut picked) };
-        for (asked, best) in asked.iter().zip(bests.iter_mut()) {
+        for (query, best) in queries.iter().zip(bests.iter_mut()) {
             if mask == u64::MAX {
-                let blocks = bytes.chunks_exact(FOUR * stride).zip(factors.as_chunks::<FOUR>().0);
-                for (at, (block, factors)) in (first..).step_by(FOUR).zip(blocks) {
+                let blocks = bytes.chunks_exact(BLOCK * stride).zip(factors.as_chunks::<BLOCK>().0);
+                for (at, (block, factors)) in (first..).step_by(BLOCK).zip(blocks) {
                     let (a, block) = block.split_at(stride);
                     let (b, block) = block.split_at(stride);
                     let (c, d) = block.split_at(stride);
-                    let products = four([a, b, c, d], &asked.coarse);
+                    let products = four([a, b, c, d], &query.coarse);
                     offer(best, products, *factors, [at, at + 1, at + 2, at + 3]);
                 }
                 continue;
             }
-            for picked in picked.chunks(FOUR) {
-                // Where fewer are left the last one stands in, with a score that is no number and so never good.
+            for picked in picked.chunks(BLOCK) {
+                // Missing rows are filled with the last one and a score of NaN, which is never good.
                 let at = |nth: usize| usize::from(picked[nth.min(picked.len() - 1)]);
                 let row = |nth: usize| &bytes[at(nth) * stride..][..stride];
-                let products = four([row(0), row(1), row(2), row(3)], &asked.coarse);
+                let products = four([row(0), row(1), row(2), row(3)], &query.coarse);
                 let factor =
                     |nth: usize| if nth < picked.len() { factors[at(nth)] } else { f32::NAN };
                 let slot = |nth: usize| first + to_slot(at(nth));
@@ -84,11 +80,11 @@ pub(super) fn scan(
     }
 }
 
-/// Offers four rows; most of the time none of them is good enough, and one branch says so.
+/// Offers four rows; most of the time one branch skips them all.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
-fn offer(best: &mut Best, products: [i32; FOUR], factors: [f32; FOUR], slots: [Slot; FOUR]) {
-    let mut scores = [0.0; FOUR];
+fn offer(best: &mut TopRows, products: [i32; BLOCK], factors: [f32; BLOCK], slots: [Slot; BLOCK]) {
+    let mut scores = [0.0; BLOCK];
     let mut is_good = false;
     for ((score, product), factor) in scores.iter_mut().zip(products).zip(factors) {
         *score = to_f32(product) * factor;
@@ -101,15 +97,15 @@ fn offer(best: &mut Best, products: [i32; FOUR], factors: [f32; FOUR], slots: [S
     }
 }
 
-/// The numbers of the bits that are set.
-fn pick(mut mask: u64, picked: &mut [u8; WORD]) -> &[u8] {
-    let mut many = 0;
+/// Returns the indices of the bits that are set.
+fn pick(mut mask: u64, picked: &mut [u8; WORD_BITS]) -> &[u8] {
+    let mut count = 0;
     while mask != 0 {
-        picked[many] = u8::try_from(mask.trailing_zeros()).unwrap_or(0);
+        picked[count] = u8::try_from(mask.trailing_zeros()).unwrap_or(0);
         mask &= mask - 1;
-        many += 1;
+        count += 1;
     }
-    &picked[..many]
+    &picked[..count]
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a chunk has far fewer rows")]

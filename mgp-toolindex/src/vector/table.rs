@@ -1,79 +1,71 @@
-//! The rows of an index, by slot.
-//!
-//! Applies to: both.
+//! Vectors by slot.
 
-use std::fmt;
 use std::sync::Arc;
 
-use super::best::Best;
 use super::kernel::Kernel;
-use super::number::{self, Asked};
-use super::scan::{Rows, WORD};
-use super::sum::Sum;
+use super::quantise::{self, QuantisedQuery};
+use super::row_sum::RowSum;
+use super::scan::{Rows, WORD_BITS};
+use super::top_rows::TopRows;
 use crate::catalog::{Bitmap, Slot};
 
-/// Rows of a chunk.
-///
-/// A change copies the chunk when somebody still searches in it, and no other.
-const CHUNK: usize = 1024;
+/// The rows of a chunk: a change copies at most one chunk, and only if a search still reads it.
+const CHUNK_ROWS: usize = 1024;
 
-/// What the length of a row is a multiple of, in bytes: the widest load of a kernel.
+/// The alignment of a row in bytes: the widest load of a kernel.
 const ALIGN: usize = 32;
 
-/// Vectors by slot; a copy shares its rows until one of both changes.
+/// Vectors by slot; clones share their rows until one of them changes.
 #[derive(Clone)]
 pub(crate) struct VectorTable {
     dimensions: usize,
     stride: usize,
     rows: usize,
     chunks: Vec<Option<Arc<Chunk>>>,
-    /// All rows added up, kept along so that their mean is known at any time.
-    sum: Sum,
+    /// The sum of all rows, so that their mean is always known.
+    sum: RowSum,
 }
 
 #[derive(Clone)]
 struct Chunk {
     bytes: Box<[i8]>,
     factors: Box<[f32]>,
-    present: [u64; CHUNK / WORD],
+    present: [u64; CHUNK_ROWS / WORD_BITS],
 }
 
 // === impl VectorTable ===
 
 impl VectorTable {
-    /// No rows yet.
     pub(crate) fn new(dimensions: usize) -> Self {
         let stride = dimensions.max(1).next_multiple_of(ALIGN);
-        Self { dimensions, stride, rows: 0, chunks: Vec::new(), sum: Sum::new(dimensions) }
+        Self { dimensions, stride, rows: 0, chunks: Vec::new(), sum: RowSum::new(dimensions) }
     }
 
-    /// How many numbers a vector has.
     pub(crate) fn dimensions(&self) -> usize {
         self.dimensions
     }
 
-    /// How many rows there are.
     pub(crate) fn len(&self) -> usize {
         self.rows
     }
 
-    /// Keeps the direction of a vector.
+    /// Stores the direction of a vector.
     ///
-    /// One without a direction (zero, not finite, of another length) leaves the slot without a row.
+    /// A vector without a direction (zero, not finite, of another length) clears the slot.
     pub(crate) fn set(&mut self, slot: Slot, vector: &[f32]) {
         let mut row = vec![0; self.dimensions];
-        if vector.len() == self.dimensions && number::write(vector, &mut row).is_some() {
+        if vector.len() == self.dimensions && quantise::write(vector, &mut row).is_some() {
             self.restore(slot, &row);
         } else {
             self.clear(slot);
         }
     }
 
-    /// Keeps a row as [`row`](Self::row) gave it; one that cannot be one leaves the slot without a row.
+    /// Stores a row that [`row`](Self::row) returned; an invalid row clears the slot.
     pub(crate) fn restore(&mut self, slot: Slot, row: &[i8]) {
-        let factor = if row.len() == self.dimensions { number::factor(row) } else { None };
+        let factor = if row.len() == self.dimensions { quantise::factor(row) } else { None };
         let Some(factor) = factor else { return self.clear(slot) };
-        let (chunk, at) = place(slot);
+        let (chunk, at) = position(slot);
         if self.chunks.len() <= chunk {
             self.chunks.resize(chunk + 1, None);
         }
@@ -81,44 +73,43 @@ impl VectorTable {
         let chunk = self.chunks[chunk].get_or_insert_with(|| Arc::new(Chunk::new(stride)));
         let chunk = Arc::make_mut(chunk);
         if chunk.has(at) {
-            self.sum.take(&chunk.bytes[at * stride..][..row.len()], chunk.factors[at]);
+            self.sum.subtract(&chunk.bytes[at * stride..][..row.len()], chunk.factors[at]);
         } else {
             self.rows += 1;
         }
-        self.sum.give(row, factor);
+        self.sum.add(row, factor);
         chunk.bytes[at * stride..][..row.len()].copy_from_slice(row);
         chunk.factors[at] = factor;
-        chunk.present[at / WORD] |= 1 << (at % WORD);
+        chunk.present[at / WORD_BITS] |= 1 << (at % WORD_BITS);
     }
 
-    /// Leaves a slot without a row.
     pub(crate) fn clear(&mut self, slot: Slot) {
-        let (chunk, at) = place(slot);
+        let (chunk, at) = position(slot);
         let Some(kept) = self.chunks.get_mut(chunk) else { return };
         let Some(chunk) = kept.as_mut().filter(|chunk| chunk.has(at)) else { return };
         let chunk = Arc::make_mut(chunk);
-        chunk.present[at / WORD] &= !(1 << (at % WORD));
-        self.sum.take(&chunk.bytes[at * self.stride..][..self.dimensions], chunk.factors[at]);
+        chunk.present[at / WORD_BITS] &= !(1 << (at % WORD_BITS));
+        self.sum.subtract(&chunk.bytes[at * self.stride..][..self.dimensions], chunk.factors[at]);
         self.rows -= 1;
         if chunk.present.iter().all(|word| *word == 0) {
             *kept = None;
         }
     }
 
-    /// The bytes of a row; its direction is all that they say.
+    /// Returns the bytes of a row; they are its direction, without a length.
     pub(crate) fn row(&self, slot: Slot) -> Option<&[i8]> {
         self.row_and_factor(slot).map(|(row, _)| row)
     }
 
-    /// The vector of length one that a row stands for.
+    /// Returns the vector of length one of a row.
     pub(crate) fn vector(&self, slot: Slot) -> Option<Vec<f32>> {
         let (row, factor) = self.row_and_factor(slot)?;
         Some(row.iter().map(|byte| f32::from(*byte) * factor).collect())
     }
 
-    /// The rows nearest to each question, the nearest first and of equal ones the lower slot, with their cosine.
+    /// Returns the rows nearest to each query, nearest first and then by slot, with their cosine.
     ///
-    /// A question without a direction finds nothing.
+    /// A query without a direction finds nothing.
     pub(crate) fn top(
         &self,
         queries: &[&[f32]],
@@ -128,21 +119,21 @@ impl VectorTable {
         self.top_with(Kernel::best(), queries, k, within)
     }
 
-    /// The cosine of a question and a row; none where either is missing.
+    /// Returns the cosine of a query and a row, or `None` if either is missing.
     pub(crate) fn cosine(&self, query: &[f32], slot: Slot) -> Option<f32> {
         let unit = self.unit(query)?;
         let (row, factor) = self.row_and_factor(slot)?;
-        Some(number::cosine(query, unit, row, factor))
+        Some(quantise::cosine(query, unit, row, factor))
     }
 
-    /// The mean of all vectors, and how many they are.
+    /// Returns the mean of all vectors, and their number.
     pub(crate) fn mean(&self) -> (Vec<f32>, usize) {
         (self.sum.mean(self.rows), self.rows)
     }
 
-    /// The products of a row with each of these vectors, and whether there is such a row.
+    /// Writes the dot products of a row with these vectors to `out`; returns `false` if there is no such row.
     ///
-    /// `row` is room for the row, the same for every call.
+    /// `row` is scratch space that calls share.
     pub(crate) fn products(
         &self,
         vectors: &[&[f32]],
@@ -154,7 +145,7 @@ impl VectorTable {
         row.clear();
         row.extend(bytes.iter().map(|byte| f32::from(*byte)));
         vectors.iter().zip(out).for_each(|(vector, out)| {
-            *out = number::product(vector, row) * factor;
+            *out = quantise::product(vector, row) * factor;
         });
         true
     }
@@ -169,18 +160,18 @@ impl VectorTable {
         let mut found = vec![Vec::new(); queries.len()];
         let places: Vec<_> =
             (0..queries.len()).filter(|at| k > 0 && self.unit(queries[*at]).is_some()).collect();
-        let asked: Vec<_> =
-            places.iter().filter_map(|at| Asked::new(queries[*at], self.stride)).collect();
-        let mut bests: Vec<_> = asked.iter().map(|_| Best::new(k, self.rows)).collect();
-        if !asked.is_empty() {
+        let quantised: Vec<_> =
+            places.iter().filter_map(|at| QuantisedQuery::new(queries[*at], self.stride)).collect();
+        let mut bests: Vec<_> = quantised.iter().map(|_| TopRows::new(k, self.rows)).collect();
+        if !quantised.is_empty() {
             for rows in self.chunks(within.map(Bitmap::words)) {
-                kernel.scan(rows, &asked, &mut bests);
+                kernel.scan(rows, &quantised, &mut bests);
             }
         }
-        for ((at, asked), best) in places.iter().zip(&asked).zip(bests) {
-            found[*at] = best.finish(asked.slack, |slot| {
+        for ((at, query), best) in places.iter().zip(&quantised).zip(bests) {
+            found[*at] = best.finish(query.slack, |slot| {
                 self.row_and_factor(slot).map_or(-1.0, |(row, factor)| {
-                    number::cosine(asked.exact, asked.unit, row, factor)
+                    quantise::cosine(query.exact, query.unit, row, factor)
                 })
             });
         }
@@ -188,7 +179,7 @@ impl VectorTable {
     }
 
     fn unit(&self, query: &[f32]) -> Option<f32> {
-        if query.len() == self.dimensions { number::unit(query) } else { None }
+        if query.len() == self.dimensions { quantise::unit(query) } else { None }
     }
 
     fn chunks<'a>(&'a self, within: Option<&'a [u64]>) -> impl Iterator<Item = Rows<'a>> {
@@ -198,48 +189,41 @@ impl VectorTable {
                 bytes: &chunk.bytes,
                 stride: self.stride,
                 factors: &chunk.factors,
-                first: Slot::try_from(number * CHUNK).ok()?,
+                first: Slot::try_from(number * CHUNK_ROWS).ok()?,
                 present: &chunk.present,
-                within: within.map(|words| words.get(number * CHUNK / WORD..).unwrap_or_default()),
+                within: within
+                    .map(|words| words.get(number * CHUNK_ROWS / WORD_BITS..).unwrap_or_default()),
             })
         })
     }
 
     fn row_and_factor(&self, slot: Slot) -> Option<(&[i8], f32)> {
-        let (chunk, at) = place(slot);
+        let (chunk, at) = position(slot);
         let chunk = self.chunks.get(chunk)?.as_ref().filter(|chunk| chunk.has(at))?;
         Some((&chunk.bytes[at * self.stride..][..self.dimensions], chunk.factors[at]))
     }
 }
 
-impl fmt::Debug for VectorTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { dimensions, rows, .. } = self;
-        f.debug_struct("VectorTable")
-            .field("dimensions", dimensions)
-            .field("rows", rows)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(VectorTable { dimensions, rows });
 
 // === impl Chunk ===
 
 impl Chunk {
     fn new(stride: usize) -> Self {
         Self {
-            bytes: vec![0; CHUNK * stride].into(),
-            factors: vec![0.0; CHUNK].into(),
-            present: [0; CHUNK / WORD],
+            bytes: vec![0; CHUNK_ROWS * stride].into(),
+            factors: vec![0.0; CHUNK_ROWS].into(),
+            present: [0; CHUNK_ROWS / WORD_BITS],
         }
     }
 
     fn has(&self, at: usize) -> bool {
-        self.present[at / WORD] >> (at % WORD) & 1 == 1
+        self.present[at / WORD_BITS] >> (at % WORD_BITS) & 1 == 1
     }
 }
 
-/// The chunk of a slot, and where it is in there.
-fn place(slot: Slot) -> (usize, usize) {
+/// Returns the chunk of a slot, and its index in the chunk.
+fn position(slot: Slot) -> (usize, usize) {
     let slot = slot as usize;
-    (slot / CHUNK, slot % CHUNK)
+    (slot / CHUNK_ROWS, slot % CHUNK_ROWS)
 }

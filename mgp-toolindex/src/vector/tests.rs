@@ -1,4 +1,4 @@
-//! What the scan finds, against a look at each row.
+//! The scan, compared with a naive search.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::VectorTable;
 use super::kernel::Kernel;
 use crate::catalog::{Bitmap, Slot};
 
-/// Vectors that look random and are the same each time.
+/// Pseudo-random vectors, the same in every run.
 struct Noise(u64);
 
 impl Noise {
@@ -32,7 +32,6 @@ fn refs(vectors: &[Vec<f32>]) -> Vec<&[f32]> {
     vectors.iter().map(Vec::as_slice).collect()
 }
 
-/// The same by looking at each row on its own.
 fn naive(
     table: &VectorTable,
     query: &[f32],
@@ -63,7 +62,7 @@ fn a_row_keeps_the_direction_of_its_vector() {
 }
 
 #[test]
-fn what_has_no_direction_is_neither_kept_nor_asked() {
+fn a_vector_without_direction_is_neither_stored_nor_searched() {
     let mut table = VectorTable::new(3);
     let without: [&[f32]; 5] =
         [&[0.0; 3], &[f32::NAN, 1.0, 0.0], &[f32::INFINITY, 1.0, 0.0], &[1.0; 2], &[1.0; 4]];
@@ -107,7 +106,7 @@ fn equal_rows_come_in_the_order_of_their_slots() {
 }
 
 #[test]
-fn a_copy_stays_as_it_was() {
+fn a_clone_does_not_change() {
     let mut table = Noise(3).table(8, 2000);
     let before = table.clone();
     let query = [1.0; 8];
@@ -122,7 +121,7 @@ fn a_copy_stays_as_it_was() {
 }
 
 #[test]
-fn rows_come_and_go_without_leaving_anything() {
+fn removed_rows_leave_nothing() {
     let mut table = VectorTable::new(8);
     let mut noise = Noise(11);
     for slot in 0..5000 {
@@ -161,14 +160,14 @@ fn a_filter_of_any_length_is_obeyed() {
     assert_eq!(table.top(&[&query], 5, Some(&beyond))[0].len(), 1);
 }
 
-/// Extremes of every number must not leave the 32 bits they are added up in.
+/// Extreme numbers must not exceed the 32 bits of their sum.
 #[test]
 fn no_sum_overflows() {
     for dimensions in [128, 384, 4096, 20_000] {
         let mut table = VectorTable::new(dimensions);
         table.set(0, &vec![1.0; dimensions]);
         table.restore(1, &vec![-128; dimensions]);
-        for kernel in Kernel::ALL.iter().filter(|kernel| kernel.is_here()) {
+        for kernel in Kernel::ALL.iter().filter(|kernel| kernel.is_supported()) {
             let found = table.top_with(*kernel, &[&vec![1.0; dimensions]], 2, None);
             assert_eq!(found[0].iter().map(|found| found.0).collect::<Vec<_>>(), [0, 1]);
             assert!(found[0][0].1 > 0.9999 && found[0][1].1 < -0.9999, "{kernel:?}: {found:?}");
@@ -179,9 +178,9 @@ fn no_sum_overflows() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Every kernel finds what a look at each row finds, to the last bit.
+    /// Every kernel finds the same as a naive search, to the last bit.
     #[test]
-    fn the_scan_finds_what_a_look_at_each_row_finds(
+    fn the_scan_finds_the_same_as_a_naive_search(
         seed in 1_u64..u64::MAX,
         dimensions in 1_usize..200,
         rows in 0_u32..2500,
@@ -195,7 +194,7 @@ proptest! {
         for slot in gone {
             table.clear(slot);
         }
-        // One in so many passes the filter, or all but one in so many.
+        // Either a few rows pass the filter, or all but a few.
         let filter: Option<Bitmap> = within.map(|each| {
             (0..rows).filter(|slot| slot % each == 0 || (each < 4 && slot % 64 != 5)).collect()
         });
@@ -203,17 +202,17 @@ proptest! {
         let expected: Vec<_> = queries
             .iter()
             .map(|query| {
-                let asked = (0..rows).filter(|slot| filter.as_ref().is_none_or(|set| set.contains(*slot)));
-                naive(&table, query, k, asked)
+                let queries = (0..rows).filter(|slot| filter.as_ref().is_none_or(|set| set.contains(*slot)));
+                naive(&table, query, k, queries)
             })
             .collect();
-        for kernel in Kernel::ALL.iter().filter(|kernel| kernel.is_here()) {
+        for kernel in Kernel::ALL.iter().filter(|kernel| kernel.is_supported()) {
             let found = table.top_with(*kernel, &refs(&queries), k, filter.as_ref());
             prop_assert_eq!(&found, &expected, "{:?}", kernel);
         }
     }
 
-    /// Rows so alike that only the second look tells them apart.
+    /// Only the exact scores distinguish these rows.
     #[test]
     fn rows_that_are_nearly_equal_come_in_the_right_order(seed in 1_u64..u64::MAX, rows in 30_u32..600) {
         let mut noise = Noise(seed);
@@ -229,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(
+    fn no_row_or_vector_causes_a_panic(
         rows in prop::collection::vec(prop::collection::vec(any::<i8>(), 0..40), 0..20),
         vectors in prop::collection::vec(prop::collection::vec(any::<f32>(), 0..40), 1..9),
         dimensions in 0_usize..40,

@@ -1,62 +1,60 @@
-//! Tools are added and removed without end, each with words of its own: nothing grows.
-//!
-//! Applies to: both.
+//! Tools are added and removed thousands of times, each with its own words: neither memory nor search time grows.
 
 use std::time::Duration;
 
 use mgp_toolindex::ToolIndex;
 use tokio::time::Instant;
 
+use crate::setting;
 use crate::tools::{by_all, by_words, resident, server};
-use crate::wanted;
 
-/// How many tools are added and removed, unless the environment says otherwise.
+/// The number of tools that are added and removed by default.
 const CHANGES: u64 = 1_000;
 
-/// How many come and go at a time.
-const AT_A_TIME: u64 = 100;
+/// The number of tools of one change.
+const TOOLS_PER_CHANGE: u64 = 100;
 
-/// How many tools stay.
-const STAYING: u64 = 500;
+/// The number of tools that are never removed.
+const PERMANENT_TOOLS: u64 = 500;
 
-/// How much more memory there may be after all changes than after a tenth of them, in kilobytes.
-const GROWTH: u64 = 16 * 1024;
+/// The most kilobytes that memory may grow between a tenth of the changes and the last one.
+const MAX_GROWTH_KB: u64 = 16 * 1024;
 
-/// Below so many changes memory says nothing.
-const TELLING: u64 = 100_000;
+/// The number of changes from which the memory is compared; with fewer it varies too much.
+const MIN_COMPARED_CHANGES: u64 = 100_000;
 
 #[test]
-fn changes_leave_nothing() {
-    let changes = wanted("CHANGES", CHANGES);
+fn memory_does_not_grow_with_changes() {
+    let changes = setting("CHANGES", CHANGES);
     let index = ToolIndex::new();
-    for number in 0..STAYING / AT_A_TIME {
+    for number in 0..PERMANENT_TOOLS / TOOLS_PER_CHANGE {
         let (id, word) = (format!("stays-{number}"), format!("stay{number}er"));
-        index.put(server(&id, &word, AT_A_TIME)).unwrap();
+        index.put(server(&id, &word, TOOLS_PER_CHANGE)).unwrap();
     }
-    let times = changes / AT_A_TIME;
+    let times = changes / TOOLS_PER_CHANGE;
     let (mut early, begin) = (None, Instant::now());
     for time in 0..times {
         if time == times / 10 {
             early = Some((resident(), search(&index)));
         }
-        // Neither the words nor the name of the server were there before.
+        // The words and the server id are new each time.
         let (id, word) = (format!("passes-{time}"), format!("pass{time}er"));
-        let put = index.put(server(&id, &word, AT_A_TIME)).unwrap();
-        assert_eq!((put.added, put.refused.len()), (usize::try_from(AT_A_TIME).unwrap(), 0));
+        let put = index.put(server(&id, &word, TOOLS_PER_CHANGE)).unwrap();
+        assert_eq!((put.added, put.refused.len()), (usize::try_from(TOOLS_PER_CHANGE).unwrap(), 0));
         assert_eq!(by_words(&index, &word).hits[0].tool.server_id(), id);
-        // Every other one is changed before it goes.
+        // Every second server is changed before it is removed.
         if time % 2 == 0 {
-            index.put(server(&id, &format!("{word}again"), AT_A_TIME)).unwrap();
+            index.put(server(&id, &format!("{word}again"), TOOLS_PER_CHANGE)).unwrap();
         }
-        assert_eq!(index.remove(&id).unwrap(), usize::try_from(AT_A_TIME).unwrap());
+        assert_eq!(index.remove(&id).unwrap(), usize::try_from(TOOLS_PER_CHANGE).unwrap());
     }
     let took = begin.elapsed();
     let (memory, quickness) = early.unwrap();
-    assert_eq!(index.stats().tools, usize::try_from(STAYING).unwrap());
+    assert_eq!(index.stats().tools, usize::try_from(PERMANENT_TOOLS).unwrap());
     let grown = resident().unwrap_or(0).saturating_sub(memory.unwrap_or(0));
     let slower = search(&index).as_secs_f64() / quickness.as_secs_f64();
-    if changes >= TELLING {
-        assert!(grown <= GROWTH, "{grown} KiB more after {changes} changes");
+    if changes >= MIN_COMPARED_CHANGES {
+        assert!(grown <= MAX_GROWTH_KB, "{grown} KiB more after {changes} changes");
         assert!(slower < 3.0, "searches take {slower:.1} times as long");
     }
     println!(
@@ -65,7 +63,7 @@ fn changes_leave_nothing() {
     );
 }
 
-/// How long a search takes, the best of some.
+/// Returns the shortest time of several searches.
 fn search(index: &ToolIndex) -> Duration {
     let one = |number: u64| {
         let begin = Instant::now();

@@ -1,6 +1,4 @@
-//! Definitions that were made to hurt: each is indexed safely or refused with a reason, and harms no other.
-//!
-//! Applies to: both.
+//! Hostile definitions: each is indexed safely or refused with a reason, and other tools are not affected.
 
 use std::time::Duration;
 
@@ -11,16 +9,16 @@ use tokio::time::Instant;
 
 use crate::tools::{by_all, by_words, raw, tool};
 
-/// How long one hostile definition or query may keep the index busy; debug builds are slow.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The longest time that one hostile definition or query may take; debug builds are slow.
+const MAX_TIME: Duration = Duration::from_secs(20);
 
-/// An object that holds an object, and so on.
+/// Returns nested objects.
 fn deep(levels: usize) -> String {
     let open = r#"{"type":"object","properties":{"a":"#.repeat(levels);
     format!("{open}{{}}{}", "}}".repeat(levels))
 }
 
-/// An array that holds an array, and so on, where nobody expects one.
+/// Returns nested arrays.
 fn nested(levels: usize) -> String {
     format!(r#"{{"type":"object","x":{}{}}}"#, "[".repeat(levels), "]".repeat(levels))
 }
@@ -31,7 +29,7 @@ fn with_schema(name: &str, schema: &str) -> Tool {
     tool
 }
 
-/// The definitions, and what they are.
+/// Returns the definitions with a description of each.
 fn definitions() -> Vec<(&'static str, Tool)> {
     let properties: Vec<_> =
         (0..100_000).map(|number| format!(r#""p{number}":{{"type":"string"}}"#)).collect();
@@ -81,7 +79,7 @@ fn definitions() -> Vec<(&'static str, Tool)> {
 }
 
 #[test]
-fn definitions_harm_nobody() {
+fn hostile_definitions_affect_no_other_tool() {
     let index = ToolIndex::new();
     let (mut taken, mut refused, mut slowest) = (0, 0, Duration::ZERO);
     for (number, (what, hostile)) in definitions().into_iter().enumerate() {
@@ -102,12 +100,12 @@ fn definitions_harm_nobody() {
         }
         assert!(index.get(&id, &word).is_some(), "{what}: its neighbour is gone");
         assert_eq!(by_words(&index, &word).hits[0].tool.server_id(), id, "{what}");
-        // What was taken can be had again.
+        // An accepted tool can be read back.
         assert_eq!(index.get(&id, &name).is_some(), put.refused.is_empty(), "{what}");
         refused += put.refused.len();
         taken += 1 - put.refused.len();
     }
-    assert!(slowest < PATIENCE, "{slowest:?}");
+    assert!(slowest < MAX_TIME, "{slowest:?}");
     for query in queries() {
         for strategy in
             [SearchStrategy::Keyword, SearchStrategy::Semantic, SearchStrategy::Category]
@@ -120,7 +118,7 @@ fn definitions_harm_nobody() {
         assert!(found.hits.iter().all(|hit| (0.0..=1.0).contains(&hit.score)));
         assert!(found.hits.is_sorted_by(|one, other| one.score >= other.score));
     }
-    assert!(slowest < PATIENCE, "{slowest:?}");
+    assert!(slowest < MAX_TIME, "{slowest:?}");
     let entries = index.entries();
     assert_eq!(entries.len(), index.stats().tools);
     println!(
@@ -129,7 +127,7 @@ fn definitions_harm_nobody() {
     );
 }
 
-/// Queries that were made to hurt.
+/// Returns the hostile queries.
 fn queries() -> Vec<String> {
     vec![
         "read ".repeat(200_000),
@@ -146,7 +144,7 @@ fn queries() -> Vec<String> {
 }
 
 #[test]
-fn what_is_no_tool_is_refused_before() {
+fn invalid_json_is_not_parsed_as_a_tool() {
     for bytes in [
         &b"{\"name\":\"\xff\xfe\",\"inputSchema\":{}}"[..],
         b"{\"name\":\"a\",\"description\":\"\xc3\x28\",\"inputSchema\":{}}",
@@ -160,7 +158,7 @@ fn what_is_no_tool_is_refused_before() {
 }
 
 #[test]
-fn of_two_tools_of_one_name_one_is_there() {
+fn of_two_tools_with_one_name_the_second_is_refused() {
     let index = ToolIndex::new();
     let server = ServerEntry::new("files")
         .tool(tool("read", "Reads the first"))

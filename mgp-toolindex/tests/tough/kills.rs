@@ -1,36 +1,35 @@
-//! A process that indexes is killed at any moment: what is opened after is what some moment was, and can be searched.
-//!
-//! Applies to: both.
+//! A process is killed while it changes an index: the reopened index is one of its states and can be searched.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use mgp_testkit::temp_dir;
 use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
 use mgp_types::store::Db;
 use tokio::time::Instant;
 
-use crate::process::{Folder, Running, say, started_in};
+use crate::process::{ChildProcess, child_folder, print};
+use crate::setting;
 use crate::tools::{by_words, server};
-use crate::wanted;
 
-/// How often a process is killed, unless the environment says otherwise.
+/// The number of kills by default.
 const KILLS: u64 = 5;
 
-/// How many servers take turns.
+/// The number of servers that change in turn.
 const SERVERS: u64 = 20;
 
-/// Servers that never change, and their tools: enough that words are kept, again and again while others change.
-const GROUND: u64 = 12;
-const GROUND_TOOLS: u64 = 100;
+/// The number of servers that never change; large enough that postings are written several times during the changes.
+const PERMANENT_SERVERS: u64 = 12;
+const PERMANENT_TOOLS: u64 = 100;
 
-/// After so many changes it is waited until all are kept.
-const FLUSHED: u64 = 16;
+/// The number of changes between two flushes.
+const CHANGES_PER_FLUSH: u64 = 16;
 
-/// One change: each of the servers in turn is put with other tools, and now and then taken away.
+/// The number of a change: each server in turn gets other tools, and every seventh change removes it instead.
 #[derive(Clone, Copy)]
 struct Step(u64);
 
@@ -43,7 +42,7 @@ impl Step {
         format!("step{}x", self.0)
     }
 
-    /// How many tools the server has after it; none if it was taken away.
+    /// Returns the number of tools of the server after the change; `None` if it is removed.
     fn tools(self) -> Option<u64> {
         (self.0 % 7 != 3).then_some(1 + self.0 % 30)
     }
@@ -61,23 +60,23 @@ impl Step {
     }
 }
 
-/// What is kept in a folder.
-async fn opened(folder: &Path) -> (Db, ToolIndex) {
+/// Opens the index in a folder.
+async fn open(folder: &Path) -> (Db, ToolIndex) {
     let db = Db::open(folder.join("index.db")).await.unwrap();
     let index = ToolIndex::builder().open(db.clone()).await.unwrap();
     (db, index)
 }
 
-/// Servers that are there from the start.
-fn ground() -> impl Iterator<Item = ServerEntry> {
-    (0..GROUND).map(|number| {
-        server(&format!("ground-{number}"), &format!("ground{}x", number % 5), GROUND_TOOLS)
+/// Returns the servers that never change.
+fn permanent_servers() -> impl Iterator<Item = ServerEntry> {
+    (0..PERMANENT_SERVERS).map(|number| {
+        server(&format!("ground-{number}"), &format!("ground{}x", number % 5), PERMANENT_TOOLS)
     })
 }
 
-/// An index that was never kept, of the tools that one has.
-fn made_anew(index: &ToolIndex) -> ToolIndex {
-    // In their order, which decides between tools that fit as well.
+/// Returns an index in memory with the same tools.
+fn rebuilt(index: &ToolIndex) -> ToolIndex {
+    // In the same order of servers, which breaks ties between equal scores.
     let mut ids: Vec<_> = index.entries().into_iter().map(|entry| entry.server_id).collect();
     ids.dedup();
     let servers = ids.iter().map(|id| {
@@ -90,15 +89,15 @@ fn made_anew(index: &ToolIndex) -> ToolIndex {
     made
 }
 
-/// How well the best tools fit a text by their words.
+/// Returns the scores of the best tools of a keyword search.
 fn scores(index: &ToolIndex, text: &str) -> Vec<f32> {
     let query = Query::new(text).most(50).strategy(SearchStrategy::Keyword);
     let found = index.search(&query, &Everything).unwrap();
     found.hits.into_iter().map(|hit| hit.score).collect()
 }
 
-/// The change after which the index was what it is; panics if there is none.
-fn moment(index: &ToolIndex, from: u64, to: u64) -> u64 {
+/// Returns the last change that the index has; panics if the index equals no state between `from` and `to`.
+fn last_change(index: &ToolIndex, from: u64, to: u64) -> u64 {
     let mut there: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for entry in index.entries() {
         if entry.server_id.starts_with("ground") {
@@ -113,7 +112,7 @@ fn moment(index: &ToolIndex, from: u64, to: u64) -> u64 {
         .rev()
         .find(|last| {
             let mut expected = BTreeMap::new();
-            // The last change of each server is among the last of all.
+            // The last change of each server is among the last `SERVERS` changes.
             for step in (1..=*last).rev().take(usize::try_from(SERVERS).unwrap()).map(Step) {
                 if let Some(tools) = step.tools() {
                     let names = (0..tools).map(|number| format!("{}_part_{number}", step.word()));
@@ -124,71 +123,71 @@ fn moment(index: &ToolIndex, from: u64, to: u64) -> u64 {
             }
             expected == there
         })
-        .unwrap_or_else(|| panic!("kept is what no moment between {from} and {to} was: {there:?}"))
+        .unwrap_or_else(|| panic!("no state between {from} and {to} equals the index: {there:?}"))
 }
 
-/// What the process that is killed does: one change after the other.
+/// Makes changes until the process is killed; only runs in a process that the test starts.
 #[tokio::test]
 async fn child() {
-    let Some(folder) = started_in() else { return };
-    let (_db, index) = opened(&folder).await;
+    let Some(folder) = child_folder() else { return };
+    let (_db, index) = open(&folder).await;
     let reached = std::fs::read_to_string(folder.join("reached")).unwrap();
     let mut step: u64 = reached.parse().unwrap();
     if step == 0 {
-        index.put_all(ground()).unwrap();
+        index.put_all(permanent_servers()).unwrap();
         index.flush().await.unwrap();
     }
-    say("ready", step);
+    print("ready", step);
     loop {
         step += 1;
-        // What may be kept is known before it is.
-        say("begun", step);
+        // The parent learns of a change before it can be in the file.
+        print("begun", step);
         Step(step).make(&index);
-        if step.is_multiple_of(FLUSHED) {
+        if step.is_multiple_of(CHANGES_PER_FLUSH) {
             index.flush().await.unwrap();
-            say("kept", step);
+            print("flushed", step);
         }
     }
 }
 
 #[tokio::test]
-async fn killed_at_any_moment() {
-    let kills = wanted("KILLS", KILLS);
-    let folder = Folder::new("tough-kills");
+async fn an_index_killed_at_any_time_reopens_in_a_valid_state() {
+    let kills = setting("KILLS", KILLS);
+    let folder = temp_dir();
     let (mut reached, mut made, mut slowest) = (0, 0, Duration::ZERO);
     for kill in 0..kills {
         std::fs::write(folder.path().join("reached"), reached.to_string()).unwrap();
-        let mut child = Running::start("kills::child", folder.path());
-        child.hear("ready");
+        let mut child = ChildProcess::start("kills::child", folder.path());
+        child.wait_for("ready");
         thread::sleep(Duration::from_micros(5_000 + kill * 61_919 % 300_000));
-        let [begun, kept] = child.kill(["begun", "kept"]);
-        let (begun, kept) = (begun.unwrap_or(reached), kept.unwrap_or(reached));
+        let [begun, flushed] = child.kill(["begun", "flushed"]);
+        let (begun, flushed) = (begun.unwrap_or(reached), flushed.unwrap_or(reached));
 
         let begin = Instant::now();
-        let (db, index) = opened(folder.path()).await;
+        let (db, index) = open(folder.path()).await;
         slowest = slowest.max(begin.elapsed());
-        // What was flushed is there, and nothing that had not begun.
-        let last = moment(&index, kept, begun);
+        // All flushed changes are there, and none that had not begun.
+        let last = last_change(&index, flushed, begun);
         for step in (1..=last).rev().take(usize::try_from(SERVERS).unwrap()).map(Step) {
             let found = by_words(&index, &step.word());
             let names = found.hits.iter().map(|hit| hit.tool.server_id());
             assert_eq!(names.into_iter().any(|id| id == step.server()), step.tools().is_some());
         }
-        // Words that were kept are those of the tools there are.
-        let anew = made_anew(&index);
-        assert_eq!(index.len(), anew.len());
+        // The stored postings are those of the tools.
+        let expected = rebuilt(&index);
+        assert_eq!(index.len(), expected.len());
         let word = Step(last).word();
         for text in [&*word, "ground3x part 7", "reads what it keeps", "part 12"] {
-            assert_eq!(scores(&index, text), scores(&anew, text), "{text}");
+            assert_eq!(scores(&index, text), scores(&expected, text), "{text}");
         }
         made += last - reached;
         reached = last;
         drop(index);
         db.close().await;
     }
-    assert!(made > 0, "in {kills} lives no change was made");
+    assert!(made > 0, "no change was made in {kills} runs");
     println!(
-        "tough: {kills} kills, {made} changes kept whole and in order, opened in {:.0} ms at worst",
+        "tough: {kills} kills, {made} changes stored whole and in order, opened in {:.0} ms at worst",
         slowest.as_secs_f64() * 1000.0
     );
 }

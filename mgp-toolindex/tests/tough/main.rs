@@ -1,12 +1,10 @@
-//! The index under stress: kills, searches while servers come and go, changes without end, hostile definitions,
-//! callers who share what can be shared (MGP §16).
+//! The index under load: kills, searches while servers change, many changes, hostile definitions, callers that share
+//! connections and names (MGP §16).
 //!
-//! `KILLS`, `ROUNDS`, `CHANGES` and `STEPS` in the environment say how much of it; without them it is little.
-//! Each story ends with a line `tough: …` of what it measured.
-//!
-//! Applies to: both.
+//! The environment variables `KILLS`, `ROUNDS`, `CHANGES` and `STEPS` set the amount of work, which is small by
+//! default. Each test prints its measurements in a line `tough: …`.
 
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "tests that say what they measured")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "tests that print measurements")]
 
 mod changes;
 mod hostile;
@@ -18,7 +16,7 @@ mod sessions;
 mod threads;
 mod tools;
 
-/// A number of the environment, or what it is without.
-fn wanted(name: &str, without: u64) -> u64 {
-    std::env::var(name).map_or(without, |text| text.parse().unwrap())
+/// Returns a number from the environment, or a default.
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }

@@ -1,40 +1,37 @@
-//! A story in two processes: this binary starts itself again, and kills what it started.
-//!
-//! Applies to: both.
+//! Child processes: this binary starts itself again and kills what it started.
 
-use std::fs::DirBuilder;
 use std::io::{BufRead as _, BufReader, Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Tells a process that it was started by a story, and where it works.
-const FOLDER: &str = "MGP_TOUGH_FOLDER";
+/// The variable that marks a child process and names its folder.
+const FOLDER_VARIABLE: &str = "MGP_TOUGH_FOLDER";
 
-/// Where this process works for a story; none where it is the test itself.
-pub(crate) fn started_in() -> Option<PathBuf> {
-    std::env::var_os(FOLDER).map(PathBuf::from)
+/// Returns the folder of this process if it is a child.
+pub(crate) fn child_folder() -> Option<PathBuf> {
+    std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from)
 }
 
-/// Tells the process that started this one; without a number it could not tell what else is printed.
-pub(crate) fn say(word: &str, number: u64) {
+/// Prints a line to the parent; the number tells it apart from other output.
+pub(crate) fn print(word: &str, number: u64) {
     let mut out = stdout().lock();
-    // What the test runner says may stand on the line already.
+    // The test runner may have left an unfinished line.
     writeln!(out, "\n{word} {number}").unwrap();
     out.flush().unwrap();
 }
 
-/// A process of a story; it ends with it.
-pub(crate) struct Running {
+/// A running child process; it is killed on drop.
+pub(crate) struct ChildProcess {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
-impl Running {
-    /// Starts one test of this binary.
+impl ChildProcess {
+    /// Starts one test of this binary in a child process.
     pub(crate) fn start(test: &str, folder: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .env(FOLDER, folder)
+            .env(FOLDER_VARIABLE, folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -43,72 +40,47 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Waits until it says a word.
-    pub(crate) fn hear(&mut self, word: &str) -> u64 {
-        self.next(|line| said(line, word)).expect("the process ended by itself")
+    /// Waits for a line with the given word, and returns its number.
+    pub(crate) fn wait_for(&mut self, word: &str) -> u64 {
+        self.next(|line| number_after(line, word)).expect("the process ended by itself")
     }
 
-    /// Kills it; the last number that it said with each of two words.
+    /// Kills the process, and returns the last number it printed with each of two words.
     pub(crate) fn kill(mut self, words: [&str; 2]) -> [Option<u64>; 2] {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         let mut last = [None; 2];
-        while let Some((which, number)) =
-            self.next(|line| (0..2).find_map(|which| Some((which, said(line, words[which])?))))
+        while let Some((which, number)) = self
+            .next(|line| (0..2).find_map(|which| Some((which, number_after(line, words[which])?))))
         {
             last[which] = Some(number);
         }
         last
     }
 
-    /// The next line that means something.
+    /// Returns the next line that `read` accepts.
     fn next<T>(&mut self, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         loop {
             let mut line = String::new();
-            // A line that a kill cut says nothing.
+            // The kill may have cut the last line; it is ignored.
             if self.lines.read_line(&mut line).ok()? == 0 {
                 return None;
             }
-            if let Some(said) = line.strip_suffix('\n').and_then(&read) {
-                return Some(said);
+            if let Some(value) = line.strip_suffix('\n').and_then(&read) {
+                return Some(value);
             }
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn said(line: &str, word: &str) -> Option<u64> {
+fn number_after(line: &str, word: &str) -> Option<u64> {
     line.strip_prefix(word)?.trim().parse().ok()
-}
-
-/// A folder of the owner alone.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("mgp-{name}-{}", std::process::id()));
-        let mut builder = DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Nothing depends on it.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,20 +1,18 @@
-//! Callers who share a connection, a name or a tenant: nobody sees or changes what is in another's session.
-//!
-//! Applies to: inbound.
+//! Callers that share a connection, a name or a tenant: none sees or changes the session of another.
 
 use mgp_toolindex::{Everything, Session, Sessions, ToolIndex};
 use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind};
 
+use crate::setting;
 use crate::tools::server;
-use crate::wanted;
 
-/// How many steps are taken, unless the environment says otherwise.
+/// The number of steps by default.
 const STEPS: u64 = 200;
 
-/// How many tools each caller uses; no two use the same ones.
+/// The number of tools of each caller; no two callers share one.
 const TOOLS: u64 = 5;
 
-/// Who calls: what two of them have in common does not make them one.
+/// Returns principals that have parts in common but are all different.
 fn callers() -> Vec<Principal> {
     let ann = Principal::new("acme", "ann");
     vec![
@@ -27,14 +25,14 @@ fn callers() -> Vec<Principal> {
     ]
 }
 
-/// One caller in one place.
+/// A caller on one connection or session.
 struct Caller {
     cx: Context,
-    /// Its server, which only it uses.
+    /// The server with the tools that only this caller uses.
     server: String,
-    /// Where requests stand alone: the handle.
+    /// The handle, for requests without a connection.
     handle: Option<String>,
-    /// What it used and did not take out again.
+    /// The names of the tools that are in its session.
     uses: Vec<String>,
 }
 
@@ -43,7 +41,7 @@ impl Caller {
         sessions.open(&self.cx, self.handle.as_deref()).unwrap()
     }
 
-    /// The names of the tools in its session.
+    /// Returns the names of the tools in its session.
     fn sees(&self, sessions: &Sessions, index: &ToolIndex) -> Vec<String> {
         let session = self.session(sessions);
         let view = sessions.view(&self.cx.principal, Some(&session), index, &Everything);
@@ -52,10 +50,10 @@ impl Caller {
 }
 
 #[test]
-fn what_one_uses_no_other_sees() {
+fn a_caller_never_sees_the_session_of_another() {
     let index = ToolIndex::new();
     let sessions = Sessions::new();
-    // All share one connection, and one legacy session; and each has requests of its own.
+    // All share one connection and one legacy session; in a third scope each request is independent.
     let shared = [Scope::new(ScopeKind::Connection), Scope::new(ScopeKind::Session)];
     let mut all = Vec::new();
     for place in 0..3 {
@@ -76,7 +74,7 @@ fn what_one_uses_no_other_sees() {
             all.push(caller);
         }
     }
-    let steps = wanted("STEPS", STEPS);
+    let steps = setting("STEPS", STEPS);
     let mut number = 1_u64;
     for step in 0..steps {
         number =
@@ -93,18 +91,18 @@ fn what_one_uses_no_other_sees() {
                 all[seen].cx.principal, all[at].cx.principal
             );
         }
-        foreign(&all[at], &all[other], &sessions);
+        check_foreign_handles(&all[at], &all[other], &sessions);
     }
-    println!("tough: {} callers, {steps} steps, nobody saw another's session", all.len());
+    println!("tough: {} callers, {steps} steps, no caller saw the session of another", all.len());
 }
 
-/// A caller uses one of its tools, or takes one out, and names those of others in vain.
+/// Uses or evicts one tool of the caller; evictions also name the tools of others, without effect.
 fn take(caller: &mut Caller, number: u64, sessions: &Sessions, index: &ToolIndex) {
     let session = caller.session(sessions);
     let tools = index.tools_of(&caller.server);
     let tool = &tools[usize::try_from(number).unwrap() % tools.len()];
     if number.is_multiple_of(3) {
-        // Whatever it names, what others have stays.
+        // The names include those of all other callers.
         let names: Vec<_> = index.entries().into_iter().map(|entry| entry.name).collect();
         let names = if number.is_multiple_of(2) { names } else { vec![tool.name().to_owned()] };
         let gone = sessions.evict(&caller.cx.principal, Some(&session), &names, index, &Everything);
@@ -119,8 +117,8 @@ fn take(caller: &mut Caller, number: u64, sessions: &Sessions, index: &ToolIndex
     }
 }
 
-/// The handle of one is worth nothing to another, nor is one that was guessed.
-fn foreign(one: &Caller, other: &Caller, sessions: &Sessions) {
+/// Checks that a caller can open neither the handle of another nor a guessed one.
+fn check_foreign_handles(one: &Caller, other: &Caller, sessions: &Sessions) {
     if let Some(handle) = &other.handle
         && one.cx.principal != other.cx.principal
     {

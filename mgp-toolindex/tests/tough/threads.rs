@@ -1,6 +1,4 @@
-//! Eight threads search while servers come and go: who stayed is always found, and who was gone is not.
-//!
-//! Applies to: both.
+//! Eight threads search while servers come and go: servers that stay are always found, removed ones never.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -9,25 +7,25 @@ use std::time::Duration;
 use mgp_toolindex::ToolIndex;
 use tokio::time::Instant;
 
+use crate::setting;
 use crate::tools::{by_all, by_words, server};
-use crate::wanted;
 
 const SEARCHERS: u64 = 8;
 const STAYING: u64 = 20;
 const GUESTS: u64 = 8;
 const TOOLS: u64 = 20;
 
-/// How often each guest comes, unless the environment says otherwise.
+/// The number of visits of each guest by default.
 const ROUNDS: u64 = 2;
 
 #[test]
-fn searches_see_who_is_there() {
-    let rounds = wanted("ROUNDS", ROUNDS);
+fn searches_find_exactly_the_current_servers() {
+    let rounds = setting("ROUNDS", ROUNDS);
     let index = ToolIndex::new();
     for number in 0..STAYING {
         index.put(server(&format!("stays-{number}"), &format!("stay{number}er"), TOOLS)).unwrap();
     }
-    // The last visit of each guest that has ended, visits counted from one.
+    // The last finished visit of each guest, from one.
     let ended: Vec<AtomicU64> = (0..GUESTS).map(|_| AtomicU64::new(0)).collect();
     let done = AtomicBool::new(false);
     let (searches, slowest) = thread::scope(|scope| {
@@ -66,7 +64,7 @@ fn searches_see_who_is_there() {
     );
 }
 
-/// A guest comes, is found at once, goes, and is found no more.
+/// Adds a guest, finds it, removes it, and finds it no longer.
 fn come_and_go(index: &ToolIndex, guest: u64, visit: u64) {
     let (id, word) = (format!("guest-{guest}"), format!("guest{guest}v{visit}x"));
     index.put(server(&id, &word, TOOLS)).unwrap();
@@ -77,7 +75,7 @@ fn come_and_go(index: &ToolIndex, guest: u64, visit: u64) {
     assert!(found.hits.iter().all(|hit| hit.tool.server_id() != id), "{word} is still found");
 }
 
-/// Searches until all is done; how often, and how long it took at worst.
+/// Searches until `done` is set, and returns the number of searches and the longest time.
 fn search(
     index: &ToolIndex,
     ended: &[AtomicU64],
@@ -106,7 +104,7 @@ fn search(
     (count, slowest)
 }
 
-/// The guest and the visit that the name of a tool tells.
+/// Returns the guest and the visit from the name of a tool.
 fn visit(name: &str) -> Option<(usize, u64)> {
     let (guest, rest) = name.strip_prefix("guest")?.split_once('v')?;
     Some((guest.parse().ok()?, rest.split_once('x')?.0.parse().ok()?))

@@ -1,13 +1,11 @@
-//! Servers and tools for the stories.
-//!
-//! Applies to: both.
+//! Servers and tools for the tests.
 
-use mgp_toolindex::{Everything, Found, Query, ServerEntry, ToolIndex};
+use mgp_toolindex::{Everything, Query, SearchResult, ServerEntry, ToolIndex};
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
 
-/// A tool with an ordinary schema.
+/// Returns a tool with an ordinary schema.
 pub(crate) fn tool(name: &str, description: &str) -> Tool {
     let schema =
         r#"{"type":"object","properties":{"path":{"type":"string","description":"Where it is"}}}"#;
@@ -16,12 +14,12 @@ pub(crate) fn tool(name: &str, description: &str) -> Tool {
     tool
 }
 
-/// An object as it came.
+/// Parses an object.
 pub(crate) fn raw(json: &str) -> RawObject {
     serde_json::from_str(json).unwrap()
 }
 
-/// A server whose tools all say the same word.
+/// Returns a server whose tools have a word in common.
 pub(crate) fn server(id: &str, word: &str, tools: u64) -> ServerEntry {
     let tools = (0..tools).map(|number| {
         tool(&format!("{word}_part_{number}"), &format!("Reads part {number} of what {word} keeps"))
@@ -29,18 +27,18 @@ pub(crate) fn server(id: &str, word: &str, tools: u64) -> ServerEntry {
     ServerEntry::new(id).name("A server").description("It keeps parts").tools(tools)
 }
 
-/// Searches by words.
-pub(crate) fn by_words(index: &ToolIndex, text: &str) -> Found {
+/// Searches by keywords.
+pub(crate) fn by_words(index: &ToolIndex, text: &str) -> SearchResult {
     let query = Query::new(text).strategy(SearchStrategy::Keyword);
     index.search(&query, &Everything).unwrap()
 }
 
-/// Searches as if nobody had said how.
-pub(crate) fn by_all(index: &ToolIndex, text: &str) -> Found {
+/// Searches with the default strategy.
+pub(crate) fn by_all(index: &ToolIndex, text: &str) -> SearchResult {
     index.search(&Query::new(text), &Everything).unwrap()
 }
 
-/// Kilobytes of this process that are resident, where the system says it.
+/// Returns the resident kilobytes of this process, where the system has `/proc`.
 pub(crate) fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

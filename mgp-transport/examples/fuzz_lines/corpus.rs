@@ -1,6 +1,4 @@
-//! What the mutations begin with: valid messages, odd ones, and pieces to put into both.
-//!
-//! Applies to: inbound.
+//! Seeds of the mutations: valid messages, odd ones, and pieces to insert.
 
 /// Lines of messages, good and bad.
 pub(crate) const LINES: &[&str] = &[
@@ -44,7 +42,7 @@ pub(crate) const LINES: &[&str] = &[
     "not json",
 ];
 
-/// Pieces that trouble readers of JSON.
+/// Pieces that are hard for JSON parsers.
 pub(crate) const PIECES: &[&[u8]] = &[
     b"{",
     b"}",

@@ -1,11 +1,9 @@
-//! Feeds mutated lines to the parser and to a whole connection; one line of JSON says how it went.
+//! Feeds mutated lines to the parser and to a whole connection; prints the result as one line of JSON.
 //!
 //! `fuzz_lines [--seed S] [--n N]`: the same seed gives the same lines.
-//! Every line goes to `Message::parse`, each fifth one through a connection as well.
-//! Ends with a failure at a panic, a wrong or missing answer, a message that is not written as it was read,
-//! or memory that grows.
-//!
-//! Applies to: inbound.
+//! Every line is passed to `Message::parse`, each fifth one through a connection as well.
+//! It fails at a panic, a wrong or missing answer, a message that is not written as it was read,
+//! or growing memory.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the result is a line on stdout")]
 
@@ -20,14 +18,14 @@ use std::process::ExitCode;
 use tokio::time::Instant;
 
 use self::mutate::Mutator;
-use self::wire::Wire;
+use self::wire::TestConnection;
 
-/// The most our memory may grow by, once everything was in use.
-const GROWTH: u64 = 32 << 20;
-/// One line of so many goes through the connection.
-const SHARE: u64 = 5;
-/// How many lines come between two looks at the memory.
-const LOOK: u64 = 100_000;
+/// Maximum growth of our memory after the warm-up.
+const MAX_GROWTH: u64 = 32 << 20;
+/// One line of this many is sent through the connection.
+const CONNECTION_INTERVAL: u64 = 5;
+/// Lines between two checks of the memory.
+const MEMORY_CHECK_INTERVAL: u64 = 100_000;
 
 fn main() -> ExitCode {
     match run() {
@@ -62,34 +60,29 @@ fn arguments() -> Result<(u64, u64), Box<dyn Error>> {
 async fn fuzz(seed: u64, n: u64) -> Result<(), Box<dyn Error>> {
     let started = Instant::now();
     let mut mutator = Mutator::new(seed);
-    let mut wire = Wire::open();
+    let mut wire = TestConnection::open();
     let mut panics = 0_u64;
     let (mut base, mut growth) = (None, 0);
     for number in 0..n {
         let line = mutator.line();
         match std::panic::catch_unwind(|| parse::check(line)) {
             Ok(Ok(())) => {}
-            Ok(Err(why)) => return Err(complaint(seed, number, &why, line)),
+            Ok(Err(why)) => return Err(failure(seed, number, &why, line)),
             Err(_) => {
                 panics += 1;
-                eprintln!("{}", complaint(seed, number, "the parser panicked", line));
+                eprintln!("{}", failure(seed, number, "the parser panicked", line));
             }
         }
-        if number % SHARE == 0
+        if number % CONNECTION_INTERVAL == 0
             && let Err(why) = wire.take(line).await
         {
-            return Err(complaint(seed, number, &why, line));
+            return Err(failure(seed, number, &why, line));
         }
-        if number % LOOK == LOOK - 1 {
+        if number % MEMORY_CHECK_INTERVAL == MEMORY_CHECK_INTERVAL - 1 {
             let now = memory("VmRSS:")?;
             growth = now.saturating_sub(*base.get_or_insert(now));
-            if growth > GROWTH {
-                return Err(complaint(
-                    seed,
-                    number,
-                    &format!("memory grew by {growth} bytes"),
-                    b"",
-                ));
+            if growth > MAX_GROWTH {
+                return Err(failure(seed, number, &format!("memory grew by {growth} bytes"), b""));
             }
         }
     }
@@ -112,13 +105,13 @@ async fn fuzz(seed: u64, n: u64) -> Result<(), Box<dyn Error>> {
     if panics > 0 { Err(format!("{panics} panics").into()) } else { Ok(()) }
 }
 
-/// Says what went wrong, and how to see it again.
-fn complaint(seed: u64, number: u64, why: &str, line: &[u8]) -> Box<dyn Error> {
+/// Describes a failure and how to reproduce it.
+fn failure(seed: u64, number: u64, why: &str, line: &[u8]) -> Box<dyn Error> {
     let shown = &line[..line.len().min(2_000)];
     format!("seed {seed}, line {number}: {why}: {}", shown.escape_ascii()).into()
 }
 
-/// Returns a figure about our memory in bytes; 0 where `/proc` does not tell.
+/// Returns a figure about our memory in bytes; 0 if `/proc` does not have it.
 fn memory(name: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

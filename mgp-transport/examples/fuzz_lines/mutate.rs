@@ -1,16 +1,14 @@
-//! Makes lines out of lines; the same seed gives the same ones.
-//!
-//! Applies to: inbound.
+//! Derives lines from the seeds; deterministic for a seed number.
 
 use super::corpus::{LINES, PIECES};
 
-/// Lines stay below this, but for a few.
-const LONG: usize = 4 << 10;
-/// One line in so many gets a run of up to [`VERY_LONG`] bytes.
-const RARE: usize = 2_000;
-const VERY_LONG: usize = 80 << 10;
+/// Maximum length of nearly all lines.
+const MAX_LINE: usize = 4 << 10;
+/// One line of this many gets a run of up to [`MAX_LONG_LINE`] bytes.
+const LONG_LINE_INTERVAL: usize = 2_000;
+const MAX_LONG_LINE: usize = 80 << 10;
 
-/// Makes the lines.
+/// Generator of the lines.
 #[derive(Debug)]
 pub(crate) struct Mutator {
     state: u64,
@@ -22,17 +20,17 @@ impl Mutator {
         Self { state: seed, line: Vec::new() }
     }
 
-    /// The next line; it holds no newline.
+    /// Returns the next line, without a newline.
     pub(crate) fn line(&mut self) -> &[u8] {
         self.line.clear();
         let base = self.below(LINES.len());
         self.line.extend_from_slice(LINES[base].as_bytes());
-        // A few stay as they are.
+        // A few remain unchanged.
         for _ in 0..self.below(6) {
             self.mutate();
-            self.line.truncate(LONG);
+            self.line.truncate(MAX_LINE);
         }
-        if self.below(RARE) == 0 {
+        if self.below(LONG_LINE_INTERVAL) == 0 {
             self.long_run();
         }
         for byte in &mut self.line {
@@ -78,7 +76,7 @@ impl Mutator {
         }
     }
 
-    /// The head of this line and the tail of another.
+    /// Joins the beginning of this line and the end of another.
     fn splice(&mut self, at: usize) {
         let other = LINES[self.below(LINES.len())].as_bytes();
         let from = self.below(other.len() + 1);
@@ -86,7 +84,7 @@ impl Mutator {
         self.line.extend_from_slice(&other[from..]);
     }
 
-    /// Many brackets, closed or not.
+    /// Inserts many brackets, closed or not.
     fn nest(&mut self, at: usize) {
         let depth = if self.below(8) == 0 { self.below(1_000) } else { self.below(200) };
         let (open, close): (&[u8], &[u8]) =
@@ -99,10 +97,10 @@ impl Mutator {
         self.put(at, &nest);
     }
 
-    /// One piece many times, so that the line may pass the bound of the connection.
+    /// Inserts one piece many times, so that the line may exceed the limit of the connection.
     fn long_run(&mut self) {
         let piece = PIECES[self.below(PIECES.len())];
-        let times = self.below(VERY_LONG / piece.len());
+        let times = self.below(MAX_LONG_LINE / piece.len());
         let at = self.below(self.line.len() + 1);
         self.put(at, &piece.repeat(times));
     }

@@ -1,6 +1,4 @@
-//! What must hold of every line at the parser.
-//!
-//! Applies to: inbound.
+//! Invariants of the parser for every line.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -12,7 +10,7 @@ use serde::de::IgnoredAny;
 
 /// Checks one line.
 pub(crate) fn check(line: &[u8]) -> Result<(), String> {
-    // Where it is no text, the framing answers before the parser sees it.
+    // A line that is not text is answered by the framing before the parser.
     let Ok(text) = ByteString::try_from(Bytes::copy_from_slice(line)) else { return Ok(()) };
     check_text(text, Depth::Line)
 }
@@ -42,9 +40,9 @@ fn check_text(text: ByteString, depth: Depth) -> Result<(), String> {
     }
 }
 
-/// A message is written as one valid line, and read again as the same message.
+/// Checks that a message is written as one valid line, and parsed again as the same message.
 fn written_as_read(id: Option<&Id>, method: &Method, params: &Params) -> Result<(), String> {
-    // Every accessor looks at the peer's bytes.
+    // Every accessor reads the peer's bytes.
     let _ =
         (params.trace_id(), params.wants_stream(), params.progress_token(), params.request_state());
     let line = write(id, method, params)?;
@@ -57,7 +55,7 @@ fn written_as_read(id: Option<&Id>, method: &Method, params: &Params) -> Result<
         }
         other => return Err(format!("written as {line:?} and read as {other:?}")),
     };
-    // Names with escapes move to the end, so the order may change, and nothing else.
+    // Names with escapes move to the end, so only the order may change.
     let sorted = |line: &str| {
         let mut bytes = line.as_bytes().to_vec();
         bytes.sort_unstable();

@@ -1,6 +1,4 @@
-//! What must hold of every line at a connection: each is answered, refused or ignored by its rule, in order.
-//!
-//! Applies to: inbound.
+//! Invariants of a connection for every line: each is answered, refused or ignored by its rule, in order.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -13,29 +11,29 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHal
 use tokio::task::JoinHandle;
 
 /// Lines between two pings.
-const BLOCK: usize = 1_000;
-/// The longest line the connection takes.
-const LINE_BYTES: usize = 64 << 10;
-/// Under this id the pings go out.
-const PING: &str = "the ping of the fuzz";
+const LINES_PER_BLOCK: usize = 1_000;
+/// Maximum length of a line on the connection.
+const MAX_LINE_BYTES: usize = 64 << 10;
+/// Id of the pings.
+const PING_ID: &str = "the ping of the fuzz";
 
-/// A connection under attack.
+/// A connection under test.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct TestConnection {
     reader: BufReader<ReadHalf<DuplexStream>>,
     writer: WriteHalf<DuplexStream>,
     monitor: Monitor,
     driving: JoinHandle<mgp_transport::Closed>,
     block: Vec<u8>,
-    expected: Vec<Due>,
+    expected: Vec<ExpectedAnswer>,
     lines: usize,
     through: u64,
     answers: u64,
 }
 
-/// An answer that must come: under this id, or under none.
+/// An expected answer: with this id, or without one.
 #[derive(Debug, PartialEq)]
-struct Due(Option<Id>);
+struct ExpectedAnswer(Option<Id>);
 
 #[derive(Deserialize)]
 struct Answer {
@@ -45,12 +43,12 @@ struct Answer {
     error: Option<RpcError>,
 }
 
-impl Wire {
+impl TestConnection {
     pub(crate) fn open() -> Self {
         let (here, there) = duplex();
         let echo = Stack::from_fn(|call: Call| async move {
             match call.kind() {
-                // In an array, because arguments may be `null`, which is no result.
+                // In an array, because arguments may be `null`, which is not a result.
                 Kind::Request => Reply::of(&[call.tool_arguments()]),
                 Kind::Notification => Ok(Reply::None),
             }
@@ -59,7 +57,7 @@ impl Wire {
             .on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) })
             .route("tools/call", echo);
         let mut limits = Limits::default();
-        limits.line_bytes = LINE_BYTES;
+        limits.line_bytes = MAX_LINE_BYTES;
         let connection =
             Connection::new(there.reader, there.writer, Stack::new(router)).limits(limits);
         Self {
@@ -81,10 +79,10 @@ impl Wire {
         self.block.push(b'\n');
         self.expected.extend(answer_to(line));
         self.lines += 1;
-        if self.lines == BLOCK { self.send().await } else { Ok(()) }
+        if self.lines == LINES_PER_BLOCK { self.send().await } else { Ok(()) }
     }
 
-    /// Sends what is left, closes, and says how many lines went through and how many were answered.
+    /// Sends the last block and closes; returns the number of lines and of answers.
     pub(crate) async fn close(mut self) -> Result<(u64, u64), String> {
         self.send().await?;
         self.writer.shutdown().await.map_err(|error| error.to_string())?;
@@ -96,7 +94,7 @@ impl Wire {
     }
 
     async fn send(&mut self) -> Result<(), String> {
-        let ping = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{PING}\",\"method\":\"ping\"}}\n");
+        let ping = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{PING_ID}\",\"method\":\"ping\"}}\n");
         self.block.extend_from_slice(ping.as_bytes());
         let Self { reader, writer, block, expected, .. } = self;
         let writing = async { writer.write_all(block).await.map_err(|error| error.to_string()) };
@@ -121,10 +119,10 @@ impl Wire {
     }
 }
 
-/// Reads up to the answer of the ping; the others must have come before, in order.
+/// Reads up to the answer of the ping; the others must arrive before it, in order.
 async fn read_answers(
     reader: &mut BufReader<ReadHalf<DuplexStream>>,
-    expected: &[Due],
+    expected: &[ExpectedAnswer],
 ) -> Result<(), String> {
     let mut line = Vec::new();
     let mut expected = expected.iter();
@@ -140,42 +138,42 @@ async fn read_answers(
         if answer.jsonrpc != "2.0" || !is_one {
             return Err(format!("a malformed answer: {}", line.escape_ascii()));
         }
-        if answer.id == Some(Id::from(PING)) {
+        if answer.id == Some(Id::from(PING_ID)) {
             return match expected.next() {
                 None => Ok(()),
                 Some(due) => Err(format!("no answer: {due:?}")),
             };
         }
         match expected.next() {
-            Some(Due(id)) if *id == answer.id => {}
+            Some(ExpectedAnswer(id)) if *id == answer.id => {}
             other => return Err(format!("an answer to {:?} where {other:?} was due", answer.id)),
         }
     }
 }
 
-/// The answer a line must get, if any.
-fn answer_to(line: &[u8]) -> Option<Due> {
-    // The framing takes blanks off both ends before it looks; a line that is too long is refused unread.
+/// Returns the expected answer to a line, if any.
+fn answer_to(line: &[u8]) -> Option<ExpectedAnswer> {
+    // The framing trims blanks at both ends; a line that is too long is refused unread.
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
     let start = line.iter().position(|byte| !blank(byte)).unwrap_or(line.len());
     let end = line.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
     let trimmed = &line[start..end];
-    if line.len() > LINE_BYTES {
-        return Some(Due(None));
+    if line.len() > MAX_LINE_BYTES {
+        return Some(ExpectedAnswer(None));
     }
     if trimmed.is_empty() {
         return None;
     }
     let Ok(text) = ByteString::try_from(Bytes::copy_from_slice(trimmed)) else {
-        // What is no text is refused, unless it answers something: nobody answers answers.
-        return Message::answer_of(trimmed).is_none().then_some(Due(None));
+        // A line that is not text is refused, unless it is an answer: answers are not answered.
+        return Message::answer_of(trimmed).is_none().then_some(ExpectedAnswer(None));
     };
     match Message::parse(text) {
-        Ok(Message::Request { id, .. }) => Some(Due(Some(id))),
-        // Arrays belong to one revision, which this connection did not settle on.
-        Ok(Message::Batch(_)) => Some(Due(None)),
+        Ok(Message::Request { id, .. }) => Some(ExpectedAnswer(Some(id))),
+        // Arrays belong to one revision, which this connection did not negotiate.
+        Ok(Message::Batch(_)) => Some(ExpectedAnswer(None)),
         Ok(Message::Notification { .. } | Message::Response { .. })
         | Err(BadMessage { error: None, .. }) => None,
-        Err(BadMessage { id, error: Some(_) }) => Some(Due(id)),
+        Err(BadMessage { id, error: Some(_) }) => Some(ExpectedAnswer(id)),
     }
 }

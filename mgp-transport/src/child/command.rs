@@ -1,6 +1,6 @@
-//! What to start, and how.
+//! Description of a child process.
 //!
-//! MGP §11. *Applies to: outbound.*
+//! MGP §11.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -13,16 +13,16 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::runtime::Handle;
 use tracing::instrument::WithSubscriber;
 
-use super::handle::Graces;
-use super::stderr::{Tap, drain};
+use super::handle::ShutdownTimeouts;
+use super::stderr::{StderrCallback, drain};
 use super::{Child, ChildError, StderrCap, environment, imp};
 
-/// Describes a child process; [`spawn`](Self::spawn) starts one, as often as it is called.
+/// Description of a child process; each [`spawn`](Self::spawn) starts one.
 ///
-/// The child's environment holds these of our variables: `HOME`, `LANG`, `LC_*`, `LOGNAME`,
+/// The child's environment consists of these variables of this process: `HOME`, `LANG`, `LC_*`, `LOGNAME`,
 /// `PATH`, `SHELL`, `TERM`, `TMPDIR`, `TZ`, `USER` (on Windows `SystemRoot`, `PATH`, `PATHEXT`,
 /// `TEMP`, the profile folders and the like), those that [`inherit_env`](Self::inherit_env)
-/// names, and what [`env`](Self::env) sets. `XDG_RUNTIME_DIR` is not on the list: it leads to the
+/// names, and those that [`env`](Self::env) sets. `XDG_RUNTIME_DIR` is not on the list: it leads to the
 /// sockets of the user's session.
 ///
 /// ```no_run
@@ -36,7 +36,7 @@ use super::{Child, ChildError, StderrCap, environment, imp};
 ///     .spawn()?;
 /// let (reader, writer) = child.take_io().expect("taken once");
 /// # drop((reader, writer));
-/// // … speak …
+/// // … send and receive messages …
 /// let report = child.shutdown().await;
 /// # let _ = report;
 /// # Ok(())
@@ -52,15 +52,15 @@ pub struct ChildCommand {
     cwd: Option<PathBuf>,
     server: Option<String>,
     stderr: StderrCap,
-    tap: Option<Tap>,
-    graces: Graces,
+    on_stderr: Option<StderrCallback>,
+    timeouts: ShutdownTimeouts,
 }
 
 impl ChildCommand {
-    /// Names the program: a path, or a name to be found in the child's `PATH`.
+    /// Creates a command for a program: a path, or a name to be found in the child's `PATH`.
     ///
     /// A relative path together with [`cwd`](Self::cwd) means different files on different
-    /// systems; make it absolute.
+    /// systems; use an absolute one.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -70,8 +70,8 @@ impl ChildCommand {
             cwd: None,
             server: None,
             stderr: StderrCap::default(),
-            tap: None,
-            graces: Graces::default(),
+            on_stderr: None,
+            timeouts: ShutdownTimeouts::default(),
         }
     }
 
@@ -87,7 +87,7 @@ impl ChildCommand {
         self
     }
 
-    /// Sets a variable of the child, over an inherited one of that name.
+    /// Sets a variable of the child; it overrides an inherited one of that name.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
@@ -102,71 +102,71 @@ impl ChildCommand {
         self
     }
 
-    /// Lets the child inherit our variables of these names, if they are set.
+    /// Lets the child inherit these variables of this process, if they are set.
     pub fn inherit_env<N: Into<OsString>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.inherit.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Sets the child's working directory; ours without it.
+    /// Sets the child's working directory. Default: that of this process.
     pub fn cwd(mut self, directory: impl Into<PathBuf>) -> Self {
         self.cwd = Some(directory.into());
         self
     }
 
-    /// Names the server in log events; the program's file name without it.
+    /// Sets the server's name in log events. Default: the program's file name.
     pub fn server(mut self, id: impl Into<String>) -> Self {
         self.server = Some(id.into());
         self
     }
 
-    /// Caps what of the child's stderr is logged.
+    /// Limits how much of the child's stderr is logged.
     pub fn stderr_cap(mut self, cap: StderrCap) -> Self {
         self.stderr = cap;
         self
     }
 
-    /// Tells each line of the child's stderr that is logged, and how many were not, as they are logged.
+    /// Sets a callback for each stderr line that is logged, and for the number of lines that are not.
     ///
-    /// It is called where stderr is read, so it may not block.
-    pub fn on_stderr(mut self, tap: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.tap = Some(Arc::new(tap));
+    /// The callback runs on the task that reads stderr, so it must not block.
+    pub fn on_stderr(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_stderr = Some(Arc::new(callback));
         self
     }
 
-    /// Sets how long a shutdown waits between closing stdin and SIGTERM; 3 s without it.
+    /// Sets the time between closing stdin and SIGTERM in a shutdown. Default: 3 s.
     pub fn close_grace(mut self, grace: Duration) -> Self {
-        self.graces.close = grace;
+        self.timeouts.close = grace;
         self
     }
 
-    /// Sets how long a shutdown waits between SIGTERM and SIGKILL; 3 s without it.
+    /// Sets the time between SIGTERM and SIGKILL in a shutdown. Default: 3 s.
     ///
-    /// Processes that an ended child leaves in its group get the same time.
+    /// Processes that a child leaves in its group when it ends get the same time.
     pub fn term_grace(mut self, grace: Duration) -> Self {
-        self.graces.term = grace;
+        self.timeouts.term = grace;
         self
     }
 
     /// Starts the child.
     ///
     /// Blocks for a fork and an exec, about a millisecond, as tokio's own `spawn` does. The pipes
-    /// belong to the current runtime; the child itself belongs to none. The subscriber that is
-    /// current here receives what the child writes to stderr.
+    /// belong to the current runtime; the child itself belongs to none. The current tracing subscriber
+    /// receives the lines that the child writes to stderr.
     ///
     /// # Errors
     ///
-    /// [`ChildError::NoRuntime`] outside a tokio runtime, [`ChildError::Start`] if there is no
-    /// such program or directory, [`ChildError::Spawner`] and [`ChildError::Pipes`] if threads or
+    /// [`ChildError::NoRuntime`] outside a tokio runtime, [`ChildError::Start`] if the
+    /// program or directory does not exist, [`ChildError::Spawner`] and [`ChildError::Pipes`] if threads or
     /// descriptors have run out.
     ///
     /// # Panics
     ///
-    /// If the runtime has no I/O driver (`enable_io`). Shutting down and capping stderr need its
+    /// If the runtime has no I/O driver (`enable_io`). Shutting down and limiting stderr need its
     /// timer (`enable_time`) as well.
     pub fn spawn(&self) -> Result<Child, ChildError> {
         let runtime = Handle::try_current().map_err(|_| ChildError::NoRuntime)?;
-        let started = imp::start(self.build(), self.graces.term)?;
+        let started = imp::start(self.build(), self.timeouts.term)?;
         let pipes = (|| {
             Ok((
                 ChildStdin::from_std(started.stdin)?,
@@ -183,14 +183,15 @@ impl ChildCommand {
         };
         let server = self.server_name();
         let pid = started.process.pid();
-        let draining = drain(stderr, self.stderr.clone(), self.tap.clone(), server.clone(), pid);
+        let draining =
+            drain(stderr, self.stderr.clone(), self.on_stderr.clone(), server.clone(), pid);
         // A subscriber that is installed later must not be hidden by the empty one of today.
         if tracing::dispatcher::has_been_set() {
             runtime.spawn(draining.with_current_subscriber());
         } else {
             runtime.spawn(draining);
         }
-        Ok(Child::new(started.process, stdin, stdout, server, self.graces))
+        Ok(Child::new(started.process, stdin, stdout, server, self.timeouts))
     }
 
     fn build(&self) -> Command {
@@ -218,7 +219,7 @@ impl ChildCommand {
 }
 
 impl fmt::Debug for ChildCommand {
-    /// Shows no argument and no value: both carry secrets.
+    /// Omits arguments and values: both may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
         f.debug_struct("ChildCommand")

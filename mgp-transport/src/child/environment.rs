@@ -1,11 +1,9 @@
-//! The variables a child inherits without being asked.
+//! Variables that a child inherits by default.
 //!
-//! MGP §11. The list is what a program needs to find its files, its user and its language, and
-//! nothing that may carry a secret or a way in: no proxies (they hold passwords), no
-//! `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the sockets of the session live there).
-//! Whoever needs one of these names it with [`ChildCommand::inherit_env`].
-//!
-//! *Applies to: outbound.*
+//! MGP §11. The list has the variables that a program needs to find its files, its user and its language, and
+//! none that may hold a secret or give access: no proxies (they hold passwords), no
+//! `SSH_AUTH_SOCK`, no `DBUS_*`, no `XDG_RUNTIME_DIR` (the sockets of the session are there).
+//! Callers that need one of these name it with [`ChildCommand::inherit_env`].
 //!
 //! [`ChildCommand::inherit_env`]: super::ChildCommand::inherit_env
 
@@ -38,7 +36,7 @@ const NAMES: &[&str] = &[
     "WINDIR",
 ];
 
-/// Returns our variables that are on the list or among `extra`.
+/// Returns the variables of this process that are on the list or among `extra`.
 pub(super) fn inherited(extra: &[OsString]) -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, value)| {
         extra.iter().any(|wanted| same(wanted, name)) || (listed(name) && !is_function(value))
@@ -50,12 +48,12 @@ fn listed(name: &OsStr) -> bool {
         || name.to_str().is_some_and(|name| name.starts_with("LC_"))
 }
 
-/// Tells an exported shell function, which a shell on the other side would run.
+/// Returns whether a value is an exported shell function, which a shell in the child would run.
 fn is_function(value: &OsStr) -> bool {
     value.as_encoded_bytes().starts_with(b"()")
 }
 
-/// Compares names as the system does.
+/// Compares names like the operating system does.
 fn same(a: &OsStr, b: &OsStr) -> bool {
     if cfg!(windows) { a.eq_ignore_ascii_case(b) } else { a == b }
 }
@@ -84,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exported_function_is_told() {
+    fn an_exported_function_is_recognised() {
         assert!(is_function(OsStr::new("() { :; }")));
         assert!(!is_function(OsStr::new("/bin:()")));
     }

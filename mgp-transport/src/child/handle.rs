@@ -1,6 +1,6 @@
 //! A running child.
 //!
-//! MGP §11. *Applies to: outbound.*
+//! MGP §11.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tracing::warn;
 use super::pipes::{StdinHandle, pipes};
 use super::{ChildReader, ChildWriter, ExitReport, imp};
 
-/// How long a shutdown waits after SIGKILL before it gives the child up.
-const KILL_GRACE: Duration = Duration::from_secs(5);
+/// Time after SIGKILL at which a shutdown gives the child up.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Owns a child process and its group; dropping it kills both.
+/// A child process and its group; dropping it kills both.
 ///
 /// All methods but [`take_io`](Self::take_io) may be called from several tasks at once, and from
 /// another runtime than the one that started the child.
@@ -26,12 +26,12 @@ pub struct Child {
     stdin: StdinHandle,
     io: Option<(ChildReader, ChildWriter)>,
     server: String,
-    graces: Graces,
+    timeouts: ShutdownTimeouts,
 }
 
-/// How long each stage of a shutdown waits.
+/// Timeouts of the stages of a shutdown.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Graces {
+pub(super) struct ShutdownTimeouts {
     pub(super) close: Duration,
     pub(super) term: Duration,
 }
@@ -44,25 +44,25 @@ impl Child {
         stdin: ChildStdin,
         stdout: ChildStdout,
         server: String,
-        graces: Graces,
+        timeouts: ShutdownTimeouts,
     ) -> Self {
         let (handle, reader, writer) = pipes(stdin, stdout);
-        Self { process, stdin: handle, io: Some((reader, writer)), server, graces }
+        Self { process, stdin: handle, io: Some((reader, writer)), server, timeouts }
     }
 
-    /// Takes the two ends of the conversation; none the second time.
+    /// Takes the child's stdout and stdin; returns `None` the second time.
     #[must_use]
     pub fn take_io(&mut self) -> Option<(ChildReader, ChildWriter)> {
         self.io.take()
     }
 
-    /// Returns the process number, which is also the number of its group; not that of its keeper, if it has one.
+    /// Returns the process id of the child, which is also that of its group; not that of its keeper, if it has one.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Returns how the child ended, if it and its group have.
+    /// Returns the exit report if the child and its group have ended.
     #[must_use]
     pub fn exit_report(&self) -> Option<ExitReport> {
         *self.process.done().borrow()
@@ -70,14 +70,14 @@ impl Child {
 
     /// Waits until the child has ended and its group is empty.
     ///
-    /// Processes left in the group are ended then, see the grace time of the command.
+    /// Processes left in the group are then ended; see [`ChildCommand::term_grace`](super::ChildCommand::term_grace).
     ///
     /// # Cancel safety
     ///
-    /// May be dropped and called again at any time.
+    /// The future may be dropped and the method called again at any time.
     pub async fn wait(&self) -> ExitReport {
         let mut done = self.process.done();
-        // The sender lives in `process`, so the wait cannot fail.
+        // The sender is in `process`, so the wait cannot fail.
         let report = done.wait_for(Option::is_some).await;
         report.ok().and_then(|report| *report).unwrap_or_default()
     }
@@ -85,30 +85,30 @@ impl Child {
     /// Ends the child: closes stdin, waits, SIGTERM to the group, waits, SIGKILL to the group.
     ///
     /// Returns when the child is reaped and the group empty, at the latest both grace times and
-    /// 5 s later. What is still unwritten in the [`ChildWriter`] is lost, so flush before.
+    /// 5 s later. Bytes still unwritten in the [`ChildWriter`] are lost, so flush before.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time: what was sent was sent, and the escalation stops there. Called
-    /// again it starts over, without a second SIGTERM.
+    /// The future may be dropped at any time: signals that were sent stay sent, and the escalation stops there. A
+    /// second call starts over, without a second SIGTERM.
     pub async fn shutdown(&self) -> ExitReport {
         self.stdin.close();
-        if let Ok(report) = timeout(self.graces.close, self.wait()).await {
+        if let Ok(report) = timeout(self.timeouts.close, self.wait()).await {
             return report;
         }
         self.process.terminate();
-        if let Ok(report) = timeout(self.graces.term, self.wait()).await {
+        if let Ok(report) = timeout(self.timeouts.term, self.wait()).await {
             return report;
         }
         self.process.kill();
-        if let Ok(report) = timeout(KILL_GRACE, self.wait()).await {
+        if let Ok(report) = timeout(KILL_TIMEOUT, self.wait()).await {
             return report;
         }
-        warn!(target: "mgp::child", server = self.server, pid = self.pid(), "child outlives SIGKILL");
+        warn!(target: "mgp::child", server = self.server, pid = self.pid(), "child outlived SIGKILL");
         ExitReport::default()
     }
 
-    /// Kills the group now; [`wait`](Self::wait) tells when it is gone.
+    /// Kills the group now; [`wait`](Self::wait) returns when it is gone.
     pub fn kill(&self) {
         self.process.kill();
     }
@@ -130,9 +130,9 @@ impl fmt::Debug for Child {
     }
 }
 
-// === impl Graces ===
+// === impl ShutdownTimeouts ===
 
-impl Default for Graces {
+impl Default for ShutdownTimeouts {
     fn default() -> Self {
         Self { close: Duration::from_secs(3), term: Duration::from_secs(3) }
     }

@@ -1,31 +1,29 @@
-//! Keepers: a small process between us and a child, which ends the child's whole tree when we are gone.
+//! Keepers: a small process between this one and a child, which ends the child's whole process tree.
 //!
-//! MGP §11. Our own death, SIGKILL included, must leave nothing behind, and we cannot see to that ourselves. So a program
-//! may have its children started under a keeper: the program itself, run again with one word as its first argument.
-//! Whatever the child starts, also what left its group (`setsid`, a double fork), belongs to the keeper and ends with it:
-//! when the child has ended, when we want it to, or when we are gone.
+//! MGP §11. The death of this process, SIGKILL included, must leave no child behind, and this process cannot ensure
+//! that itself. So a program may start its children under a keeper: the program itself, run again with a marker as its
+//! first argument. All descendants of the child, also those that left its group (`setsid`, a double fork), belong to
+//! the keeper. They are ended when the child has ended, when this process asks for it, or when this process is gone.
 //!
-//! Linux only, where a process can be the reaper of all that descends from it; elsewhere children are started as always.
-//!
-//! *Applies to: outbound.*
+//! Linux only, where a process can be the reaper of all its descendants; elsewhere children are started directly.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-/// What is run as a keeper.
+/// The installed keeper.
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
-/// The program that is run as the keeper of each child.
+/// Program that is run as the keeper of each child.
 ///
 /// ```no_run
 /// use mgp_transport::Keeper;
 ///
 /// fn main() -> std::process::ExitCode {
-///     // Before all else: a keeper is to be small.
-///     if let Some(ended) = Keeper::run("__keeper") {
-///         return ended;
+///     // First of all, because a keeper should stay small.
+///     if let Some(exit_code) = Keeper::run("__keeper") {
+///         return exit_code;
 ///     }
 ///     Keeper::this_program("__keeper").install();
 ///     // … from now on each child has a keeper …
@@ -36,43 +34,42 @@ static KEEPER: OnceLock<Keeper> = OnceLock::new();
 #[must_use = "children have no keeper until it is installed"]
 pub struct Keeper {
     program: PathBuf,
-    word: OsString,
+    marker: OsString,
 }
 
 impl Keeper {
-    /// This program, run again with a word as its first argument; its `main` has to [`run`](Self::run) a keeper then.
-    pub fn this_program(word: impl Into<OsString>) -> Self {
-        // The very file that runs, even if another one has taken its place by now.
-        Self { program: PathBuf::from("/proc/self/exe"), word: word.into() }
+    /// Uses this program, run again with `marker` as its first argument; its `main` must call [`run`](Self::run) first.
+    pub fn this_program(marker: impl Into<OsString>) -> Self {
+        // The very file that runs, even if it was replaced on disk since.
+        Self { program: PathBuf::from("/proc/self/exe"), marker: marker.into() }
     }
 
-    /// Has all children that this process starts from now on started under it; the first one installed stays.
+    /// Starts all further children of this process under this keeper; the first installed keeper stays.
     pub fn install(self) {
         let _ = KEEPER.set(self);
     }
 
-    /// Whether children are started under one.
+    /// Returns whether children are started under a keeper.
     #[must_use]
     pub fn is_installed() -> bool {
         cfg!(target_os = "linux") && KEEPER.get().is_some()
     }
 
-    /// Is a keeper, if this process was started as one, until all it keeps is gone.
+    /// Runs as a keeper, if this process was started as one, until all processes it keeps have ended.
     ///
-    /// `None` says that this process is something else.
+    /// Returns `None` if this process was not started as a keeper.
     #[must_use]
-    pub fn run(word: &str) -> Option<ExitCode> {
+    pub fn run(marker: &str) -> Option<ExitCode> {
         let mut arguments = std::env::args_os().skip(1);
-        if arguments.next()? != word {
+        if arguments.next()? != marker {
             return None;
         }
         #[cfg(target_os = "linux")]
-        return Some(super::imp::keep(arguments));
+        return Some(super::imp::run(arguments));
         #[cfg(not(target_os = "linux"))]
         return Some(ExitCode::from(2));
     }
 
-    /// The one that is installed, where there can be one.
     #[cfg(unix)]
     pub(super) fn installed() -> Option<&'static Self> {
         if cfg!(target_os = "linux") { KEEPER.get() } else { None }
@@ -80,6 +77,6 @@ impl Keeper {
 
     #[cfg(unix)]
     pub(super) fn program(&self) -> (&PathBuf, &OsString) {
-        (&self.program, &self.word)
+        (&self.program, &self.marker)
     }
 }

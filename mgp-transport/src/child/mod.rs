@@ -1,35 +1,33 @@
-//! Servers as child processes: started clean, drained always, ended with their group.
+//! Servers as child processes: started with a clean environment, stderr drained, ended with their group.
 //!
-//! MGP §11 (lifecycle) starts and stops servers; this module does it to processes. What it
-//! promises:
+//! MGP §11 (lifecycle) starts and stops servers; this module does it for processes.
+//! Guarantees:
 //!
 //! - **Group.** Each child leads a process group of its own. Ending the child ends the group.
-//! - **Environment.** Empty, but for an allow-list (see [`ChildCommand`]) and what the caller adds.
+//! - **Environment.** Empty, but for an allow-list (see [`ChildCommand`]) and the caller's additions.
 //! - **Descriptors.** The child has 0, 1 and 2, three pipes. On Linux all others are marked
 //!   close-on-exec between fork and exec, also those that other libraries forgot; elsewhere only
-//!   those that the standard library opened are.
-//! - **Stderr** is read without pause and goes to `tracing` (target `mgp::child`) up to a
-//!   [`StderrCap`]; beyond it lines are counted and dropped, so a flood costs neither the child's
-//!   progress nor our memory.
+//!   those that the standard library opened.
+//! - **Stderr** is read without pause and logged with `tracing` (target `mgp::child`) up to a
+//!   [`StderrCap`]; lines beyond it are counted and dropped, so a flood neither blocks the child
+//!   nor uses memory.
 //! - **Shutdown** escalates: close stdin, wait, SIGTERM to the group, wait, SIGKILL to the group.
 //! - **Dropping** a [`Child`] kills the group at once. One thread of this process (`mgp-spawner`)
-//!   starts and reaps all children, so no zombie stays even when the runtime is gone.
-//! - **Our own death**, SIGKILL included, kills the child on Linux (`PR_SET_PDEATHSIG`). The signal
+//!   starts and reaps all children, so no zombie remains even when the runtime is gone.
+//! - **Death of this process**, SIGKILL included, kills the child on Linux (`PR_SET_PDEATHSIG`). The signal
 //!   is tied to the thread that forked, which is why that thread lives as long as the process.
 //!
-//! What it cannot promise: a process that left the group (`setsid`, `setpgid`, double fork into a
-//! daemon) is neither signalled nor awaited, and our sudden death reaches direct children only,
+//! Limits: a process that left the group (`setsid`, `setpgid`, double fork into a
+//! daemon) is neither signalled nor awaited, and the sudden death of this process reaches direct children only,
 //! not grandchildren. Set-uid programs drop the parent death signal. A program that needs more
-//! installs a [`Keeper`], and then neither holds any more: whatever a child started ends with it.
+//! installs a [`Keeper`], which ends all descendants of a child with it.
 //!
-//! When a child ends on its own and leaves processes in its group, these get SIGTERM, then the
-//! grace time, then SIGKILL. Until they are gone the child counts as running and stays unreaped,
-//! so that its number cannot be given to a stranger while we still signal it.
+//! Processes that a child leaves in its group when it ends by itself get SIGTERM, then the
+//! grace time, then SIGKILL. Until they are gone the child counts as running and is not reaped,
+//! so that its process id cannot be given to another process while it may still be signalled.
 //!
 //! On other Unix systems there is no parent death signal, and left-over processes get SIGKILL at
-//! once. On Windows there are no groups: the child alone is ended, without a SIGTERM stage.
-//!
-//! *Applies to: outbound.*
+//! once. On Windows there are no groups: only the child is ended, without a SIGTERM stage.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -59,10 +57,10 @@ mod unix;
 #[cfg(unix)]
 use self::unix as imp;
 
-/// How a child ended.
+/// Exit status of a child.
 ///
-/// Both members are empty if that is unknown: somebody else reaped the child, or it outlived
-/// SIGKILL (a process stuck in the kernel does) and was given up.
+/// Both fields are `None` if it is unknown: another part of the program reaped the child, or the child outlived
+/// SIGKILL (as a process stuck in the kernel does) and was given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExitReport {
@@ -72,7 +70,7 @@ pub struct ExitReport {
     pub signal: Option<i32>,
 }
 
-/// Why a child could not be started.
+/// Reason why a child could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChildError {
@@ -84,10 +82,10 @@ pub enum ChildError {
     Start {
         /// The program as the caller named it.
         program: OsString,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The thread that starts and reaps children is not there.
+    /// The thread that starts and reaps children is not running.
     #[error("the thread that starts child processes is not running")]
     Spawner(#[source] io::Error),
     /// The child started, but its pipes could not be used; it was killed.
@@ -95,7 +93,7 @@ pub enum ChildError {
     Pipes(#[source] io::Error),
 }
 
-/// A child the platform module started.
+/// A child that the platform module started.
 struct Started {
     process: Arc<imp::Process>,
     stdin: ChildStdin,

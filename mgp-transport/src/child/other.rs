@@ -1,21 +1,20 @@
-//! Processes where there are no groups: the child alone is ended.
+//! Processes on systems without groups: only the child is ended.
 //!
-//! MGP §11 on Windows. One thread a child looks every 20 ms whether it has ended. There is no
-//! softer signal than ending it, so a shutdown goes from closing stdin to that.
-//!
-//! *Applies to: outbound.*
+//! MGP §11 on Windows. One thread per child polls every 20 ms whether it has ended. There is no
+//! softer signal than ending it, so a shutdown has no stage between closing stdin and that.
 
 use std::io;
 use std::process::{Child as StdChild, Command};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 
 use super::{ChildError, ExitReport, Started};
 
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) struct Process {
     pid: u32,
@@ -37,8 +36,8 @@ pub(super) fn start(mut command: Command, _term_grace: Duration) -> Result<Start
         process.kill();
         return Err(ChildError::Pipes(io::ErrorKind::BrokenPipe.into()));
     };
-    let theirs = Arc::clone(&process);
-    let thread = thread::Builder::new().name("mgp-wait".to_owned()).spawn(move || theirs.watch());
+    let watched = Arc::clone(&process);
+    let thread = thread::Builder::new().name("mgp-wait".to_owned()).spawn(move || watched.watch());
     if let Err(error) = thread {
         process.kill();
         return Err(ChildError::Spawner(error));
@@ -62,15 +61,15 @@ impl Process {
     }
 
     pub(super) fn kill(&self) {
-        // It fails when the child has ended.
-        let _ = self.lock().kill();
+        // This fails if the child has ended.
+        let _ = self.child.lock().kill();
     }
 
     fn watch(&self) {
         loop {
-            let ended = self.lock().try_wait();
+            let ended = self.child.lock().try_wait();
             match ended {
-                Ok(None) => thread::sleep(LOOK),
+                Ok(None) => thread::sleep(POLL_INTERVAL),
                 Ok(Some(status)) => {
                     let report = ExitReport { code: status.code(), signal: None };
                     self.done.send_replace(Some(report));
@@ -82,9 +81,5 @@ impl Process {
                 }
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StdChild> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,15 +1,13 @@
-//! The two ends of the conversation with a child.
+//! The pipes of a child: its stdin and stdout.
 //!
 //! MGP §2 over stdio, seen from the client. Both are non-blocking pipes on the runtime's poller.
-//!
-//! *Applies to: outbound.*
 
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use mgp_types::sync::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -20,21 +18,21 @@ pub struct ChildReader {
     stdout: ChildStdout,
 }
 
-/// Writes the child's stdin; closes it when shut down or dropped, and when the child is.
+/// Writes the child's stdin; closes it when shut down or dropped, and when the child is shut down.
 ///
-/// A child that does not read lets writes wait, and nothing else.
+/// If the child does not read, writes wait; nothing else is affected.
 pub struct ChildWriter {
-    shared: Arc<Mutex<Stdin>>,
+    stdin: Arc<Mutex<Stdin>>,
 }
 
-/// Closes stdin under the writer's hands.
+/// Closes stdin independently of the writer.
 pub(super) struct StdinHandle {
-    shared: Arc<Mutex<Stdin>>,
+    stdin: Arc<Mutex<Stdin>>,
 }
 
 struct Stdin {
     pipe: Option<ChildStdin>,
-    /// Who waits for room in the pipe, to be told when it closes.
+    /// The task that waits for room in the pipe, to be woken when it closes.
     waker: Option<Waker>,
 }
 
@@ -42,9 +40,9 @@ pub(super) fn pipes(
     stdin: ChildStdin,
     stdout: ChildStdout,
 ) -> (StdinHandle, ChildReader, ChildWriter) {
-    let shared = Arc::new(Mutex::new(Stdin { pipe: Some(stdin), waker: None }));
-    let handle = StdinHandle { shared: Arc::clone(&shared) };
-    (handle, ChildReader { stdout }, ChildWriter { shared })
+    let stdin = Arc::new(Mutex::new(Stdin { pipe: Some(stdin), waker: None }));
+    let handle = StdinHandle { stdin: Arc::clone(&stdin) };
+    (handle, ChildReader { stdout }, ChildWriter { stdin })
 }
 
 // === impl ChildReader ===
@@ -59,11 +57,7 @@ impl AsyncRead for ChildReader {
     }
 }
 
-impl fmt::Debug for ChildReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildReader").finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(ChildReader);
 
 // === impl ChildWriter ===
 
@@ -73,7 +67,7 @@ impl ChildWriter {
         cx: &mut Context<'_>,
         write: impl FnOnce(Pin<&mut ChildStdin>, &mut Context<'_>) -> Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        let mut stdin = lock(&self.shared);
+        let mut stdin = self.stdin.lock();
         let Some(pipe) = &mut stdin.pipe else {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         };
@@ -103,7 +97,7 @@ impl AsyncWrite for ChildWriter {
     }
 
     fn is_write_vectored(&self) -> bool {
-        lock(&self.shared).pipe.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+        self.stdin.lock().pipe.as_ref().is_some_and(AsyncWrite::is_write_vectored)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -115,43 +109,35 @@ impl AsyncWrite for ChildWriter {
         if done.is_pending() {
             return done;
         }
-        close(&self.shared);
+        close(&self.stdin);
         Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for ChildWriter {
     fn drop(&mut self) {
-        close(&self.shared);
+        close(&self.stdin);
     }
 }
 
-impl fmt::Debug for ChildWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildWriter").finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(ChildWriter);
 
 // === impl StdinHandle ===
 
 impl StdinHandle {
-    /// Closes stdin; a write that waits fails with a broken pipe.
+    /// Closes stdin; a waiting write fails with a broken pipe.
     pub(super) fn close(&self) {
-        close(&self.shared);
+        close(&self.stdin);
     }
 }
 
-fn close(shared: &Mutex<Stdin>) {
+fn close(stdin: &Mutex<Stdin>) {
     let (pipe, waker) = {
-        let mut stdin = lock(shared);
+        let mut stdin = stdin.lock();
         (stdin.pipe.take(), stdin.waker.take())
     };
     drop(pipe);
     if let Some(waker) = waker {
         waker.wake();
     }
-}
-
-fn lock(shared: &Mutex<Stdin>) -> MutexGuard<'_, Stdin> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

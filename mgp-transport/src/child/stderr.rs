@@ -1,10 +1,8 @@
 //! A child's stderr: read to the end, logged up to a cap.
 //!
-//! MGP §11. One event a line, target `mgp::child`, level info, fields `server` and `pid`. Reading
-//! never stops before the end of the stream; what exceeds the cap is counted and dropped, and one
-//! event at level warn says how much.
-//!
-//! *Applies to: outbound.*
+//! MGP §11. One event per line, target `mgp::child`, level info, fields `server` and `pid`. Reading
+//! never stops before the end of the stream; lines above the cap are counted and dropped, and one
+//! event at level warn reports the counts.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,47 +13,47 @@ use tokio::process::ChildStderr;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 
-/// How much of a child's stderr is logged.
+/// Limit of the stderr output that is logged.
 ///
 /// By default lines of up to 8 KiB, and within 10 s at most 1,000 lines and 256 KiB.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use]
 pub struct StderrCap {
-    /// The length at which a line is cut.
+    /// Length at which a line is cut.
     pub line_bytes: usize,
-    /// The time after which lines and bytes are counted afresh.
+    /// Time after which lines and bytes are counted from zero.
     pub window: Duration,
-    /// How many lines a window may have.
+    /// Lines per window.
     pub lines: u64,
-    /// How many bytes a window may have.
+    /// Bytes per window.
     pub bytes: u64,
 }
 
-/// Who is told of each line that is logged.
-pub(super) type Tap = Arc<dyn Fn(&str) + Send + Sync>;
+/// Callback for each line that is logged.
+pub(super) type StderrCallback = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Reads and logs until the child, and whoever inherited its stderr, is gone.
+/// Reads and logs until the child, and all processes that inherited its stderr, are gone.
 pub(super) async fn drain(
     mut stderr: ChildStderr,
     cap: StderrCap,
-    tap: Option<Tap>,
+    callback: Option<StderrCallback>,
     server: String,
     pid: u32,
 ) {
-    let mut log = Log::new(cap, |event| {
-        if let Some(tap) = &tap {
-            event.tell(&**tap);
+    let mut log = LineLog::new(cap, |event| {
+        if let Some(callback) = &callback {
+            event.forward(&**callback);
         }
         event.emit(&server, pid);
     });
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        let read = match log.due() {
+        let read = match log.next_summary() {
             None => stderr.read(&mut buffer).await,
             Some(due) => {
                 let Ok(read) = timeout_at(due, stderr.read(&mut buffer)).await else {
-                    log.roll(due);
+                    log.start_window(due);
                     continue;
                 };
                 read
@@ -65,7 +63,7 @@ pub(super) async fn drain(
             Ok(0) => break,
             Ok(read) => log.feed(&buffer[..read]),
             Err(error) => {
-                debug!(target: "mgp::child", server, pid, %error, "stderr ended early");
+                debug!(target: "mgp::child", server, pid, %error, "stderr read failed");
                 break;
             }
         }
@@ -73,12 +71,12 @@ pub(super) async fn drain(
     log.finish();
 }
 
-/// Cuts bytes into lines and decides what becomes of each.
-struct Log<F> {
+/// Cuts bytes into lines and decides which are logged.
+struct LineLog<F> {
     cap: StderrCap,
     emit: F,
     line: Vec<u8>,
-    /// How many bytes of the current line did not fit.
+    /// Bytes of the current line beyond its limit.
     cut: u64,
     window_ends: Instant,
     lines: u64,
@@ -102,7 +100,7 @@ impl StderrCap {
         self
     }
 
-    /// Sets how many lines and bytes are logged within a time.
+    /// Sets how many lines and bytes are logged within a window.
     pub fn rate(mut self, lines: u64, bytes: u64, window: Duration) -> Self {
         self.lines = lines;
         self.bytes = bytes;
@@ -122,9 +120,9 @@ impl Default for StderrCap {
     }
 }
 
-// === impl Log ===
+// === impl LineLog ===
 
-impl<F: FnMut(Event)> Log<F> {
+impl<F: FnMut(Event)> LineLog<F> {
     fn new(cap: StderrCap, emit: F) -> Self {
         Self {
             window_ends: Instant::now() + cap.window,
@@ -139,8 +137,8 @@ impl<F: FnMut(Event)> Log<F> {
         }
     }
 
-    /// When the next summary is due, if lines were dropped.
-    fn due(&self) -> Option<Instant> {
+    /// Returns the time of the next summary, if lines were dropped.
+    fn next_summary(&self) -> Option<Instant> {
         (self.dropped_lines > 0).then_some(self.window_ends)
     }
 
@@ -166,7 +164,7 @@ impl<F: FnMut(Event)> Log<F> {
         }
         let now = Instant::now();
         if now >= self.window_ends {
-            self.roll(now);
+            self.start_window(now);
         }
         let length = self.line.len() as u64;
         if self.lines < self.cap.lines && self.bytes + length <= self.cap.bytes {
@@ -181,8 +179,8 @@ impl<F: FnMut(Event)> Log<F> {
         self.cut = 0;
     }
 
-    /// Says what was dropped and opens a new window.
-    fn roll(&mut self, now: Instant) {
+    /// Reports the dropped lines and opens a new window.
+    fn start_window(&mut self, now: Instant) {
         if self.dropped_lines > 0 {
             (self.emit)(Event::Dropped { lines: self.dropped_lines, bytes: self.dropped_bytes });
         }
@@ -192,17 +190,17 @@ impl<F: FnMut(Event)> Log<F> {
 
     fn finish(&mut self) {
         self.end_line();
-        self.roll(Instant::now());
+        self.start_window(Instant::now());
     }
 }
 
 // === impl Event ===
 
 impl Event {
-    fn tell(&self, tap: &dyn Fn(&str)) {
+    fn forward(&self, callback: &dyn Fn(&str)) {
         match self {
-            Self::Line { text, .. } => tap(text),
-            Self::Dropped { lines, .. } => tap(&format!("({lines} lines were dropped)")),
+            Self::Line { text, .. } => callback(text),
+            Self::Dropped { lines, .. } => callback(&format!("({lines} lines were dropped)")),
         }
     }
 
@@ -211,13 +209,13 @@ impl Event {
             Self::Line { text, cut: 0 } => info!(target: "mgp::child", server, pid, "{text}"),
             Self::Line { text, cut } => info!(target: "mgp::child", server, pid, cut, "{text}"),
             Self::Dropped { lines, bytes } => {
-                warn!(target: "mgp::child", server, pid, lines, bytes, "stderr over its cap, lines dropped");
+                warn!(target: "mgp::child", server, pid, lines, bytes, "dropped stderr lines above the cap");
             }
         }
     }
 }
 
-/// Makes text of a line; control characters are escaped, because logs end on terminals.
+/// Decodes a line; control characters are escaped, because logs are shown on terminals.
 fn readable(line: &[u8]) -> String {
     let lossy = String::from_utf8_lossy(line);
     let line = lossy.trim_end();
@@ -237,11 +235,11 @@ fn readable(line: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Feeds chunks, a second apart, and returns what is logged.
+    /// Feeds chunks, a second apart, and returns the logged events.
     async fn logged(cap: StderrCap, chunks: &[&[u8]]) -> Vec<Event> {
         tokio::time::pause();
         let mut events = Vec::new();
-        let mut log = Log::new(cap, |event| events.push(event));
+        let mut log = LineLog::new(cap, |event| events.push(event));
         for chunk in chunks {
             log.feed(chunk);
             tokio::time::advance(Duration::from_secs(1)).await;
@@ -268,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_exceeds_the_rate_is_counted() {
+    async fn lines_above_the_rate_are_counted() {
         let cap = StderrCap::default().rate(2, 1_000, Duration::from_millis(1_500));
         let events = logged(cap, &[b"a\nb\nc\nd\n", b"e\n", b"f\n"]).await;
         let dropped = Event::Dropped { lines: 3, bytes: 3 };
@@ -284,13 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn a_tap_hears_what_is_logged_and_of_what_is_not() {
-        let heard = std::cell::RefCell::new(Vec::new());
-        let tap = |line: &str| heard.borrow_mut().push(line.to_owned());
+    fn a_callback_gets_logged_lines_and_the_number_of_dropped_ones() {
+        let lines = std::cell::RefCell::new(Vec::new());
+        let callback = |line: &str| lines.borrow_mut().push(line.to_owned());
         for event in [line("one", 4), Event::Dropped { lines: 3, bytes: 9 }] {
-            event.tell(&tap);
+            event.forward(&callback);
         }
-        assert_eq!(*heard.borrow(), ["one", "(3 lines were dropped)"]);
+        assert_eq!(*lines.borrow(), ["one", "(3 lines were dropped)"]);
     }
 
     #[test]

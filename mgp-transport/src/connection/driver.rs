@@ -1,14 +1,12 @@
 //! The loop of a connection.
 //!
-//! Each turn: answer calls that finished, move the notification lane, write, read, dispatch.
+//! Each turn answers finished calls, drives the notification queue, writes, reads and dispatches.
 //! A call is polled once where it is dispatched, so that one that completes at once costs no queue and no wake-up.
-//!
-//! Applies to: both.
 
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
-use std::task::{Context as Task, Poll, ready};
+use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use bytestring::ByteString;
@@ -20,74 +18,56 @@ use mgp_types::{ErrorCode, Id, RpcError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::ahead::Ahead;
-use super::batch::Batch;
-use super::lane::{Lane, only_reports};
+use super::closing::{FlushReason, Phase};
 use super::link::read_reply;
-use super::outbox::End;
-use super::running::Running;
-use super::sign::{SIGN_BYTES, asks_for_life, places_beyond};
+use super::notifications::{NotificationQueue, is_report};
+use super::outbox::CloseRequest;
+use super::priority::{MAX_PING_BYTES, extra_places, is_ping};
+use super::read_ahead::ReadAhead;
+use super::running::{Batch, Running};
 use super::{Closed, Connection};
 use crate::frame::{Line, LineBuffer};
 
-/// What a running call costs besides its params: a guess that keeps a flood of tiny ones bounded.
+/// Estimated cost of a running call besides its params; it keeps a flood of tiny calls bounded.
 const CALL_COST: usize = 512;
-/// How long reading pauses at the bound of running calls before more of them are refused.
+/// Time for which reading pauses at the bound of running calls before further calls are refused.
 ///
-/// A peer may write faster than calls of microseconds get their turn on the runtime; one whose calls really run
-/// does not notice, and what stands behind (a cancellation, an answer a call waits for) is read in time.
-const GRACE: Duration = Duration::from_millis(50);
-/// How many finished calls one turn answers before it writes and reads again.
-const TURN: usize = 128;
+/// A peer may write faster than calls of microseconds are scheduled on the runtime. A peer whose calls are slow
+/// does not notice the pause, and messages behind it (a cancellation, an answer a call waits for) are still read in time.
+const REFUSAL_DELAY: Duration = Duration::from_millis(50);
+/// Finished calls that one turn answers before it writes and reads again.
+const MAX_FINISHED_PER_TURN: usize = 128;
 
 pub(super) struct Driver<R, W> {
-    connection: Connection<R, W>,
+    pub(super) connection: Connection<R, W>,
     /// Cloned for each inbound call.
     cx: Context,
     lines: LineBuffer,
-    /// What was read while too many calls run.
-    ahead: Ahead,
-    /// Whether the peer closed its side; what was read ahead may still wait.
-    is_read_up: bool,
-    /// What is being written.
+    pub(super) read_ahead: ReadAhead,
+    /// If set, the peer closed its side; messages that were read ahead may still wait.
+    is_eof: bool,
+    /// Bytes being written, of which the first `written` are done.
     writing: Vec<u8>,
     written: usize,
-    calls: FuturesUnordered<Running>,
-    lane: Lane,
-    /// When a peer that does not read, or a closing connection, is given up.
-    patience: Option<Pin<Box<Sleep>>>,
-    /// When a connection that this side leaves ends at the latest, however busily its peer reads.
-    last: Option<Instant>,
-    /// Until when reading pauses because too many calls run; it stays, spent, until one of them ends.
-    grace: Option<Pin<Box<Sleep>>>,
-    phase: Phase,
+    pub(super) calls: FuturesUnordered<Running>,
+    pub(super) notifications: NotificationQueue,
+    /// Time at which a peer that does not read, or a closing connection, is given up.
+    pub(super) deadline: Option<Pin<Box<Sleep>>>,
+    /// Latest end of a connection that this side closes, however slowly its peer reads.
+    pub(super) hard_deadline: Option<Instant>,
+    /// Pause of reading because too many calls run; once elapsed it is kept until one of them ends.
+    pause: Option<Pin<Box<Sleep>>>,
+    pub(super) phase: Phase,
 }
 
+/// Result of dispatching the lines that were read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Open,
-    /// The peer closed its side: running calls may finish.
-    Lingering,
-    /// This side leaves: running calls may finish.
-    Leaving,
-    /// Only what is queued is still written.
-    Flushing(Why),
-}
-
-/// How many of the lines that were read were dispatched.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    /// None is left.
+enum Dispatched {
+    /// There is no line left.
     All,
     Some,
-    /// The next must wait.
+    /// The next line must wait.
     Nothing,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Local,
-    Flooded,
 }
 
 impl<R, W> Driver<R, W>
@@ -99,15 +79,15 @@ where
         Self {
             cx: connection.context(),
             lines: LineBuffer::new(connection.limits.line_bytes),
-            ahead: Ahead::default(),
-            is_read_up: false,
+            read_ahead: ReadAhead::default(),
+            is_eof: false,
             writing: Vec::new(),
             written: 0,
             calls: FuturesUnordered::new(),
-            lane: Lane::default(),
-            patience: None,
-            last: None,
-            grace: None,
+            notifications: NotificationQueue::default(),
+            deadline: None,
+            hard_deadline: None,
+            pause: None,
             phase: Phase::Open,
             connection,
         }
@@ -128,7 +108,7 @@ where
     fn turn(&mut self, task: &mut Task<'_>) -> Poll<Closed> {
         loop {
             let answered = self.answer_finished(task);
-            self.move_lane(task);
+            self.drive_notifications(task);
             let written = self.write(task);
             self.connection.counters.unwritten.store(self.unwritten(), Ordering::Relaxed);
             if let Err(error) = written {
@@ -139,20 +119,22 @@ where
                 Err(error) => return Poll::Ready(Closed::Io(error)),
             };
             if !read && !answered {
-                return self.settle(task);
+                return self.wait_or_close(task);
             }
         }
     }
 
-    /// Answers calls that finished, unless the peer does not read; `true` when there may be more.
+    /// Answers finished calls unless the peer does not read; returns `true` if there may be more.
     fn answer_finished(&mut self, task: &mut Task<'_>) -> bool {
-        for _ in 0..TURN {
-            if self.calls.is_empty() || self.connection.shared.outbox.is_stuffed(self.unwritten()) {
+        for _ in 0..MAX_FINISHED_PER_TURN {
+            if self.calls.is_empty()
+                || self.connection.send_half.outbox.holds_answers(self.unwritten())
+            {
                 return false;
             }
             match Pin::new(&mut self.calls).poll_next(task) {
                 Poll::Ready(Some(done)) => {
-                    self.finish(&done.id, done.size, done.batch.as_ref(), &done.outcome);
+                    self.answer(&done.id, done.size, done.batch.as_ref(), &done.outcome);
                 }
                 _ => return false,
             }
@@ -160,21 +142,21 @@ where
         true
     }
 
-    fn move_lane(&mut self, task: &mut Task<'_>) {
+    fn drive_notifications(&mut self, task: &mut Task<'_>) {
         let held = &self.connection.counters.held;
-        self.lane.poll(task, |size| {
+        self.notifications.poll(task, |size| {
             held.fetch_sub(size, Ordering::Relaxed);
         });
     }
 
     // === Writing ===
 
-    fn unwritten(&self) -> usize {
+    pub(super) fn unwritten(&self) -> usize {
         self.writing.len() - self.written
     }
 
     fn write(&mut self, task: &mut Task<'_>) -> std::io::Result<()> {
-        self.connection.shared.outbox.register(task);
+        self.connection.send_half.outbox.register_driver(task);
         loop {
             if self.unwritten() == 0 {
                 self.writing.clear();
@@ -183,7 +165,7 @@ where
                 if self.writing.capacity() > self.connection.limits.unread_bytes {
                     self.writing = Vec::new();
                 }
-                self.connection.shared.outbox.take_into(&mut self.writing);
+                self.connection.send_half.outbox.take_into(&mut self.writing);
                 if self.writing.is_empty() {
                     if let Poll::Ready(result) =
                         Pin::new(&mut self.connection.writer).poll_flush(task)
@@ -198,10 +180,10 @@ where
                 Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(count)) => {
                     self.written += count;
-                    self.connection.shared.outbox.drained();
-                    // The peer reads: a stall is over, and an answer on its way has the time it takes.
-                    if matches!(self.phase, Phase::Open | Phase::Leaving) {
-                        self.patience = None;
+                    self.connection.send_half.outbox.notify_senders();
+                    // The peer reads: a stall is over, and an answer in transit may take as long as it needs.
+                    if matches!(self.phase, Phase::Open | Phase::Draining) {
+                        self.deadline = None;
                     }
                 }
                 Poll::Ready(Err(error)) => return Err(error),
@@ -212,104 +194,100 @@ where
 
     // === Reading ===
 
-    /// Dispatches what was read, or reads once and dispatches that; `true` when something was done.
+    /// Dispatches lines that were read, or reads once and dispatches those; returns `true` if there was progress.
     fn read(&mut self, task: &mut Task<'_>) -> std::io::Result<bool> {
         if self.phase != Phase::Open {
             return Ok(false);
         }
-        match self.connection.shared.outbox.end() {
+        match self.connection.send_half.outbox.close_request() {
             None => {}
-            Some(End::Now) => {
-                self.flush(Why::Local);
+            Some(CloseRequest::Flush) => {
+                self.start_flush(FlushReason::Local);
                 return Ok(true);
             }
-            Some(End::Answered) => {
-                // What was read is answered, if only to say that it comes too late.
+            Some(CloseRequest::Drain) => {
+                // Requests that were read are still answered, if only with a refusal.
                 self.take_lines(task);
-                self.phase = Phase::Leaving;
-                self.patience = None;
-                let limits = &self.connection.limits;
-                self.last = Instant::now().checked_add(limits.stall.max(limits.linger));
+                self.start_draining();
                 return Ok(true);
             }
         }
         match self.take_lines(task) {
-            Taken::All => {}
-            // What they were answered is written before more is read.
-            Taken::Some => return Ok(true),
-            Taken::Nothing => return Ok(false),
+            Dispatched::All => {}
+            // Their answers are written before more is read.
+            Dispatched::Some => return Ok(true),
+            Dispatched::Nothing => return Ok(false),
         }
-        if !self.is_read_up {
+        if !self.is_eof {
             let buffer = self.lines.reading();
             let reading = pin!(self.connection.reader.read_buf(buffer));
             match reading.poll(task) {
-                Poll::Ready(result) => self.is_read_up = result? == 0,
+                Poll::Ready(result) => self.is_eof = result? == 0,
                 Poll::Pending => return Ok(false),
             }
             self.take_lines(task);
         }
-        if self.is_read_up && self.phase == Phase::Open {
-            if !self.ahead.is_empty() {
+        if self.is_eof && self.phase == Phase::Open {
+            if !self.read_ahead.is_empty() {
                 return Ok(false);
             }
             if let Some(line) = self.lines.rest() {
                 self.take_line(line, task);
             }
-            self.phase = Phase::Lingering;
-            self.patience =
-                Some(Box::pin(sleep_until(Instant::now() + self.connection.limits.linger)));
+            self.start_lingering();
         }
         Ok(true)
     }
 
-    /// Dispatches the lines that were read, as far as there is room for their answers.
-    fn take_lines(&mut self, task: &mut Task<'_>) -> Taken {
-        let mut taken = Taken::Nothing;
+    /// Dispatches lines that were read as long as there is room for their answers.
+    fn take_lines(&mut self, task: &mut Task<'_>) -> Dispatched {
+        let mut dispatched = Dispatched::Nothing;
         while self.phase == Phase::Open {
-            if self.connection.shared.outbox.is_full(self.unwritten()) {
-                return taken;
+            if self.connection.send_half.outbox.is_full(self.unwritten()) {
+                return dispatched;
             }
-            let pauses = self.pauses(task);
-            if pauses && self.ahead.is_full() {
-                return taken;
+            let reading_pauses = self.reading_pauses(task);
+            if reading_pauses && self.read_ahead.is_full() {
+                return dispatched;
             }
-            if !pauses
-                && !self.ahead.is_empty()
-                && let Some((message, size)) = self.ahead.pop()
+            if !reading_pauses
+                && !self.read_ahead.is_empty()
+                && let Some((message, size)) = self.read_ahead.pop()
             {
                 self.take_message(message, size, None, task);
-                taken = Taken::Some;
+                dispatched = Dispatched::Some;
                 continue;
             }
             match self.lines.next_line() {
-                Some(line) if pauses => self.look_ahead(line, task),
+                Some(line) if reading_pauses => self.queue_line(line, task),
                 Some(line) => self.take_line(line, task),
-                None if taken == Taken::Nothing => return Taken::All,
-                None => return taken,
+                None if dispatched == Dispatched::Nothing => return Dispatched::All,
+                None => return dispatched,
             }
-            taken = Taken::Some;
+            dispatched = Dispatched::Some;
         }
-        taken
+        dispatched
     }
 
-    /// Keeps a line for later, unless it asks for a sign of life: that overtakes the others.
-    fn look_ahead(&mut self, line: Line, task: &mut Task<'_>) {
+    /// Queues a line for later, unless it is a ping: pings overtake the other messages.
+    fn queue_line(&mut self, line: Line, task: &mut Task<'_>) {
         let Some((message, size)) = self.read_line(line) else { return };
         match message {
-            Message::Request { ref method, .. } if Self::is_sign(method, size) => {
+            Message::Request { ref method, .. } if Self::is_light_ping(method, size) => {
                 self.take_message(message, size, None, task);
             }
-            message => self.ahead.push(message, size),
+            message => self.read_ahead.push(message, size),
         }
     }
 
-    /// Whether reading pauses because too many calls run.
-    fn pauses(&mut self, task: &mut Task<'_>) -> bool {
+    /// Returns whether reading pauses because too many calls run.
+    fn reading_pauses(&mut self, task: &mut Task<'_>) -> bool {
         if self.calls.len() < self.connection.limits.in_flight {
             return false;
         }
-        let grace = self.grace.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + GRACE)));
-        !grace.is_elapsed() && grace.as_mut().poll(task).is_pending()
+        let pause =
+            self.pause.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + REFUSAL_DELAY)));
+        !pause.is_elapsed() && pause.as_mut().poll(task).is_pending()
     }
 
     fn take_line(&mut self, line: Line, task: &mut Task<'_>) {
@@ -318,7 +296,7 @@ where
         }
     }
 
-    /// Reads a line and says what it weighs; one that is no message is refused.
+    /// Reads a line and returns its message and size; refuses a line that is not a message.
     fn read_line(&self, line: Line) -> Option<(Message, usize)> {
         let error = match line {
             Line::Text(text) => return self.read_message(text, None),
@@ -326,7 +304,7 @@ where
                 if let Some(answer) = Message::answer_of(&bytes) {
                     return Some((answer, CALL_COST));
                 }
-                RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is no UTF-8")
+                RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is not UTF-8")
             }
             Line::TooLong => RpcError::invalid_request(format!(
                 "a message may have at most {} bytes",
@@ -343,7 +321,7 @@ where
             Ok(message) => return Some((message, size)),
             Err(BadMessage { id, error: Some(error) }) => self.refuse(id.as_ref(), batch, error),
             Err(BadMessage { error: None, .. }) => {
-                tracing::debug!("a malformed answer was ignored");
+                tracing::debug!("ignored a malformed answer");
             }
         }
         None
@@ -366,12 +344,12 @@ where
             Message::Response { id, outcome } => {
                 let known = id.as_ref().is_some_and(|id| {
                     self.connection
-                        .shared
+                        .send_half
                         .pending
-                        .answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
+                        .complete(id, |cx| outcome.map(|result| read_reply(cx, result)))
                 });
                 if !known {
-                    tracing::debug!(?id, "an answer to no request of ours");
+                    tracing::debug!(?id, "ignored an answer to an unknown request");
                 }
             }
             Message::Batch(items) => self.batch(items, batch, task),
@@ -382,12 +360,12 @@ where
         let allowed = outer.is_none() && self.connection.scope.state::<WireRules>().takes_batches();
         if !allowed {
             let error = RpcError::invalid_request(
-                "several messages in one array are not part of this revision",
+                "batches (several messages in one array) are not part of this revision",
             );
             return self.refuse(None, outer, error);
         }
         let batch = Batch::default();
-        // Held open until every item is dispatched, so that a fast answer does not close the array early.
+        // Kept open until every item is dispatched, so that a fast answer does not close the array early.
         batch.open();
         for item in items {
             if let Some((message, size)) = self.read_message(item, Some(&batch)) {
@@ -410,7 +388,7 @@ where
         let counters = &self.connection.counters;
         let held = counters.held.load(Ordering::Relaxed);
         let is_full = self.calls.len() >= limits.in_flight || held + size > limits.held_bytes;
-        if is_full && !self.squeezes_in(&method, size) {
+        if is_full && !self.may_exceed_limit(&method, size) {
             counters.shed.fetch_add(1, Ordering::Relaxed);
             let error = RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
@@ -427,65 +405,68 @@ where
             batch.open();
         }
         let mut future = self.connection.stack.send(Call::request(method, params, cx));
-        if !self.connection.shared.outbox.is_stuffed(self.unwritten())
+        if !self.connection.send_half.outbox.holds_answers(self.unwritten())
             && let Poll::Ready(outcome) = future.as_mut().poll(task)
         {
-            return self.finish(&id, size, batch, &outcome);
+            return self.answer(&id, size, batch, &outcome);
         }
         self.calls.push(Running { id: Some(id), size, batch: batch.cloned(), future });
     }
 
-    /// Whether a request is let in where no other is: a peer must learn that this side lives, above all when it is busy.
-    fn squeezes_in(&self, method: &Method, size: usize) -> bool {
-        let more = places_beyond(method, size.saturating_sub(CALL_COST));
+    /// Returns whether a request may run beyond the bound: a peer must be able to ping a busy server.
+    fn may_exceed_limit(&self, method: &Method, size: usize) -> bool {
+        let more = extra_places(method, size.saturating_sub(CALL_COST));
         self.calls.len() < self.connection.limits.in_flight.saturating_add(more)
     }
 
-    /// Whether a request asks for a sign of life, and for nothing that weighs.
-    fn is_sign(method: &Method, size: usize) -> bool {
-        asks_for_life(method) && size <= SIGN_BYTES + CALL_COST
+    /// Returns whether a request is a ping, and small.
+    fn is_light_ping(method: &Method, size: usize) -> bool {
+        is_ping(method) && size <= MAX_PING_BYTES + CALL_COST
     }
 
     fn notification(&mut self, method: Method, params: Params, size: usize, task: &mut Task<'_>) {
         let limits = &self.connection.limits;
         let counters = &self.connection.counters;
         let held = counters.held.load(Ordering::Relaxed);
-        if self.lane.len() >= limits.notifications || held + size > limits.held_bytes {
+        if self.notifications.len() >= limits.notifications || held + size > limits.held_bytes {
             counters.dropped.fetch_add(1, Ordering::Relaxed);
-            if !only_reports(method.as_str()) {
-                self.flush(Why::Flooded);
+            if !is_report(method.as_str()) {
+                self.start_flush(FlushReason::Flooded);
             }
             return;
         }
         let mut cx = self.cx.clone();
         cx.key = CallKey::next();
         let mut handling = self.connection.stack.send(Call::notification(method, params, cx));
-        if self.lane.len() == 0 && handling.as_mut().poll(task).is_ready() {
+        if self.notifications.len() == 0 && handling.as_mut().poll(task).is_ready() {
             return;
         }
         counters.held.fetch_add(size, Ordering::Relaxed);
-        self.lane.push(size, handling);
+        self.notifications.push(size, handling);
     }
 
     // === Answering ===
 
-    fn finish(
+    fn answer(
         &mut self,
         id: &Id,
         size: usize,
         batch: Option<&Batch>,
         outcome: &Result<Reply, RpcError>,
     ) {
-        // Below the bound the next time at it is a new one.
+        // Below the bound the next pause is a new one.
         if self.calls.len() < self.connection.limits.in_flight {
-            self.grace = None;
+            self.pause = None;
         }
         let counters = &self.connection.counters;
         counters.running.fetch_sub(1, Ordering::Relaxed);
         counters.held.fetch_sub(size, Ordering::Relaxed);
         match batch {
             None => {
-                self.connection.shared.outbox.push_own(|out| write_answer(out, Some(id), outcome));
+                self.connection
+                    .send_half
+                    .outbox
+                    .push_without_wake(|out| write_answer(out, Some(id), outcome));
             }
             Some(batch) => {
                 let mut answer = Vec::new();
@@ -497,10 +478,14 @@ where
 
     fn refuse(&self, id: Option<&Id>, batch: Option<&Batch>, error: RpcError) {
         tracing::debug!(?id, %error, "refused a message");
-        let told = self.connection.scope.state::<WireRules>().tells_recovery();
-        let error = Err(if told { error } else { error.without_recovery() });
+        let takes_recovery = self.connection.scope.state::<WireRules>().tells_recovery();
+        let error = Err(if takes_recovery { error } else { error.without_recovery() });
         match batch {
-            None => self.connection.shared.outbox.push_own(|out| write_answer(out, id, &error)),
+            None => self
+                .connection
+                .send_half
+                .outbox
+                .push_without_wake(|out| write_answer(out, id, &error)),
             Some(batch) => {
                 let mut answer = Vec::new();
                 write_answer(&mut answer, id, &error);
@@ -512,88 +497,7 @@ where
 
     fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
         if let Some(array) = batch.close(answer) {
-            self.connection.shared.outbox.push_own(|out| out.extend_from_slice(&array));
+            self.connection.send_half.outbox.push_without_wake(|out| out.extend_from_slice(&array));
         }
-    }
-
-    // === Waiting and ending ===
-
-    /// Reads no more; what is queued is written within the linger time, however long the peer was waited for before.
-    fn flush(&mut self, why: Why) {
-        self.phase = Phase::Flushing(why);
-        self.patience = None;
-    }
-
-    /// Nothing moves: decides between waiting and ending.
-    fn settle(&mut self, task: &mut Task<'_>) -> Poll<Closed> {
-        let idle = self.unwritten() == 0;
-        let limits = &self.connection.limits;
-        match self.phase {
-            Phase::Open => {
-                // Senders and their callers wait from here on, so the peer may not make them wait for ever.
-                if !self.connection.shared.outbox.is_high(self.unwritten()) {
-                    return Poll::Pending;
-                }
-                let stall = limits.stall;
-                ready!(self.wait(stall, task));
-                Poll::Ready(Closed::Stalled(stall))
-            }
-            Phase::Lingering => {
-                if idle && self.calls.is_empty() && self.lane.len() == 0 {
-                    return Poll::Ready(Closed::Eof);
-                }
-                let linger = limits.linger;
-                ready!(self.wait(linger, task));
-                Poll::Ready(Closed::Eof)
-            }
-            Phase::Leaving => {
-                if !idle || !self.calls.is_empty() || self.lane.len() > 0 {
-                    let linger = self.connection.limits.linger;
-                    ready!(self.wait(linger, task));
-                }
-                Poll::Ready(Closed::Local)
-            }
-            Phase::Flushing(why) => {
-                if !idle {
-                    let linger = limits.linger;
-                    ready!(self.wait(linger, task));
-                }
-                Poll::Ready(match why {
-                    Why::Local => Closed::Local,
-                    Why::Flooded => Closed::Flooded,
-                })
-            }
-        }
-    }
-
-    fn wait(&mut self, time: Duration, task: &mut Task<'_>) -> Poll<()> {
-        let last = self.last;
-        let patience = self.patience.get_or_insert_with(|| {
-            let until = Instant::now() + time;
-            Box::pin(sleep_until(last.map_or(until, |last| last.min(until))))
-        });
-        patience.as_mut().poll(task)
-    }
-}
-
-impl<R, W> Driver<R, W> {
-    /// Drops the running calls, then ends what else hangs on the connection.
-    fn end(&mut self) {
-        self.connection.shared.outbox.close();
-        self.calls.clear();
-        self.lane.clear();
-        self.ahead.clear();
-        let counters = &self.connection.counters;
-        for gauge in [&counters.running, &counters.held, &counters.unwritten] {
-            gauge.store(0, Ordering::Relaxed);
-        }
-        self.connection.end();
-    }
-}
-
-/// Also when it is dropped half-way.
-impl<R, W> Drop for Driver<R, W> {
-    fn drop(&mut self) {
-        self.end();
     }
 }

@@ -1,6 +1,4 @@
-//! The peer's side of a connection: sends calls and waits for their answers.
-//!
-//! Applies to: both.
+//! The sending half of a connection: sends calls to the peer and waits for their answers.
 
 use std::sync::Arc;
 
@@ -10,84 +8,92 @@ use mgp_types::service::{
 };
 use mgp_types::{Id, Payload, RpcError};
 
+use super::Limits;
 use super::outbox::Outbox;
-use super::pending::Pending;
+use super::pending::PendingRequests;
 
-/// What the connection and its peer handles share.
+/// State shared by the connection and its peer handles.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SendHalf {
     pub(crate) outbox: Outbox,
-    pub(crate) pending: Pending,
+    pub(crate) pending: PendingRequests,
 }
 
-impl Shared {
+impl SendHalf {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            outbox: Outbox::new(limits.unread_bytes),
+            pending: PendingRequests::new(limits.held_bytes),
+        }
+    }
+
     async fn notify(&self, call: &Call) -> Result<Reply, RpcError> {
-        self.outbox.room().await.map_err(|_| gone())?;
+        self.outbox.room().await.map_err(|_| closed_by_peer())?;
         self.outbox
             .push(|out| write_call(out, None, call.method().as_str(), call.params(), call.hop()))
-            .map_err(|_| gone())?;
+            .map_err(|_| closed_by_peer())?;
         Ok(Reply::None)
     }
 
     async fn request(self: Arc<Self>, mut call: Call) -> Result<Reply, RpcError> {
-        self.outbox.room().await.map_err(|_| gone())?;
-        let number = self.pending.number(&mut call).ok_or_else(gone)?;
-        let waiting = Waiting { shared: &self, number, cancels: !call.is::<Initialize>() };
+        self.outbox.room().await.map_err(|_| closed_by_peer())?;
+        let number = self.pending.assign_number(&mut call).ok_or_else(closed_by_peer)?;
+        let waiting = PendingGuard { send_half: &self, number, cancels: !call.is::<Initialize>() };
         let outlet = call.cx().outlet.clone();
         let mut slot = None;
         self.outbox
             .push(|out| {
                 let id = Id::Number(number);
                 write_call(out, Some(&id), call.method().as_str(), call.params(), call.hop());
-                // Before it leaves, so that its answer finds it.
-                slot = self.pending.enter(number, call);
+                // Inserted before the request is sent, so that its answer finds it.
+                slot = self.pending.insert(number, call);
             })
-            .map_err(|_| gone())?;
-        let slot = slot.ok_or_else(gone)?;
+            .map_err(|_| closed_by_peer())?;
+        let slot = slot.ok_or_else(closed_by_peer)?;
         let outcome = slot.outcome(&outlet).await;
         drop(waiting);
         outcome
     }
 }
 
-fn gone() -> RpcError {
+fn closed_by_peer() -> RpcError {
     closed("the peer is gone")
 }
 
-/// Leaves the table when the caller stops waiting, and tells the peer if it had not answered.
-struct Waiting<'a> {
-    shared: &'a Shared,
+/// Removes a request when its caller stops waiting, and cancels it at the peer if it was not answered.
+struct PendingGuard<'a> {
+    send_half: &'a SendHalf,
     number: i64,
     cancels: bool,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
-        let unanswered = self.shared.pending.leave(self.number);
+        let unanswered = self.send_half.pending.remove(self.number);
         if unanswered && self.cancels {
-            // A connection that is gone needs no cancellation.
-            let _ = self.shared.outbox.push(|out| write_abandoned(out, self.number));
+            // A closed connection needs no cancellation.
+            let _ = self.send_half.outbox.push(|out| write_cancelled(out, self.number));
         }
     }
 }
 
-/// Writes that nobody waits for the answer to a request of ours any more.
-pub(crate) fn write_abandoned(out: &mut Vec<u8>, number: i64) {
+/// Writes a cancellation of a request of ours.
+pub(crate) fn write_cancelled(out: &mut Vec<u8>, number: i64) {
     let text = format!(r#"{{"requestId":{number},"reason":"the caller stopped waiting"}}"#);
     let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();
     write_call(out, None, Cancelled::METHOD, &params, &OutMeta::default());
 }
 
-/// The link of a connection.
+/// [`Link`] of a connection.
 #[derive(Debug)]
-pub(crate) struct WireLink(pub(crate) Arc<Shared>);
+pub(crate) struct ConnectionLink(pub(crate) Arc<SendHalf>);
 
-impl Link for WireLink {
+impl Link for ConnectionLink {
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let shared = Arc::clone(&self.0);
+        let send_half = Arc::clone(&self.0);
         match call.kind() {
-            Kind::Request => Box::pin(shared.request(call)),
-            Kind::Notification => Box::pin(async move { shared.notify(&call).await }),
+            Kind::Request => Box::pin(send_half.request(call)),
+            Kind::Notification => Box::pin(async move { send_half.notify(&call).await }),
         }
     }
 
@@ -109,11 +115,11 @@ impl Link for WireLink {
     }
 }
 
-/// Reads what kind of answer a result is.
+/// Classifies a result: complete, input required, or a task.
 pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
     use mgp_types::mcp::Era;
     use mgp_types::service::{Body, InputRequired};
-    // Most results do not even mention what would make them more than a result; the look is cheaper than the parse.
+    // Most results do not mention `input_required` or `task` at all; the search is cheaper than the parse.
     let mentions = |words| result.as_str().contains(words);
     let is_more = mentions("\"input_required\"") || mentions("\"task\"") || mentions(r"\u");
     if cx.callee.era == Era::Legacy || !is_more {

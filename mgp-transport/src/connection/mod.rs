@@ -1,21 +1,18 @@
-//! The connection driver: bytes to calls and calls to bytes (DESIGN §3 A, D, H).
+//! The connection driver: bytes to calls and calls to bytes.
 //!
 //! One task reads, dispatches, drives the calls and writes.
-//! The reader never waits for a handler; every queue is bounded, its overflow rule is written at [`Limits`].
-//!
-//! Applies to: both.
+//! The reader never waits for a handler; every queue is bounded, and [`Limits`] documents its overflow rule.
 
-mod ahead;
-mod batch;
+mod closing;
 mod driver;
-mod lane;
 mod link;
+mod notifications;
 mod outbox;
 mod pending;
+mod priority;
+mod read_ahead;
 mod running;
-mod sign;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -23,42 +20,42 @@ use std::time::Duration;
 use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use self::link::ConnectionLink;
+pub(crate) use self::link::SendHalf;
 #[cfg(feature = "http")]
-pub(crate) use self::lane::Lane;
-pub(crate) use self::link::Shared;
-use self::link::WireLink;
+pub(crate) use self::link::{read_reply, write_cancelled};
 #[cfg(feature = "http")]
-pub(crate) use self::link::{read_reply, write_abandoned};
-use self::outbox::Outbox;
+pub(crate) use self::notifications::NotificationQueue;
 #[cfg(feature = "http")]
-pub(crate) use self::pending::Next;
-pub(crate) use self::pending::Pending;
+pub(crate) use self::pending::{PendingRequests, SlotEvent};
 #[cfg(feature = "http")]
-pub(crate) use self::sign::{SIGN_BYTES, asks_for_life};
+pub(crate) use self::priority::{MAX_PING_BYTES, is_ping};
 
-/// The bounds of a connection and what happens at each.
+/// Bounds of a connection, and the behaviour at each.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest line; a longer one is refused, the next one works. 16 MiB.
+    /// Maximum length of a line; a longer one is refused, and the next one works. Default: 16 MiB.
     pub line_bytes: usize,
-    /// Requests of the peer that run at once; reading pauses a moment (50 ms) for one to end,
-    /// then more are answered 3001. Pings wait for nothing, and 16 more of them may run: to find them 1 MiB is read ahead
-    /// while reading pauses, and no more. Of these 16 up to 8 may ask for the health of the server, or shut it down. 1024.
+    /// Requests of the peer that run at once. At the bound reading pauses for up to 50 ms until one ends;
+    /// then further requests are answered with code 3001. Pings never wait, and 16 more of them may run: to find them
+    /// up to 1 MiB is read ahead while reading pauses. Of these 16 places up to 8 may be taken by requests for the
+    /// server's health or its shutdown. Default: 1024.
     pub in_flight: usize,
-    /// Bytes of params held for running requests and waiting notifications; requests over it are answered 3001,
-    /// notifications over it are dropped if they only report, else they end the connection.
-    /// As many again may wait as partial results of our own calls; those over it are dropped and counted. 64 MiB.
+    /// Bytes of params of running requests and waiting notifications. Requests above it are answered with code 3001;
+    /// notifications above it are dropped if they only report, otherwise they end the connection.
+    /// Partial results of our own calls have a second budget of the same size; those above it are dropped and counted.
+    /// Default: 64 MiB.
     pub held_bytes: usize,
-    /// Notifications waiting for the one being handled; same rule. 65,536.
+    /// Notifications that wait for the one being handled; the same rule applies above it. Default: 65,536.
     pub notifications: usize,
-    /// Bytes to the peer above which senders wait; at 4 times as much nothing more is read,
-    /// at 8 times as much finished calls keep their answers. 1 MiB.
+    /// Bytes queued for the peer above which senders wait. Above 4 times as many, reading stops;
+    /// above 8 times as many, finished calls keep their answers. Default: 1 MiB.
     pub unread_bytes: usize,
-    /// How long a peer may read nothing while senders wait; then the connection ends. 30 s.
+    /// Time for which a peer may read nothing while senders wait before the connection ends. Default: 30 s.
     pub stall: Duration,
-    /// How long running calls may go on after the peer closed its side, or this side [ended](Connection::ending);
-    /// then a peer that reads on may take [`stall`](Self::stall) in all. 2 s.
+    /// Time for which running calls may continue after the peer closed its side, or this side [ended](Connection::ending)
+    /// the connection; a peer that keeps reading may then take [`stall`](Self::stall) in all. Default: 2 s.
     pub linger: Duration,
 }
 
@@ -76,7 +73,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a connection ended.
+/// Reason for the end of a connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Closed {
@@ -89,7 +86,7 @@ pub enum Closed {
     /// The peer stopped reading.
     #[error("the peer did not read for {0:?}")]
     Stalled(Duration),
-    /// Notifications came faster than they could be handled.
+    /// Notifications arrived faster than they could be handled.
     #[error("more notifications than can be held")]
     Flooded,
     /// Reading or writing failed.
@@ -125,7 +122,7 @@ pub struct Connection<R, W> {
     limits: Limits,
     principal: Principal,
     scope: Scope,
-    shared: Arc<Shared>,
+    send_half: Arc<SendHalf>,
     counters: Arc<Counters>,
 }
 
@@ -134,7 +131,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// A connection whose calls go to a stack, with the default limits, for the local principal.
+    /// Creates a connection that sends its calls to `stack`, with the default limits, for the local principal.
     pub fn new(reader: R, writer: W, stack: Stack) -> Self {
         let limits = Limits::default();
         Self {
@@ -143,7 +140,7 @@ where
             stack,
             principal: Principal::local(),
             scope: Scope::new(ScopeKind::Connection),
-            shared: shared(&limits),
+            send_half: Arc::new(SendHalf::new(&limits)),
             counters: Arc::default(),
             limits,
         }
@@ -151,87 +148,72 @@ where
 
     /// Sets the bounds.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.shared.outbox.bound(limits.unread_bytes);
-        self.shared.pending.bound(limits.held_bytes);
+        self.send_half.outbox.set_high_mark(limits.unread_bytes);
+        self.send_half.pending.set_bound(limits.held_bytes);
         self.limits = limits;
         self
     }
 
-    /// Sets who the other end is.
+    /// Sets the principal of the peer.
     pub fn principal(mut self, principal: Principal) -> Self {
         self.principal = principal;
         self
     }
 
-    /// The other end.
+    /// Returns a handle of the peer.
     pub fn peer(&self) -> Peer {
-        Peer::new(Arc::new(WireLink(Arc::clone(&self.shared))))
+        Peer::new(Arc::new(ConnectionLink(Arc::clone(&self.send_half))))
     }
 
-    /// The scope of this connection.
+    /// Returns the scope of this connection.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// The surroundings of a call of our own to the other end.
+    /// Returns the context of a call of our own to the peer.
     pub fn context(&self) -> Context {
         Context::new(self.peer(), self.scope.clone(), self.principal.clone())
     }
 
-    /// A look at its tables, for health answers and tests.
+    /// Returns figures of this connection, for health answers and tests.
     pub fn monitor(&self) -> Monitor {
-        Monitor { shared: Arc::clone(&self.shared), counters: Arc::clone(&self.counters) }
+        Monitor { send_half: Arc::clone(&self.send_half), counters: Arc::clone(&self.counters) }
     }
 
-    /// Lets the connection be ended gracefully, while it runs.
+    /// Returns a handle that ends the connection gracefully while it runs.
     pub fn ending(&self) -> Ending {
-        Ending(Arc::clone(&self.shared))
+        Ending(Arc::clone(&self.send_half))
     }
 
     /// Drives the connection until it ends.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the connection: running calls are dropped, waiting ones fail, the scope ends.
+    /// Dropping the future ends the connection: running calls are dropped, waiting ones fail, and the scope ends.
     pub async fn run(self) -> Closed {
         driver::Driver::new(self).run().await
     }
 }
 
-pub(crate) fn shared(limits: &Limits) -> Arc<Shared> {
-    Arc::new(Shared {
-        outbox: Outbox::new(limits.unread_bytes),
-        pending: Pending::new(limits.held_bytes),
-    })
-}
-
 impl<R, W> Connection<R, W> {
-    /// Fails our calls, ends the scope, lets go of what nobody will write; once more is nothing.
+    /// Fails our calls, ends the scope and drops queued bytes; a second call does nothing.
     fn end(&self) {
-        self.shared.outbox.close();
-        self.shared.outbox.discard();
-        self.shared.pending.close("the connection ended");
+        self.send_half.outbox.close();
+        self.send_half.outbox.discard();
+        self.send_half.pending.close("the connection ended");
         self.scope.end();
     }
 }
 
-/// Also when it is dropped half-way, or was never driven.
+/// A connection that is dropped while it runs, or was never driven, ends too.
 impl<R, W> Drop for Connection<R, W> {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl<R, W> fmt::Debug for Connection<R, W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("principal", &self.principal)
-            .field("scope", &self.scope)
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(Connection<R, W> { principal, scope, limits });
 
-/// Ends a connection gracefully.
+/// Handle that ends a connection gracefully.
 ///
 /// ```
 /// use mgp_transport::{Closed, Connection, duplex};
@@ -247,21 +229,21 @@ impl<R, W> fmt::Debug for Connection<R, W> {
 /// # });
 /// ```
 #[derive(Clone, Debug)]
-pub struct Ending(Arc<Shared>);
+pub struct Ending(Arc<SendHalf>);
 
 impl Ending {
-    /// Says that the end is near: what runs gives its answer away and is done, however little the peer reads.
+    /// Announces the end: running calls return their answers and finish, however little the peer reads.
     ///
-    /// What the peer asks anew is still bounded by how much it reads.
+    /// New requests of the peer are still bounded by how much it reads.
     pub fn announce(&self) {
-        self.0.outbox.take_all();
+        self.0.outbox.accept_all_answers();
     }
 
-    /// Nothing more is read; what runs is answered, and with the last answer the connection ends.
+    /// Stops reading; running calls are answered, and the connection ends with the last answer.
     ///
-    /// Calls that take longer than [`Limits::linger`] end with it.
+    /// Calls that take longer than [`Limits::linger`] are dropped.
     pub fn begin(&self) {
-        self.0.outbox.leave();
+        self.0.outbox.drain();
     }
 }
 
@@ -269,7 +251,7 @@ impl Ending {
 pub(crate) struct Counters {
     pub(crate) running: AtomicUsize,
     pub(crate) held: AtomicUsize,
-    /// Notifications that wait for the one before; a driver counts them in its lane.
+    /// Notifications that wait for the one before; a driver counts them in its queue.
     #[cfg(feature = "http")]
     pub(crate) waiting: AtomicUsize,
     unwritten: AtomicUsize,
@@ -277,62 +259,62 @@ pub(crate) struct Counters {
     pub(crate) dropped: AtomicU64,
 }
 
-/// Figures of a connection while it runs.
+/// Figures of a running connection.
 #[derive(Clone, Debug)]
 pub struct Monitor {
-    shared: Arc<Shared>,
+    send_half: Arc<SendHalf>,
     counters: Arc<Counters>,
 }
 
 impl Monitor {
     #[cfg(feature = "http")]
-    pub(crate) fn new(shared: Arc<Shared>, counters: Arc<Counters>) -> Self {
-        Self { shared, counters }
+    pub(crate) fn new(send_half: Arc<SendHalf>, counters: Arc<Counters>) -> Self {
+        Self { send_half, counters }
     }
 
-    /// Requests of ours the peer has not answered.
+    /// Returns the number of our requests that the peer has not answered.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.shared.pending.len()
+        self.send_half.pending.len()
     }
 
-    /// Requests of the peer that run.
+    /// Returns the number of the peer's requests that run.
     #[must_use]
     pub fn running(&self) -> usize {
         self.counters.running.load(Ordering::Relaxed)
     }
 
-    /// Bytes of params held for them and for waiting notifications.
+    /// Returns the bytes of params of running requests and waiting notifications.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.counters.held.load(Ordering::Relaxed)
     }
 
-    /// Bytes on their way that the peer has not read.
+    /// Returns the bytes that were queued or written and that the peer has not read.
     #[must_use]
     pub fn unread_bytes(&self) -> usize {
-        self.shared.outbox.len() + self.counters.unwritten.load(Ordering::Relaxed)
+        self.send_half.outbox.len() + self.counters.unwritten.load(Ordering::Relaxed)
     }
 
-    /// Bytes of partial results that wait for the callers of our requests.
+    /// Returns the bytes of partial results that wait for the callers of our requests.
     #[must_use]
     pub fn inbox_bytes(&self) -> usize {
-        self.shared.pending.inbox().held()
+        self.send_half.pending.inbox().held()
     }
 
-    /// Partial results dropped because their callers are slow.
+    /// Returns the number of partial results dropped because their callers are slow.
     #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.shared.pending.inbox().lost()
+    pub fn dropped_items(&self) -> u64 {
+        self.send_half.pending.inbox().lost()
     }
 
-    /// Requests answered 3001 because a bound was reached.
+    /// Returns the number of requests answered with code 3001 because a bound was reached.
     #[must_use]
     pub fn shed(&self) -> u64 {
         self.counters.shed.load(Ordering::Relaxed)
     }
 
-    /// Notifications dropped because a bound was reached.
+    /// Returns the number of notifications dropped because a bound was reached.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.counters.dropped.load(Ordering::Relaxed)

@@ -1,87 +1,85 @@
-//! The bytes on their way to the peer: one shared buffer, written in as few system calls as possible.
-//!
-//! Applies to: both.
+//! The outbox: one shared buffer of bytes for the peer, written in as few system calls as possible.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Task, Waker};
 
+use mgp_types::sync::Mutex;
 use tokio::sync::Notify;
 
-/// Collects encoded messages until the connection writes them.
+/// Buffer that collects encoded messages until the connection writes them.
 ///
-/// Overflow rule: senders wait above `high`; above four times as much nothing more is read;
-/// above eight times as much finished calls keep their answers, which nothing new can come behind.
+/// Overflow rule: senders wait above `high_mark` bytes; above four times as many reading stops;
+/// above eight times as many, finished calls keep their answers until the peer reads.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    state: Mutex<State>,
-    /// The length of the buffer, to be read without the lock: it is looked at several times a line.
+    state: Mutex<OutboxState>,
+    /// Length of the buffer, read without the lock: the driver checks it several times a line.
     len: AtomicUsize,
-    high: AtomicUsize,
-    /// Whether answers are taken however many wait: the connection is to end.
-    takes_all: AtomicBool,
+    high_mark: AtomicUsize,
+    /// If set, answers are accepted however many bytes are queued: the connection is about to end.
+    accepts_all: AtomicBool,
     room: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutboxState {
     buffer: Vec<u8>,
     closed: bool,
-    leaving: bool,
+    draining: bool,
     driver: Option<Waker>,
 }
 
-/// When a connection ends.
+/// Requested end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// When what is queued is written.
-    Now,
-    /// When what runs is answered.
-    Answered,
+pub(crate) enum CloseRequest {
+    /// End when the queued bytes are written.
+    Flush,
+    /// End when the running calls are answered.
+    Drain,
 }
 
-/// The connection no longer takes messages.
+/// Error: the connection no longer accepts messages.
 #[derive(Debug)]
-pub(crate) struct IsClosed;
+pub(crate) struct OutboxClosed;
 
 impl Outbox {
-    pub(crate) fn new(high: usize) -> Self {
+    pub(crate) fn new(high_mark: usize) -> Self {
         Self {
             state: Mutex::default(),
             len: AtomicUsize::new(0),
-            high: AtomicUsize::new(high),
-            takes_all: AtomicBool::new(false),
+            high_mark: AtomicUsize::new(high_mark),
+            accepts_all: AtomicBool::new(false),
             room: Notify::new(),
         }
     }
 
-    /// Changes where senders begin to wait.
-    pub(crate) fn bound(&self, high: usize) {
-        self.high.store(high, Ordering::Relaxed);
+    /// Changes the number of bytes above which senders wait.
+    pub(crate) fn set_high_mark(&self, high_mark: usize) {
+        self.high_mark.store(high_mark, Ordering::Relaxed);
         self.room.notify_waiters();
     }
 
-    /// Appends one message and its newline, from the connection's own task.
-    pub(crate) fn push_own(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut state = self.state();
+    /// Appends one message and its newline without waking the driver, which is the caller.
+    pub(crate) fn push_without_wake(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state.lock();
         let before = state.buffer.len();
         write(&mut state.buffer);
         if state.buffer.len() > before {
             end_line(&mut state.buffer, before);
         }
-        self.note(&state);
+        self.store_len(&state);
     }
 
-    /// Appends one message from elsewhere and wakes the connection.
-    pub(crate) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), IsClosed> {
-        let mut state = self.state();
+    /// Appends one message and its newline, and wakes the driver.
+    pub(crate) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), OutboxClosed> {
+        let mut state = self.state.lock();
         if state.closed {
-            return Err(IsClosed);
+            return Err(OutboxClosed);
         }
         let before = state.buffer.len();
         write(&mut state.buffer);
         end_line(&mut state.buffer, before);
-        self.note(&state);
+        self.store_len(&state);
         let driver = state.driver.take();
         drop(state);
         if let Some(driver) = driver {
@@ -94,15 +92,15 @@ impl Outbox {
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
-    pub(crate) async fn room(&self) -> Result<(), IsClosed> {
+    pub(crate) async fn room(&self) -> Result<(), OutboxClosed> {
         loop {
             let notified = self.room.notified();
             {
-                let state = self.state();
+                let state = self.state.lock();
                 if state.closed {
-                    return Err(IsClosed);
+                    return Err(OutboxClosed);
                 }
-                if state.buffer.len() < self.high.load(Ordering::Relaxed) {
+                if state.buffer.len() < self.high_mark.load(Ordering::Relaxed) {
                     return Ok(());
                 }
             }
@@ -110,71 +108,75 @@ impl Outbox {
         }
     }
 
-    /// Takes what is to be written, leaving an empty buffer.
+    /// Moves the queued bytes into `writing`, which must be empty.
     pub(crate) fn take_into(&self, writing: &mut Vec<u8>) {
         debug_assert!(writing.is_empty(), "what was taken before is written first");
-        let mut state = self.state();
+        let mut state = self.state.lock();
         std::mem::swap(&mut state.buffer, writing);
-        self.note(&state);
+        self.store_len(&state);
     }
 
-    /// Remembers whom to wake when more comes.
-    pub(crate) fn register(&self, task: &Task<'_>) {
-        let mut state = self.state();
+    /// Registers the task to wake when a message is appended.
+    pub(crate) fn register_driver(&self, task: &Task<'_>) {
+        let mut state = self.state.lock();
         if !state.driver.as_ref().is_some_and(|driver| driver.will_wake(task.waker())) {
             state.driver = Some(task.waker().clone());
         }
     }
 
-    /// Tells waiting senders that the peer has read.
-    pub(crate) fn drained(&self) {
+    /// Wakes waiting senders after the peer has read.
+    pub(crate) fn notify_senders(&self) {
         self.room.notify_waiters();
     }
 
-    /// How many bytes wait here.
+    /// Returns the number of queued bytes.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether senders wait.
+    /// Returns whether senders wait.
     pub(crate) fn is_high(&self, writing: usize) -> bool {
         self.is_above(1, writing)
     }
 
-    /// Whether reading must stop until the peer reads.
+    /// Returns whether reading must stop until the peer reads.
     pub(crate) fn is_full(&self, writing: usize) -> bool {
         self.is_above(4, writing)
     }
 
-    /// Whether finished calls must keep their answers until the peer reads.
+    /// Returns whether finished calls must keep their answers until the peer reads.
     ///
-    /// Above `is_full`, so that the calls that run when reading stops can end and give back what they hold.
-    pub(crate) fn is_stuffed(&self, writing: usize) -> bool {
-        self.is_above(8, writing) && !self.takes_all.load(Ordering::Relaxed)
+    /// This bound is above `is_full`, so that calls that run when reading stops can end and release what they hold.
+    pub(crate) fn holds_answers(&self, writing: usize) -> bool {
+        self.is_above(8, writing) && !self.accepts_all.load(Ordering::Relaxed)
     }
 
     fn is_above(&self, times: usize, writing: usize) -> bool {
-        self.len() + writing >= self.high.load(Ordering::Relaxed).saturating_mul(times)
+        self.len() + writing >= self.high_mark.load(Ordering::Relaxed).saturating_mul(times)
     }
 
-    /// Refuses further messages; what is queued can still be written.
+    /// Rejects further messages; queued bytes can still be written.
     pub(crate) fn close(&self) {
-        let driver = {
-            let mut state = self.state();
-            state.closed = true;
-            state.driver.take()
-        };
-        if let Some(driver) = driver {
-            driver.wake();
-        }
+        self.change_and_wake(|state| state.closed = true);
         self.room.notify_waiters();
     }
 
-    /// Asks the connection to end once what runs is answered; until then messages are taken.
-    pub(crate) fn leave(&self) {
+    /// Asks the connection to end once the running calls are answered; until then messages are accepted.
+    pub(crate) fn drain(&self) {
+        self.change_and_wake(|state| state.draining = true);
+    }
+
+    /// Accepts the answers of all running calls, however many bytes are queued.
+    pub(crate) fn accept_all_answers(&self) {
+        self.accepts_all.store(true, Ordering::Relaxed);
+        // Taking the lock makes the store visible to the woken task.
+        self.change_and_wake(|_| {});
+    }
+
+    fn change_and_wake(&self, change: impl FnOnce(&mut OutboxState)) {
         let driver = {
-            let mut state = self.state();
-            state.leaving = true;
+            let mut state = self.state.lock();
+            change(&mut state);
             state.driver.take()
         };
         if let Some(driver) = driver {
@@ -182,50 +184,37 @@ impl Outbox {
         }
     }
 
-    /// Takes the answers of all that runs, however many wait here.
-    pub(crate) fn take_all(&self) {
-        self.takes_all.store(true, Ordering::Relaxed);
-        // Under the lock, so that it is seen by whoever is woken.
-        let driver = self.state().driver.take();
-        if let Some(driver) = driver {
-            driver.wake();
-        }
-    }
-
-    /// How the connection is to end, if it is.
-    pub(crate) fn end(&self) -> Option<End> {
-        let state = self.state();
-        match (state.closed, state.leaving) {
-            (true, _) => Some(End::Now),
-            (false, true) => Some(End::Answered),
+    /// Returns the requested end of the connection, if any.
+    pub(crate) fn close_request(&self) -> Option<CloseRequest> {
+        let state = self.state.lock();
+        match (state.closed, state.draining) {
+            (true, _) => Some(CloseRequest::Flush),
+            (false, true) => Some(CloseRequest::Drain),
             (false, false) => None,
         }
     }
 
-    /// Lets go of what is queued: nobody will write it.
+    /// Drops the queued bytes of a connection that ended.
     pub(crate) fn discard(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.buffer = Vec::new();
-        self.note(&state);
+        self.store_len(&state);
     }
 
-    fn note(&self, state: &State) {
+    fn store_len(&self, state: &OutboxState) {
         self.len.store(state.buffer.len(), Ordering::Relaxed);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.state().closed
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().closed
     }
 }
 
-/// Ends the message that begins at `start`, which is one line whatever text it was made from.
+/// Ends the message that begins at `start` and makes it one line.
 ///
-/// A schema from a file and a body that came over HTTP may have line breaks between their tokens, where they mean nothing.
-/// Inside strings JSON has none, so taking them out changes no value, and no text can smuggle a second message in.
+/// A schema from a file, or a body that arrived over HTTP, may have line breaks between its tokens, where they have
+/// no meaning. JSON strings cannot contain them, so replacing them changes no value, and no text can smuggle in a
+/// second message.
 fn end_line(buffer: &mut Vec<u8>, start: usize) {
     let mut at = start;
     while let Some(found) = memchr::memchr2(b'\n', b'\r', &buffer[at..]) {
@@ -244,8 +233,8 @@ mod tests {
         let outbox = Outbox::new(1024);
         let smuggling = b"{\"params\":{}\r\n}\n{\"method\":\"second\"}";
         outbox.push(|buffer| buffer.extend_from_slice(smuggling)).unwrap();
-        outbox.push_own(|buffer| buffer.extend_from_slice(b"{\n}"));
-        outbox.push_own(|_| {});
+        outbox.push_without_wake(|buffer| buffer.extend_from_slice(b"{\n}"));
+        outbox.push_without_wake(|_| {});
         let mut written = Vec::new();
         outbox.take_into(&mut written);
         let written = String::from_utf8(written).unwrap();

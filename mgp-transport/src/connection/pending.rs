@@ -1,35 +1,34 @@
-//! Requests of ours that the peer has not answered.
-//!
-//! Applies to: both.
+//! Our requests that the peer has not answered.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use mgp_types::service::{
     Call, Context, InFlight, Inbox, Item, ItemKind, Mailslot, Outlet, Params, Reply, Room, lost,
 };
+use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
 use rustc_hash::FxHashMap;
 
-/// How many partial results of one call may wait for their consumer.
-const INBOX_ITEMS: usize = 256;
-/// How many bytes of them may wait behind the first.
-const INBOX_BYTES: usize = 4 << 20;
-/// What an item costs besides its text.
+/// Partial results of one call that may wait for their consumer.
+const MAX_INBOX_ITEMS: usize = 256;
+/// Bytes of partial results of one call that may wait behind the first.
+const MAX_INBOX_BYTES: usize = 4 << 20;
+/// Estimated cost of an item besides its text.
 const ITEM_COST: usize = 64;
 
-/// The table of unanswered requests, by the number they have on the wire.
+/// Table of unanswered requests, by their number on the wire.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingRequests {
     table: Mutex<Table>,
     inbox: Arc<InboxBudget>,
 }
 
-/// The partial results of all calls of a connection that wait for their consumers.
+/// Budget of the partial results of all calls of a connection.
 #[derive(Debug)]
 pub(crate) struct InboxBudget {
     held: AtomicUsize,
@@ -41,24 +40,22 @@ pub(crate) struct InboxBudget {
 struct Table {
     next: i64,
     closed: bool,
-    /// The numbers are ours, so that nobody chooses them for their hashes.
+    /// The numbers are ours, so that no peer can choose them for their hashes.
     entries: FxHashMap<i64, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// The request without its params: it holds the context already, in one word.
+    /// The request without its params, for its context.
     call: Call,
     slot: Arc<Slot>,
 }
 
 impl InboxBudget {
-    /// Bytes that wait.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Items that were dropped.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -68,8 +65,8 @@ impl InboxBudget {
     }
 }
 
-impl Pending {
-    /// An empty table whose calls may together hold so many bytes of partial results.
+impl PendingRequests {
+    /// Creates an empty table whose calls may together keep `bound` bytes of partial results.
     pub(crate) fn new(bound: usize) -> Self {
         let inbox = InboxBudget {
             held: AtomicUsize::new(0),
@@ -79,8 +76,8 @@ impl Pending {
         Self { table: Mutex::default(), inbox: Arc::new(inbox) }
     }
 
-    /// Changes how many bytes of partial results may be held.
-    pub(crate) fn bound(&self, bytes: usize) {
+    /// Sets the bytes of partial results that may be kept.
+    pub(crate) fn set_bound(&self, bytes: usize) {
         self.inbox.bound.store(bytes, Ordering::Relaxed);
     }
 
@@ -88,10 +85,12 @@ impl Pending {
         &self.inbox
     }
 
-    /// Numbers a request, and asks for progress under that number if its caller wants it; `None` once the connection is gone.
-    pub(crate) fn number(&self, call: &mut Call) -> Option<i64> {
+    /// Numbers a request, and asks for progress under that number if its caller wants it.
+    ///
+    /// Returns `None` if the connection is closed.
+    pub(crate) fn assign_number(&self, call: &mut Call) -> Option<i64> {
         let number = {
-            let mut table = self.table();
+            let mut table = self.table.lock();
             if table.closed {
                 return None;
             }
@@ -105,11 +104,11 @@ impl Pending {
         Some(number)
     }
 
-    /// Enters a request that was written and that nobody has seen yet; `None` once the connection is gone.
-    pub(crate) fn enter(&self, number: i64, mut call: Call) -> Option<Arc<Slot>> {
+    /// Inserts a request that is about to be sent; returns `None` if the connection is closed.
+    pub(crate) fn insert(&self, number: i64, mut call: Call) -> Option<Arc<Slot>> {
         *call.params_mut() = Params::none();
         let slot = Arc::new(Slot { state: Mutex::default(), budget: Arc::clone(&self.inbox) });
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if table.closed {
             return None;
         }
@@ -118,55 +117,51 @@ impl Pending {
         Some(slot)
     }
 
-    /// Takes a request out; `true` when it was still unanswered.
-    pub(crate) fn leave(&self, number: i64) -> bool {
-        // Dropped after the lock: a request holds what others gave it.
-        let entry = self.table().entries.remove(&number);
+    /// Removes a request; returns `true` if it was still unanswered.
+    pub(crate) fn remove(&self, number: i64) -> bool {
+        // Dropped after the lock is released: a request holds values of its caller.
+        let entry = self.table.lock().entries.remove(&number);
         entry.is_some()
     }
 
-    /// Hands an answer to the request it belongs to; a second answer finds nobody.
-    pub(crate) fn answer(
+    /// Hands an answer to its request; returns `false` if there is no such request, e.g. for a second answer.
+    pub(crate) fn complete(
         &self,
         id: &Id,
         make: impl FnOnce(&Context) -> Result<Reply, RpcError>,
     ) -> bool {
         let Id::Number(number) = id else { return false };
-        let Some(entry) = self.table().entries.remove(number) else { return false };
+        let Some(entry) = self.table.lock().entries.remove(number) else { return false };
         entry.slot.finish(make(entry.call.cx()));
         true
     }
 
     pub(crate) fn get(&self, id: &Id) -> Option<InFlight> {
         let Id::Number(number) = id else { return None };
-        self.table().entries.get(number).map(|entry| entry.in_flight(*number))
+        self.table.lock().entries.get(number).map(|entry| entry.in_flight(*number))
     }
 
     pub(crate) fn all(&self) -> Vec<InFlight> {
-        let table = self.table();
+        let table = self.table.lock();
         let mut entries: Vec<_> = table.entries.iter().collect();
         entries.sort_by_key(|(number, _)| **number);
         entries.into_iter().map(|(number, entry)| entry.in_flight(*number)).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.table().entries.len()
+        self.table.lock().entries.len()
     }
 
-    /// Ends every request with the reason, and refuses new ones.
-    pub(crate) fn close(&self, why: &str) {
+    /// Fails every request with the reason, and rejects new ones.
+    pub(crate) fn close(&self, reason: &str) {
         let entries = {
-            let mut table = self.table();
+            let mut table = self.table.lock();
             table.closed = true;
             std::mem::take(&mut table.entries)
         };
         for entry in entries.into_values() {
-            entry.slot.finish(Err(lost(why)));
+            entry.slot.finish(Err(lost(reason)));
         }
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,9 +175,9 @@ impl Entry {
     }
 }
 
-/// Where the partial results and the answer of one request wait, in the order they were read.
+/// Queue of the partial results and the answer of one request, in the order they were read.
 ///
-/// Overflow rule: above its bounds the call's further chunks are dropped and counted; the answer has the full text.
+/// Overflow rule: above its bounds further chunks are dropped and counted; the answer has the full text.
 #[derive(Debug)]
 pub(crate) struct Slot {
     state: Mutex<SlotState>,
@@ -198,22 +193,22 @@ struct SlotState {
     consumer: Option<Waker>,
 }
 
-/// What comes next out of a [`Slot`].
-pub(crate) enum Next {
+/// Next event of a [`Slot`].
+pub(crate) enum SlotEvent {
     Item(Item),
     Done(Result<Reply, RpcError>),
 }
 
 impl Slot {
-    /// Hands the items on as they come, and gives the answer after the last.
+    /// Forwards the items to the outlet as they arrive, and returns the answer after the last.
     pub(crate) async fn outcome(&self, outlet: &Outlet) -> Result<Reply, RpcError> {
         loop {
             match self.next().await {
-                Next::Item(item) => {
-                    // A consumer that left is no reason to lose the answer.
+                SlotEvent::Item(item) => {
+                    // The answer matters even if the consumer of the items left.
                     let _ = outlet.send(item).await;
                 }
-                Next::Done(outcome) => return outcome,
+                SlotEvent::Done(outcome) => return outcome,
             }
         }
     }
@@ -222,17 +217,17 @@ impl Slot {
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
-    pub(crate) async fn next(&self) -> Next {
+    pub(crate) async fn next(&self) -> SlotEvent {
         poll_fn(|task| {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if let Some(item) = state.items.pop_front() {
-                let size = size_of(&item);
+                let size = item_size(&item);
                 state.bytes -= size;
                 self.budget.held.fetch_sub(size, Ordering::Relaxed);
-                return Poll::Ready(Next::Item(item));
+                return Poll::Ready(SlotEvent::Item(item));
             }
             if let Some(outcome) = state.outcome.take() {
-                return Poll::Ready(Next::Done(outcome));
+                return Poll::Ready(SlotEvent::Done(outcome));
             }
             state.consumer = Some(task.waker().clone());
             Poll::Pending
@@ -241,12 +236,9 @@ impl Slot {
     }
 
     fn finish(&self, outcome: Result<Reply, RpcError>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.dropped > 0 {
-            tracing::debug!(
-                dropped = state.dropped,
-                "partial results were dropped: their consumer is slow"
-            );
+            tracing::debug!(dropped = state.dropped, "dropped partial results of a slow consumer");
         }
         state.outcome = Some(outcome);
         let consumer = state.consumer.take();
@@ -255,21 +247,17 @@ impl Slot {
             consumer.wake();
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let bytes = self.state().bytes;
+        let bytes = self.state.lock().bytes;
         self.budget.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-/// What an item costs while it waits.
-fn size_of(item: &Item) -> usize {
+/// Returns the cost of an item while it waits.
+fn item_size(item: &Item) -> usize {
     let text = match item {
         Item::Chunk(text) | Item::Log(text) | Item::Event(text) | Item::Callback(text) => {
             text.as_str().len()
@@ -282,13 +270,13 @@ fn size_of(item: &Item) -> usize {
 
 impl Mailslot for Slot {
     fn push(&self, item: Item) -> Room {
-        let mut state = self.state();
-        // After one chunk was dropped the rest would have a hole: they stop until the answer.
+        let mut state = self.state.lock();
+        // A gap after one dropped chunk would corrupt the text, so all further chunks are dropped as well.
         let stopped = state.dropped > 0 && matches!(item, Item::Chunk(_));
-        let size = size_of(&item);
+        let size = item_size(&item);
         // One large item may always wait, so that a chunk above the bound is not lost to a consumer that keeps up.
-        let over = !state.items.is_empty() && state.bytes + size > INBOX_BYTES;
-        if stopped || over || state.items.len() >= INBOX_ITEMS || !self.budget.has_room(size) {
+        let over = !state.items.is_empty() && state.bytes + size > MAX_INBOX_BYTES;
+        if stopped || over || state.items.len() >= MAX_INBOX_ITEMS || !self.budget.has_room(size) {
             state.dropped += 1;
             self.budget.lost.fetch_add(1, Ordering::Relaxed);
             return Room::Full;
@@ -296,7 +284,7 @@ impl Mailslot for Slot {
         state.bytes += size;
         self.budget.held.fetch_add(size, Ordering::Relaxed);
         state.items.push_back(item);
-        let room = if state.items.len() == INBOX_ITEMS / 2 { Room::High } else { Room::Free };
+        let room = if state.items.len() == MAX_INBOX_ITEMS / 2 { Room::High } else { Room::Free };
         let consumer = state.consumer.take();
         drop(state);
         if let Some(consumer) = consumer {
@@ -316,39 +304,39 @@ mod tests {
         Item::Chunk(Payload::of(&"x".repeat(bytes)).unwrap())
     }
 
-    fn enter(pending: &Pending) -> (i64, Arc<Slot>) {
+    fn insert(pending: &PendingRequests) -> (i64, Arc<Slot>) {
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
         let mut call = Call::request(Method::from_static("ping"), Params::none(), cx);
-        let number = pending.number(&mut call).unwrap();
-        (number, pending.enter(number, call).unwrap())
+        let number = pending.assign_number(&mut call).unwrap();
+        (number, pending.insert(number, call).unwrap())
     }
 
-    /// 256 chunks may wait; of 16 MiB each they were 4 GiB.
+    /// 256 chunks may wait; at 16 MiB each that would be 4 GiB.
     #[tokio::test]
     async fn chunks_that_wait_are_bounded_in_bytes() {
-        let pending = Pending::new(64 << 20);
-        let (_, slot) = enter(&pending);
+        let pending = PendingRequests::new(64 << 20);
+        let (_, slot) = insert(&pending);
         let rooms: Vec<_> = (0..8).map(|_| slot.push(chunk(1 << 20))).collect();
         assert_eq!(rooms, [[Room::Free; 3].as_slice(), &[Room::Full; 5]].concat());
         assert_eq!(pending.inbox().lost(), 5);
-        assert!(matches!(slot.next().await, Next::Item(_)));
-        // There is room again, but not after a hole.
+        assert!(matches!(slot.next().await, SlotEvent::Item(_)));
+        // There is room again, but a chunk was dropped before.
         assert_eq!(slot.push(chunk(1)), Room::Full);
 
-        // A single large one is no flood.
-        let (_, other) = enter(&pending);
+        // A single large item fits.
+        let (_, other) = insert(&pending);
         assert_eq!(other.push(chunk(16 << 20)), Room::Free);
         assert_eq!(other.push(chunk(1)), Room::Full);
     }
 
     #[test]
     fn all_calls_share_a_budget_and_give_it_back() {
-        let pending = Pending::new(3 << 20);
-        let slots: Vec<_> = (0..4).map(|_| enter(&pending)).collect();
+        let pending = PendingRequests::new(3 << 20);
+        let slots: Vec<_> = (0..4).map(|_| insert(&pending)).collect();
         let rooms: Vec<_> = slots.iter().map(|(_, slot)| slot.push(chunk(1_000_000))).collect();
         assert_eq!(rooms, [Room::Free, Room::Free, Room::Free, Room::Full]);
         for (number, _) in &slots {
-            assert!(pending.leave(*number));
+            assert!(pending.remove(*number));
         }
         drop(slots);
         assert_eq!((pending.inbox().held(), pending.inbox().lost(), pending.len()), (0, 1, 0));

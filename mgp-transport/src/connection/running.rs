@@ -1,17 +1,15 @@
-//! Calls that did not complete where they were dispatched.
-//!
-//! Applies to: inbound.
+//! Calls that did not complete where they were dispatched, and batches: several messages in one array with their
+//! answers in one (MCP 2025-03-26 only).
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::service::{BoxFuture, Reply};
+use mgp_types::sync::Mutex;
 use mgp_types::{Id, RpcError};
 
-use super::batch::Batch;
-
-/// A call that runs.
 pub(super) struct Running {
     pub(super) id: Option<Id>,
     pub(super) size: usize,
@@ -37,5 +35,38 @@ impl Future for Running {
             batch: self.batch.take(),
             outcome,
         })
+    }
+}
+
+/// Collects the answers to one array of messages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batch(Arc<Mutex<Answers>>);
+
+#[derive(Debug, Default)]
+struct Answers {
+    open: usize,
+    text: Vec<u8>,
+}
+
+impl Batch {
+    /// Counts one more message that must be answered.
+    pub(super) fn open(&self) {
+        self.0.lock().open += 1;
+    }
+
+    /// Adds the answer to one message, which may be empty; returns the array once all are answered.
+    pub(super) fn close(&self, answer: &[u8]) -> Option<Vec<u8>> {
+        let mut answers = self.0.lock();
+        answers.open -= 1;
+        if !answer.is_empty() {
+            let separator = if answers.text.is_empty() { b'[' } else { b',' };
+            answers.text.push(separator);
+            answers.text.extend_from_slice(answer);
+        }
+        if answers.open > 0 || answers.text.is_empty() {
+            return None;
+        }
+        answers.text.push(b']');
+        Some(std::mem::take(&mut answers.text))
     }
 }

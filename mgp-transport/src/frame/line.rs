@@ -1,55 +1,53 @@
-//! Newline framing with a bound on the line.
+//! Newline framing with a bound on the length of a line.
 //!
-//! Short lines are copied out, so that a long-lived call never holds a whole read buffer;
+//! Short lines are copied out, so that a long-lived call never keeps a whole read buffer alive;
 //! long ones take the buffer with them, so that a payload of megabytes is not copied.
-//!
-//! Applies to: both.
 
 use bytes::Bytes;
 use bytestring::ByteString;
 
-/// How much one read may bring: the size of a Linux pipe.
+/// Bytes that one read may return: the size of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
-/// Lines up to this size are copied, and longer ones that are less than half of what they would keep alive.
-const COPY_MAX: usize = 16 * 1024;
+/// Lines up to this size are copied, and longer ones that are less than half of the buffer they would keep alive.
+const MAX_COPIED_LINE: usize = 16 * 1024;
 
-/// Collects bytes and cuts them into lines.
+/// Buffer that collects bytes and cuts them into lines.
 #[derive(Debug)]
 pub(crate) struct LineBuffer {
     buffer: Vec<u8>,
-    /// Where the current line begins.
+    /// Start of the current line.
     start: usize,
-    /// Up to where no newline was found.
+    /// Position before which there is no newline.
     scanned: usize,
     limit: usize,
-    /// The rest of a line over the limit is being thrown away.
+    /// If set, the rest of a line over the limit is being discarded.
     skipping: bool,
-    /// The size of the last long line: the next one is likely as long.
+    /// Size of the last long line: the next one is likely as long.
     hint: usize,
 }
 
-/// What was cut.
+/// One line, or the reason that there is none.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// A line of text without its end.
+    /// A line of text without its line end.
     Text(ByteString),
-    /// A line that is no UTF-8, as it is.
+    /// The bytes of a line that is not UTF-8.
     NotText(Bytes),
-    /// A line over the limit; said once, when the limit is passed.
+    /// A line over the limit; reported once, when the limit is passed.
     TooLong,
 }
 
 impl LineBuffer {
-    /// A buffer for lines up to `limit` bytes.
+    /// Creates a buffer for lines of up to `limit` bytes.
     #[must_use]
     pub(crate) fn new(limit: usize) -> Self {
         Self { buffer: Vec::new(), start: 0, scanned: 0, limit, skipping: false, hint: READ_SIZE }
     }
 
-    /// Makes room for a read and lends the buffer to it.
+    /// Makes room for a read and returns the buffer to read into.
     pub(crate) fn reading(&mut self) -> &mut Vec<u8> {
         if self.start > 0 {
-            // What is left of the last read is the head of one line.
+            // The rest of the last read is the beginning of one line.
             self.buffer.drain(..self.start);
             self.scanned -= self.start;
             self.start = 0;
@@ -64,7 +62,7 @@ impl LineBuffer {
         &mut self.buffer
     }
 
-    /// Cuts the next line, if there is a whole one.
+    /// Returns the next complete line, if there is one.
     pub(crate) fn next_line(&mut self) -> Option<Line> {
         loop {
             let found = memchr::memchr(b'\n', &self.buffer[self.scanned..]);
@@ -90,7 +88,7 @@ impl LineBuffer {
         }
     }
 
-    /// Takes what stands after the last newline, at the end of the stream.
+    /// Returns the bytes after the last newline, at the end of the stream.
     pub(crate) fn rest(&mut self) -> Option<Line> {
         let trimmed = trim(&self.buffer[self.start..]);
         let (from, to) = (self.start + trimmed.start, self.start + trimmed.end);
@@ -105,7 +103,7 @@ impl LineBuffer {
         Some(line)
     }
 
-    /// Starts skipping when an unfinished line is over the limit.
+    /// Starts discarding when an unfinished line is over the limit.
     fn check_length(&mut self) -> Option<Line> {
         if self.skipping {
             self.forget();
@@ -129,10 +127,10 @@ impl LineBuffer {
     }
 
     fn take(&mut self, from: usize, to: usize) -> Line {
-        let (bytes, kept) = if to - from <= COPY_MAX || (to - from) * 2 < self.buffer.len() {
+        let (bytes, kept) = if to - from <= MAX_COPIED_LINE || (to - from) * 2 < self.buffer.len() {
             (copy(&self.buffer[from..to]), None)
         } else {
-            // The line keeps the buffer; what follows it moves to a new one of the size seen.
+            // The line keeps the buffer; the bytes after it move to a new one of the size of this line.
             self.hint = (to - from + READ_SIZE).next_multiple_of(READ_SIZE);
             let mut rest = Vec::with_capacity(self.hint.max(self.buffer.len() - self.start));
             rest.extend_from_slice(&self.buffer[self.start..]);
@@ -148,7 +146,7 @@ impl LineBuffer {
     }
 }
 
-/// A short line with its text in place: it is shared from the beginning, so that ranges of it cost no allocation.
+/// A short line stored inline: it is shared from the beginning, so that slices of it cost no allocation.
 struct Short<const ROOM: usize> {
     room: [u8; ROOM],
     length: usize,
@@ -176,11 +174,12 @@ fn copy(line: &[u8]) -> Bytes {
     }
 }
 
-/// Where the text of a line is, without blanks around it.
+/// Returns the range of a line without the blanks around its text.
 fn trim(line: &[u8]) -> std::ops::Range<usize> {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
     let start = line.iter().position(|byte| !blank(byte)).unwrap_or(line.len());
-    let end = line.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
+    let end =
+        line.iter().rposition(|byte| !blank(byte)).map_or(start, |hard_deadline| hard_deadline + 1);
     start..end
 }
 
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_the_limit_is_said_once_and_the_next_one_works() {
+    fn a_line_over_the_limit_is_reported_once_and_the_next_one_works() {
         let mut buffer = LineBuffer::new(10);
         assert_eq!(feed(&mut buffer, b"0123456789ab"), [Line::TooLong]);
         assert_eq!(feed(&mut buffer, b"more of it"), []);
@@ -221,7 +220,7 @@ mod tests {
     #[test]
     fn long_lines_take_the_buffer_and_leave_the_rest() {
         let mut buffer = LineBuffer::new(1 << 20);
-        let long = "x".repeat(COPY_MAX * 3);
+        let long = "x".repeat(MAX_COPIED_LINE * 3);
         let lines = feed(&mut buffer, format!("a\n{long}\nb\nc").as_bytes());
         assert_eq!(lines, [text("a"), text(&long), text("b")]);
         let broken = [long.as_bytes(), b"\xff"].concat();
@@ -231,11 +230,11 @@ mod tests {
         assert_eq!(feed(&mut buffer, b"d\n"), [text("cd")]);
     }
 
-    /// Lines of 17 KiB once kept buffers of ten times their size.
+    /// Lines of 17 KiB once kept buffers of ten times their size alive.
     #[test]
     fn a_line_keeps_little_more_than_itself() {
         let mut buffer = LineBuffer::new(1 << 20);
-        let long = "x".repeat(COPY_MAX + 1);
+        let long = "x".repeat(MAX_COPIED_LINE + 1);
         let many = format!("{long}\n").repeat(12);
         buffer.reading().reserve_exact(many.len());
         let before = buffer.reading().as_ptr();

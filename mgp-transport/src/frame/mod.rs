@@ -1,6 +1,4 @@
-//! From bytes to lines and no further (MGP §1.4, stdio).
-//!
-//! Applies to: both.
+//! Splits bytes into lines (MGP §1.4, stdio).
 
 mod line;
 

@@ -1,48 +1,46 @@
-//! What a client shows a server at a URL, and what it learns when that was not enough.
-//!
-//! Applies to: outbound.
+//! Credentials that a client presents to a server at a URL, and the server's refusals.
 
 use mgp_types::RpcError;
 use mgp_types::service::BoxFuture;
 
-/// Gives requests their credentials, and gets better ones where a server refused.
+/// Source of a client's credentials, which replaces them when a server refuses them.
 ///
-/// What is the same for every request needs no more than [`authorization`](Self::authorization) and
+/// Credentials that are the same for every request need only [`authorization`](Self::authorization) and
 /// [`refused`](Self::refused).
 pub trait Credentials: Send + Sync + 'static {
-    /// The value of the `Authorization` header; `None` where there is nothing to show yet.
+    /// Returns the value of the `Authorization` header; `None` if there are no credentials yet.
     fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>>;
 
-    /// What one request shows; asked anew each time it is sent, so that a proof is made for one sending only.
+    /// Returns the credentials of one request; called each time it is sent, so that a proof serves one sending only.
     fn shown<'a>(&'a self, _request: Target<'a>) -> BoxFuture<'a, Result<Shown, RpcError>> {
         Box::pin(async { Ok(Shown::new(self.authorization().await?)) })
     }
 
-    /// Takes note of what an answer brings for the proofs to come (`DPoP-Nonce`, RFC 9449 §8.2), unless it is a
-    /// refusal, which brings it itself.
+    /// Receives the nonce of an answer for later proofs (`DPoP-Nonce`, RFC 9449 §8.2). Refusals carry theirs in
+    /// [`Refused::nonce`] instead.
     fn nonce(&self, _nonce: &str) {}
 
-    /// Takes note of a refusal; after `Ok` the request is sent again, after an error it fails with it.
+    /// Handles a refusal; after `Ok` the request is sent again, after an error it fails with it.
     ///
-    /// Whoever implements it bounds how often it says `Ok`.
+    /// Implementations must bound how often they return `Ok`.
     fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>>;
 }
 
-/// The request that is to be sent.
+/// The request that is about to be sent.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Target<'a> {
-    /// Its method.
+    /// HTTP method.
     pub method: &'a str,
-    /// Its absolute URL.
+    /// Absolute URL.
     pub url: &'a str,
 }
 
-/// What a request shows of its credentials.
+/// Credentials of one request.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Shown {
-    /// The value of `Authorization`, if there is one.
+    /// Value of `Authorization`, if any.
     pub authorization: Option<String>,
     /// Further headers, by lower-case name.
     pub headers: Vec<(&'static str, String)>,
@@ -52,20 +50,20 @@ pub struct Shown {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The status.
+    /// Status code.
     pub status: u16,
-    /// The values of `WWW-Authenticate`.
+    /// Values of `WWW-Authenticate`.
     pub challenges: Vec<String>,
-    /// What was shown: where it is no longer what would be shown now, somebody else renewed it already.
+    /// The credentials the request had; if they differ from the current ones, another request renewed them already.
     pub shown: Option<String>,
-    /// What it brings for the proofs to come (`DPoP-Nonce`).
+    /// Nonce for later proofs (`DPoP-Nonce`).
     pub nonce: Option<String>,
-    /// How often the request was refused, this time included.
+    /// Number of refusals of the request, this one included.
     pub times: u32,
 }
 
 impl<'a> Target<'a> {
-    /// A request of this method to this URL.
+    /// Creates a target of this method and URL.
     #[must_use]
     pub fn new(method: &'a str, url: &'a str) -> Self {
         Self { method, url }
@@ -73,13 +71,13 @@ impl<'a> Target<'a> {
 }
 
 impl Shown {
-    /// Shows this value of `Authorization`, and nothing else.
+    /// Creates credentials with this value of `Authorization` and no further header.
     #[must_use]
     pub fn new(authorization: Option<String>) -> Self {
         Self { authorization, headers: Vec::new() }
     }
 
-    /// Shows another header, whose name is given in lower case.
+    /// Adds a header; the name must be in lower case.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
@@ -88,20 +86,20 @@ impl Shown {
 }
 
 impl Refused {
-    /// The first refusal of a request, of this status.
+    /// Creates the first refusal of a request.
     #[must_use]
     pub fn new(status: u16, challenges: Vec<String>, shown: Option<String>) -> Self {
         Self { status, challenges, shown, nonce: None, times: 1 }
     }
 
-    /// Brings something for the proofs to come.
+    /// Sets the nonce for later proofs.
     #[must_use]
     pub fn nonce(mut self, nonce: Option<String>) -> Self {
         self.nonce = nonce;
         self
     }
 
-    /// Counts the refusals of the request, this one included.
+    /// Sets the number of refusals of the request, this one included.
     #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = times;
@@ -109,20 +107,8 @@ impl Refused {
     }
 }
 
-/// The values are secrets.
-impl std::fmt::Debug for Shown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<_> = self.headers.iter().map(|(name, _)| *name).collect();
-        f.debug_struct("Shown").field("headers", &names).finish_non_exhaustive()
-    }
-}
+// The values are secrets.
+mgp_types::opaque_debug!(Shown);
 
-/// What was shown is a secret.
-impl std::fmt::Debug for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Refused")
-            .field("status", &self.status)
-            .field("challenges", &self.challenges)
-            .finish_non_exhaustive()
-    }
-}
+// The credentials that were shown are secrets.
+mgp_types::opaque_debug!(Refused { status, challenges });

@@ -1,7 +1,6 @@
 //! Streamable HTTP, both eras on one endpoint (MCP transports; MGP §1.4).
-//!
-//! Applies to: both.
 
+mod body_buffer;
 mod client;
 mod credentials;
 mod guard;

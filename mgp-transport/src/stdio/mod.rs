@@ -1,32 +1,29 @@
 //! The process's own stdin and stdout as a protocol channel.
 //!
 //! MGP §2 runs over MCP's stdio transport: one JSON-RPC message a line, and nothing else on
-//! stdout. [`take`] enforces the second half: it moves both descriptors away, leaves
-//! `/dev/null` on descriptor 0 and stderr on descriptor 1, so that a stray `println!`, or a child
-//! that inherits descriptor 1, ends in the log and not on the wire.
+//! stdout. [`take`] enforces the second half: it moves both descriptors away, and leaves
+//! `/dev/null` on descriptor 0 and stderr on descriptor 1. A stray `println!`, or a child
+//! that inherits descriptor 1, then writes to the log and not to the wire.
 //!
-//! How bytes travel depends on what the parent handed over, as `fstat` tells it:
+//! The transport depends on what the parent process handed over, as reported by `fstat`:
 //!
-//! | Descriptor | Who does that | Transport |
+//! | Descriptor | Typical parent | Transport |
 //! |---|---|---|
 //! | pipe | Python, Rust, Go, shells | non-blocking, on the runtime's poller |
 //! | socket | Node, inetd, systemd | non-blocking, on the runtime's poller |
-//! | file, terminal, `/dev/null`, other | people, tests | one blocking thread a direction |
+//! | file, terminal, `/dev/null`, other | people, tests | one blocking thread per direction |
 //!
-//! `tokio::io::stdin` is a blocking read on the pool for each of them, about ten context switches
-//! a call; here only the last row pays for a thread, and that thread reads ahead.
+//! `tokio::io::stdin` is a blocking read on the thread pool for each of them, about ten context switches
+//! per call; here only the last row uses a thread, and that thread reads ahead.
 //!
-//! # Descriptors that others share
+//! # Shared descriptors
 //!
-//! `O_NONBLOCK` belongs to the open file description, which a shell may share with us. On Linux an
-//! anonymous pipe is therefore opened again through `/proc/self/fd`, which makes a description of
-//! our own. Where that is not possible (sockets, named pipes, other systems) the flag is set on
-//! the shared description and taken back when the reader or writer is dropped. A process that
+//! `O_NONBLOCK` belongs to the open file description, which a shell may share with this process. On Linux an
+//! anonymous pipe is therefore opened again through `/proc/self/fd`, which creates a separate
+//! description. Where that is not possible (sockets, named pipes, other systems) the flag is set on
+//! the shared description and removed when the reader or writer is dropped. A process that
 //! ends without dropping them (`std::process::exit`) leaves the flag set.
-//!
-//! *Applies to: inbound.*
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,22 +43,21 @@ mod unix;
 #[cfg(unix)]
 use self::unix as imp;
 
-/// Whether the descriptors were handed out already.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes the process's stdin and stdout as the two ends of a protocol channel.
 ///
 /// Afterwards descriptor 0 is `/dev/null` and descriptor 1 is stderr, for this process and for
-/// the children it starts. On Windows the handles stay where they are.
+/// its future children. On Windows the handles stay in place.
 ///
-/// Take the channel before anything reads `std::io::stdin`: what that has buffered is lost here.
+/// Take the channel before anything reads `std::io::stdin`: bytes that are already buffered there are lost.
 /// Text that `std::io::stdout` has buffered goes to stderr.
 ///
 /// # Errors
 ///
-/// [`StdioError::NoRuntime`] outside a tokio runtime, [`StdioError::AlreadyTaken`] from the second
-/// time on. After [`StdioError::Stdin`] and [`StdioError::Stdout`], a descriptor that is closed or
-/// unusable, both are as they were and the call may be repeated; after [`StdioError::Redirect`]
+/// [`StdioError::NoRuntime`] outside a tokio runtime, [`StdioError::AlreadyTaken`] if the channel was taken
+/// before. After [`StdioError::Stdin`] and [`StdioError::Stdout`], a descriptor that is closed or
+/// unusable, both are unchanged and the call may be repeated; after [`StdioError::Redirect`]
 /// and [`StdioError::Thread`] the channel is lost.
 ///
 /// # Panics
@@ -81,29 +77,29 @@ pub fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
     taken
 }
 
-/// Reads what the parent writes: the taken stdin.
+/// Reads the taken stdin.
 ///
 /// A read that is dropped before it completes loses nothing.
 pub struct StdioReader {
     input: Input,
     kind: StdioKind,
     #[cfg(unix)]
-    _flags: unix::Flags,
+    _nonblock: unix::NonblockGuard,
 }
 
-/// Writes what the parent reads: the taken stdout.
+/// Writes the taken stdout.
 ///
-/// On pipes and sockets a completed write is in the kernel's hands. On files and terminals a
+/// On pipes and sockets a completed write has reached the kernel. On files and terminals a
 /// write fills a buffer of 256 KiB that a thread empties: flush, or shut down, before the process
 /// ends. Shutting down closes the descriptor, so the parent sees the end of the stream.
 pub struct StdioWriter {
     output: Output,
     kind: StdioKind,
     #[cfg(unix)]
-    flags: unix::Flags,
+    nonblock: unix::NonblockGuard,
 }
 
-/// What a standard descriptor turned out to be.
+/// Kind of a standard descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StdioKind {
@@ -119,14 +115,14 @@ pub enum StdioKind {
     Device,
 }
 
-/// Why stdin and stdout could not be taken.
+/// Reason why stdin and stdout could not be taken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StdioError {
     /// The caller is not inside a tokio runtime.
     #[error("stdin and stdout can only be taken inside a tokio runtime")]
     NoRuntime,
-    /// Somebody took them before.
+    /// The channel was taken before.
     #[error("stdin and stdout were taken already; a process has one protocol channel on them")]
     AlreadyTaken,
     /// Descriptor 0 is closed or cannot be read.
@@ -163,7 +159,7 @@ enum Output {
 // === impl StdioReader ===
 
 impl StdioReader {
-    /// Returns what descriptor 0 is.
+    /// Returns the kind of descriptor 0.
     #[must_use]
     pub fn kind(&self) -> StdioKind {
         self.kind
@@ -186,16 +182,12 @@ impl AsyncRead for StdioReader {
     }
 }
 
-impl fmt::Debug for StdioReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StdioReader").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(StdioReader { kind });
 
 // === impl StdioWriter ===
 
 impl StdioWriter {
-    /// Returns what descriptor 1 was.
+    /// Returns the kind of the original descriptor 1.
     #[must_use]
     pub fn kind(&self) -> StdioKind {
         self.kind
@@ -205,7 +197,7 @@ impl StdioWriter {
         self.output = Output::Closed;
         #[cfg(unix)]
         {
-            self.flags = unix::Flags::default();
+            self.nonblock = unix::NonblockGuard::default();
         }
     }
 }
@@ -275,8 +267,4 @@ impl AsyncWrite for StdioWriter {
     }
 }
 
-impl fmt::Debug for StdioWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StdioWriter").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(StdioWriter { kind });

@@ -1,9 +1,7 @@
-//! Standard handles where there are no descriptors: plain threads.
+//! Standard handles on systems without descriptors: plain threads.
 //!
 //! MGP §2 over stdio on Windows. The handles stay in place, so a stray `println!` does reach the
 //! wire there.
-//!
-//! *Applies to: inbound.*
 
 use std::io::{self, IsTerminal};
 
@@ -20,7 +18,7 @@ pub(super) fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
     ))
 }
 
-/// Tells terminals apart; everything else is a pipe as far as we can see.
+/// Distinguishes terminals; everything else is treated as a pipe.
 fn kind(handle: &impl IsTerminal) -> StdioKind {
     if handle.is_terminal() { StdioKind::Terminal } else { StdioKind::Pipe }
 }

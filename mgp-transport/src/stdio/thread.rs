@@ -1,12 +1,10 @@
-//! Blocking descriptors behind one thread a direction.
+//! Blocking descriptors behind one thread per direction.
 //!
 //! Serves the stdio transport of MGP §2 where the poller cannot: files, terminals, devices.
-//! Both hand-overs are bounded: the reader keeps at most [`CHUNKS`] chunks of [`CHUNK`] bytes and
-//! then stops reading; the writer keeps at most [`BUFFER`] bytes, and as many in the thread's
-//! hands, and then the caller waits. The threads are detached: one that is stuck in a system call
+//! Both directions are bounded: the reader keeps at most [`MAX_CHUNKS`] chunks of [`CHUNK_SIZE`] bytes and
+//! then stops reading; the writer keeps at most [`MAX_BUFFERED`] bytes, and as many in the
+//! thread, and then the caller waits. The threads are detached: one that is stuck in a system call
 //! ends with the process and never keeps it alive.
-//!
-//! *Applies to: inbound.*
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,42 +15,42 @@ use bytes::{Buf, Bytes};
 use tokio::io::ReadBuf;
 use tokio::sync::mpsc;
 
-/// How much one blocking read asks for.
-const CHUNK: usize = 64 * 1024;
+/// Bytes that one blocking read asks for.
+const CHUNK_SIZE: usize = 64 * 1024;
 
-/// How many chunks wait for the reader at most.
-const CHUNKS: usize = 4;
+/// Chunks that may wait for the reader.
+const MAX_CHUNKS: usize = 4;
 
-/// How many bytes wait for the writing thread at most.
-const BUFFER: usize = 256 * 1024;
+/// Bytes that may wait for the writing thread.
+const MAX_BUFFERED: usize = 256 * 1024;
 
-/// The reading end of a thread that reads ahead.
+/// Reading end of a thread that reads ahead.
 pub(super) struct ThreadReader {
     chunks: mpsc::Receiver<io::Result<Bytes>>,
     current: Bytes,
 }
 
-/// The writing end of a thread that empties a buffer.
+/// Writing end of a thread that empties a buffer.
 pub(super) struct ThreadWriter {
-    shared: Arc<Shared>,
+    queue: Arc<WriteQueue>,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct WriteQueue {
+    state: Mutex<WriteState>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    /// Bytes the thread has not picked up.
+struct WriteState {
+    /// Bytes the thread has not taken yet.
     waiting: Vec<u8>,
-    /// Whether the thread holds bytes that are not written.
+    /// `true` while the thread has bytes that are not written.
     writing: bool,
-    /// No more bytes will come.
+    /// If set, no more bytes will be added.
     closing: bool,
-    /// The thread has closed the descriptor.
+    /// If set, the thread has closed the descriptor.
     closed: bool,
-    /// Why writing ended, and it ends for good.
+    /// Error that ended writing for good.
     failed: Option<io::ErrorKind>,
     /// The one task that writes, flushes or shuts down.
     waker: Option<Waker>,
@@ -62,7 +60,7 @@ struct State {
 
 impl ThreadReader {
     pub(super) fn start(source: impl Read + Send + 'static) -> io::Result<Self> {
-        let (sender, chunks) = mpsc::channel(CHUNKS);
+        let (sender, chunks) = mpsc::channel(MAX_CHUNKS);
         thread::Builder::new()
             .name("mgp-stdin".to_owned())
             .spawn(move || read_ahead(source, &sender))?;
@@ -88,7 +86,7 @@ impl ThreadReader {
 }
 
 fn read_ahead(mut source: impl Read, sender: &mpsc::Sender<io::Result<Bytes>>) {
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; CHUNK_SIZE];
     loop {
         let chunk = match source.read(&mut buffer) {
             Ok(0) => return,
@@ -107,12 +105,12 @@ fn read_ahead(mut source: impl Read, sender: &mpsc::Sender<io::Result<Bytes>>) {
 
 impl ThreadWriter {
     pub(super) fn start(target: impl Write + Send + 'static) -> io::Result<Self> {
-        let shared = Arc::new(Shared { state: Mutex::new(State::default()), work: Condvar::new() });
-        let theirs = Arc::clone(&shared);
+        let queue = Arc::new(WriteQueue { state: Mutex::default(), work: Condvar::new() });
+        let thread_queue = Arc::clone(&queue);
         thread::Builder::new()
             .name("mgp-stdout".to_owned())
-            .spawn(move || write_behind(target, &theirs))?;
-        Ok(Self { shared })
+            .spawn(move || write_behind(target, &thread_queue))?;
+        Ok(Self { queue })
     }
 
     pub(super) fn poll_write(
@@ -120,25 +118,25 @@ impl ThreadWriter {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let mut state = self.shared.lock();
+        let mut state = self.queue.lock();
         if let Some(kind) = state.failed {
             return Poll::Ready(Err(kind.into()));
         }
         if state.closing {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let fits = buf.len().min(BUFFER - state.waiting.len());
+        let fits = buf.len().min(MAX_BUFFERED - state.waiting.len());
         if fits == 0 && !buf.is_empty() {
             return state.wait(cx);
         }
         state.waiting.extend_from_slice(&buf[..fits]);
         drop(state);
-        self.shared.work.notify_one();
+        self.queue.work.notify_one();
         Poll::Ready(Ok(fits))
     }
 
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut state = self.shared.lock();
+        let mut state = self.queue.lock();
         match state.failed {
             Some(kind) => Poll::Ready(Err(kind.into())),
             None if state.waiting.is_empty() && !state.writing => Poll::Ready(Ok(())),
@@ -147,10 +145,10 @@ impl ThreadWriter {
     }
 
     pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut state = self.shared.lock();
+        let mut state = self.queue.lock();
         if !state.closing {
             state.closing = true;
-            self.shared.work.notify_one();
+            self.queue.work.notify_one();
         }
         match state.failed {
             Some(kind) => Poll::Ready(Err(kind.into())),
@@ -161,21 +159,21 @@ impl ThreadWriter {
 }
 
 impl Drop for ThreadWriter {
-    /// Lets the thread write what it has and end; nobody waits for it.
+    /// Ends the thread once it has written its bytes; does not wait for it.
     fn drop(&mut self) {
-        self.shared.lock().closing = true;
-        self.shared.work.notify_one();
+        self.queue.lock().closing = true;
+        self.queue.work.notify_one();
     }
 }
 
-// === impl Shared ===
+// === impl WriteQueue ===
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl WriteQueue {
+    fn lock(&self) -> MutexGuard<'_, WriteState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for bytes and moves them to `buffer`; false when no more will come.
+    /// Waits for bytes and moves them to `buffer`; returns `false` if there will be no more.
     fn collect(&self, buffer: &mut Vec<u8>) -> bool {
         let mut state = self.lock();
         loop {
@@ -193,9 +191,9 @@ impl Shared {
     }
 }
 
-// === impl State ===
+// === impl WriteState ===
 
-impl State {
+impl WriteState {
     fn wait<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
         self.waker = Some(cx.waker().clone());
         Poll::Pending
@@ -208,20 +206,20 @@ impl State {
     }
 }
 
-fn write_behind(mut target: impl Write, shared: &Shared) {
+fn write_behind(mut target: impl Write, queue: &WriteQueue) {
     let mut buffer = Vec::new();
     let mut failed = None;
-    while failed.is_none() && shared.collect(&mut buffer) {
+    while failed.is_none() && queue.collect(&mut buffer) {
         failed = target.write_all(&buffer).and_then(|()| target.flush()).err();
         buffer.clear();
-        let mut state = shared.lock();
+        let mut state = queue.lock();
         state.writing = false;
         state.failed = failed.as_ref().map(io::Error::kind);
         state.wake();
     }
-    // The descriptor closes before anybody is told so.
+    // The descriptor closes before that is reported.
     drop(target);
-    let mut state = shared.lock();
+    let mut state = queue.lock();
     state.closed = true;
     state.wake();
 }
@@ -232,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// Blocks until it is let go, then fails or counts.
+    /// Blocks until the channel sends, then fails or counts.
     struct Gate {
         open: std::sync::mpsc::Receiver<io::Result<()>>,
         written: Arc<Mutex<usize>>,
@@ -255,22 +253,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stuck_target_bounds_what_waits() {
+    async fn the_buffer_of_a_stuck_target_is_bounded() {
         let (open, gate) = std::sync::mpsc::channel();
         let written = Arc::new(Mutex::new(0));
         let target = Gate { open: gate, written: Arc::clone(&written) };
         let mut writer = ThreadWriter::start(target).unwrap();
-        let block = vec![b'x'; CHUNK];
+        let block = vec![b'x'; CHUNK_SIZE];
         let mut accepted = 0;
-        // Much more than fits, if nothing held it back.
+        // Much more than fits, if there were no bound.
         let filling = async {
             for _ in 0..64 {
                 accepted += write(&mut writer, &block).await.unwrap();
             }
         };
-        let patience = std::time::Duration::from_millis(300);
-        assert!(tokio::time::timeout(patience, filling).await.is_err());
-        assert!((BUFFER..=2 * BUFFER).contains(&accepted), "{accepted}");
+        let timeout = std::time::Duration::from_millis(300);
+        assert!(tokio::time::timeout(timeout, filling).await.is_err());
+        assert!((MAX_BUFFERED..=2 * MAX_BUFFERED).contains(&accepted), "{accepted}");
         drop(open);
         poll_fn(|cx| writer.poll_flush(cx)).await.unwrap();
         assert_eq!(*written.lock().unwrap(), accepted);
@@ -279,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_write_is_told_and_stays() {
+    async fn a_failed_write_is_reported_from_then_on() {
         let (open, gate) = std::sync::mpsc::channel();
         open.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         let target = Gate { open: gate, written: Arc::default() };

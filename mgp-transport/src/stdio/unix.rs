@@ -1,9 +1,7 @@
-//! Standard descriptors on Unix: chosen by type, moved away, replaced.
+//! Standard descriptors on Unix: identified by type, moved away, replaced.
 //!
-//! MGP §2 over stdio. Everything that can fail comes before the descriptors are replaced, and the
+//! MGP §2 over stdio. Every step that can fail is done before the descriptors are replaced, and the
 //! threads start after it, so a failed attempt changes nothing.
-//!
-//! *Applies to: inbound.*
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -21,23 +19,24 @@ use tokio::net::unix::pipe;
 use super::thread::{ThreadReader, ThreadWriter};
 use super::{Input, Output, StdioError, StdioKind, StdioReader, StdioWriter};
 
-/// The lowest number a moved descriptor may have: above the three standard ones.
+/// Lowest number of a moved descriptor: above the three standard ones.
 const ABOVE_STDIO: i32 = 3;
 
-/// Takes `O_NONBLOCK` back from shared descriptions, when the last owner is dropped.
-pub(super) type Flags = Option<Arc<Restore>>;
+/// Guard that removes `O_NONBLOCK` from a shared description when its last owner is dropped.
+pub(super) type NonblockGuard = Option<Arc<RestoreBlocking>>;
 
 pub(super) fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
-    let input = Found::look(stdin()).map_err(StdioError::Stdin)?;
-    let output = Found::look(stdout()).map_err(StdioError::Stdout)?;
+    let input = StdDescriptor::inspect(stdin()).map_err(StdioError::Stdin)?;
+    let output = StdDescriptor::inspect(stdout()).map_err(StdioError::Stdout)?;
 
-    let (input_end, input_flags) = input.open(OFlags::RDONLY, None).map_err(StdioError::Stdin)?;
-    // One socket on both descriptors is one description: the flag goes with the later half.
-    let shared = if input.same_file(&output) { input_flags.clone() } else { None };
-    let (output_end, output_flags) =
+    let (moved_input, input_nonblock) =
+        input.open(OFlags::RDONLY, None).map_err(StdioError::Stdin)?;
+    // One socket on both descriptors is one description: the half that is dropped last removes the flag.
+    let shared = if input.same_file(&output) { input_nonblock.clone() } else { None };
+    let (moved_output, output_nonblock) =
         output.open(OFlags::WRONLY, shared).map_err(StdioError::Stdout)?;
-    let source = input_end.into_source().map_err(StdioError::Stdin)?;
-    let target = output_end.into_target().map_err(StdioError::Stdout)?;
+    let source = moved_input.into_source().map_err(StdioError::Stdin)?;
+    let target = moved_output.into_target().map_err(StdioError::Stdout)?;
 
     redirect(&output).map_err(StdioError::Redirect)?;
 
@@ -56,20 +55,20 @@ pub(super) fn take() -> Result<(StdioReader, StdioWriter), StdioError> {
         }
     };
     Ok((
-        StdioReader { input: input_stream, kind: input.kind, _flags: input_flags },
-        StdioWriter { output: output_stream, kind: output.kind, flags: output_flags },
+        StdioReader { input: input_stream, kind: input.kind, _nonblock: input_nonblock },
+        StdioWriter { output: output_stream, kind: output.kind, nonblock: output_nonblock },
     ))
 }
 
-/// A standard descriptor and what `fstat` says about it.
-struct Found {
+/// A standard descriptor and its `fstat` result.
+struct StdDescriptor {
     fd: BorrowedFd<'static>,
     stat: Stat,
     kind: StdioKind,
 }
 
-/// A descriptor of our own, ready for its kind of transport.
-struct End {
+/// A moved descriptor, ready for its kind of transport.
+struct MovedDescriptor {
     fd: OwnedFd,
     kind: StdioKind,
 }
@@ -77,29 +76,28 @@ struct End {
 enum Source {
     Pipe(pipe::Receiver),
     Socket(UnixStream),
-    Blocking(Patient),
+    Blocking(BlockingFile),
 }
 
 enum Target {
     Pipe(pipe::Sender),
     Socket(UnixStream),
-    Blocking(Patient),
+    Blocking(BlockingFile),
 }
 
-/// Clears `O_NONBLOCK` on drop.
-pub(super) struct Restore {
+pub(super) struct RestoreBlocking {
     fd: OwnedFd,
 }
 
-/// A file that waits even if somebody who shares it made it non-blocking.
+/// A file whose reads and writes wait even if another process made it non-blocking.
 ///
 /// Node does that to the terminal it shares with the programs it starts.
-struct Patient(File);
+struct BlockingFile(File);
 
-// === impl Found ===
+// === impl StdDescriptor ===
 
-impl Found {
-    fn look(fd: BorrowedFd<'static>) -> io::Result<Self> {
+impl StdDescriptor {
+    fn inspect(fd: BorrowedFd<'static>) -> io::Result<Self> {
         let stat = fstat(fd)?;
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Fifo => StdioKind::Pipe,
@@ -115,33 +113,37 @@ impl Found {
         (self.stat.st_dev, self.stat.st_ino) == (other.stat.st_dev, other.stat.st_ino)
     }
 
-    /// Opens or duplicates the descriptor; `shared` owns its flag already if there is one.
-    fn open(&self, access: OFlags, shared: Flags) -> io::Result<(End, Flags)> {
+    /// Opens or duplicates the descriptor; if `shared` is given, the flag is already set and guarded.
+    fn open(
+        &self,
+        access: OFlags,
+        shared: NonblockGuard,
+    ) -> io::Result<(MovedDescriptor, NonblockGuard)> {
         if self.kind == StdioKind::Pipe
             && let Some(fd) = reopen(self.fd, access)
         {
-            return Ok((End { fd, kind: self.kind }, None));
+            return Ok((MovedDescriptor { fd, kind: self.kind }, None));
         }
         let fd = fcntl_dupfd_cloexec(self.fd, ABOVE_STDIO)?;
         let flags = match self.kind {
             StdioKind::Pipe | StdioKind::Socket => match shared {
                 Some(flags) => Some(flags),
-                None => Restore::unblock(&fd)?,
+                None => RestoreBlocking::unblock(&fd)?,
             },
             _ => None,
         };
-        Ok((End { fd, kind: self.kind }, flags))
+        Ok((MovedDescriptor { fd, kind: self.kind }, flags))
     }
 }
 
-// === impl End ===
+// === impl MovedDescriptor ===
 
-impl End {
+impl MovedDescriptor {
     fn into_source(self) -> io::Result<Source> {
         Ok(match self.kind {
             StdioKind::Pipe => Source::Pipe(pipe::Receiver::from_owned_fd(self.fd)?),
             StdioKind::Socket => Source::Socket(socket(self.fd)?),
-            _ => Source::Blocking(Patient(self.fd.into())),
+            _ => Source::Blocking(BlockingFile(self.fd.into())),
         })
     }
 
@@ -149,16 +151,16 @@ impl End {
         Ok(match self.kind {
             StdioKind::Pipe => Target::Pipe(pipe::Sender::from_owned_fd(self.fd)?),
             StdioKind::Socket => Target::Socket(socket(self.fd)?),
-            _ => Target::Blocking(Patient(self.fd.into())),
+            _ => Target::Blocking(BlockingFile(self.fd.into())),
         })
     }
 }
 
-// === impl Restore ===
+// === impl RestoreBlocking ===
 
-impl Restore {
-    /// Makes a description non-blocking; none when it already was and so stays.
-    fn unblock(fd: &OwnedFd) -> io::Result<Flags> {
+impl RestoreBlocking {
+    /// Makes a description non-blocking; returns `None` if it already was and so stays.
+    fn unblock(fd: &OwnedFd) -> io::Result<NonblockGuard> {
         let flags = fcntl_getfl(fd)?;
         if flags.contains(OFlags::NONBLOCK) {
             return Ok(None);
@@ -169,18 +171,18 @@ impl Restore {
     }
 }
 
-impl Drop for Restore {
+impl Drop for RestoreBlocking {
     fn drop(&mut self) {
-        // Nobody is left to tell if this fails.
+        // There is no caller left to report a failure to.
         if let Ok(flags) = fcntl_getfl(&self.fd) {
             let _ = fcntl_setfl(&self.fd, flags - OFlags::NONBLOCK);
         }
     }
 }
 
-// === impl Patient ===
+// === impl BlockingFile ===
 
-impl Patient {
+impl BlockingFile {
     fn wait(&self, interest: PollFlags) -> io::Result<()> {
         match poll(&mut [PollFd::new(&self.0, interest)], None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -189,7 +191,7 @@ impl Patient {
     }
 }
 
-impl Read for Patient {
+impl Read for BlockingFile {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.read(buf) {
@@ -202,7 +204,7 @@ impl Read for Patient {
     }
 }
 
-impl Write for Patient {
+impl Write for BlockingFile {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         loop {
             match self.0.write(buf) {
@@ -225,10 +227,10 @@ fn socket(fd: OwnedFd) -> io::Result<UnixStream> {
     UnixStream::from_std(socket)
 }
 
-/// Opens an anonymous pipe once more, as a description of our own.
+/// Opens an anonymous pipe again, which creates a separate file description.
 ///
-/// None when that is impossible: another system, no `/proc`, a pipe made by another user. Named
-/// pipes are left alone, because a new reader does not learn that all writers have left.
+/// Returns `None` if that is impossible: another system, no `/proc`, a pipe made by another user. Named
+/// pipes are left alone, because a new reader is not notified when all writers have left.
 fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Option<OwnedFd> {
     #[cfg(target_os = "linux")]
     {
@@ -260,11 +262,11 @@ fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(fd, ABOVE_STDIO)?)
 }
 
-/// Points descriptor 0 at nothing and descriptor 1 at stderr.
-fn redirect(output: &Found) -> io::Result<()> {
+/// Points descriptor 0 at `/dev/null` and descriptor 1 at stderr.
+fn redirect(output: &StdDescriptor) -> io::Result<()> {
     let nothing = above_stdio(open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)?;
-    // `2>&1` makes stderr the wire itself; then a stray print goes nowhere.
-    let log = match Found::look(stderr()) {
+    // With `2>&1` stderr is the wire itself; then stray prints are discarded.
+    let log = match StdDescriptor::inspect(stderr()) {
         Ok(log) if log.kind == StdioKind::Terminal || !log.same_file(output) => log.fd,
         _ => nothing.as_fd(),
     };

@@ -1,6 +1,4 @@
-//! What each side says it can do (MCP capabilities, MGP §2.2, §2.3).
-//!
-//! Applies to: both.
+//! Capabilities that each side declares (MCP capabilities, MGP §2.2, §2.3).
 
 use super::key;
 use crate::mgp::MgpCapability;
@@ -9,19 +7,19 @@ use crate::record::{Lenient, Object, decode, record};
 record! {
     /// A capability with change notifications.
     pub struct ListChanged {
-        /// Whether changes of the list are announced.
+        /// `true` if the peer announces changes of the list.
         opt list_changed as "listChanged": Option<bool>,
     }
 
-    /// What a server offers about resources.
+    /// Resource features of a server.
     pub struct ResourcesCapability {
-        /// Whether single resources can be watched.
+        /// `true` if clients can subscribe to single resources.
         opt subscribe: Option<bool>,
-        /// Whether changes of the list are announced.
+        /// `true` if the peer announces changes of the list.
         opt list_changed as "listChanged": Option<bool>,
     }
 
-    /// What a client offers about sampling.
+    /// Sampling features of a client.
     pub struct SamplingCapability {
         /// `includeContext` is understood.
         opt context: Option<Object>,
@@ -29,7 +27,7 @@ record! {
         opt tools: Option<Object>,
     }
 
-    /// What a client offers about elicitation; neither member means forms.
+    /// Elicitation modes of a client; if both members are absent, the client supports forms.
     pub struct ElicitationCapability {
         /// Forms.
         opt form: Option<Object>,
@@ -43,13 +41,13 @@ record! {
         opt list: Option<Object>,
         /// `tasks/cancel` is served.
         opt cancel: Option<Object>,
-        /// Which requests may become tasks.
+        /// Requests that may become tasks.
         opt requests: Option<Object>,
     }
 
-    /// What a client can do.
+    /// Capabilities of a client.
     pub struct ClientCapabilities {
-        /// Things outside the standard.
+        /// Experimental capabilities.
         opt experimental: Option<Object>,
         /// Roots.
         opt roots: Option<ListChanged>,
@@ -65,9 +63,9 @@ record! {
         opt mgp: Option<Lenient<MgpCapability>>,
     }
 
-    /// What a server can do.
+    /// Capabilities of a server.
     pub struct ServerCapabilities {
-        /// Things outside the standard.
+        /// Experimental capabilities.
         opt experimental: Option<Object>,
         /// Log messages.
         opt logging: Option<Object>,
@@ -89,32 +87,32 @@ record! {
 }
 
 impl ClientCapabilities {
-    /// What the client offers of MGP: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
+    /// Returns the client's MGP capability: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
     #[must_use]
     pub fn find_mgp(&self) -> Option<Lenient<MgpCapability>> {
-        self.mgp
-            .clone()
-            .or_else(|| member(self.experimental.as_ref(), key::MGP_SHORT))
-            .or_else(|| member(self.extensions.as_ref(), key::MGP))
+        find_mgp(self.mgp.as_ref(), self.experimental.as_ref(), self.extensions.as_ref())
     }
 }
 
 impl ServerCapabilities {
-    /// What the server offers of MGP: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
+    /// Returns the server's MGP capability: `mgp`, else `experimental.mgp`, else the extension `dev.cloto/mgp`.
     #[must_use]
     pub fn find_mgp(&self) -> Option<Lenient<MgpCapability>> {
-        self.mgp
-            .clone()
-            .or_else(|| member(self.experimental.as_ref(), key::MGP_SHORT))
-            .or_else(|| member(self.extensions.as_ref(), key::MGP))
+        find_mgp(self.mgp.as_ref(), self.experimental.as_ref(), self.extensions.as_ref())
     }
 }
 
-fn member<T: serde::de::DeserializeOwned>(
-    object: Option<&Object>,
-    name: &str,
-) -> Option<Lenient<T>> {
-    object?.get(name).and_then(|raw| decode::<_, serde_json::Error>(raw).ok())
+fn find_mgp(
+    mgp: Option<&Lenient<MgpCapability>>,
+    experimental: Option<&Object>,
+    extensions: Option<&Object>,
+) -> Option<Lenient<MgpCapability>> {
+    let member = |object: Option<&Object>, name| {
+        object?.get(name).and_then(|raw| decode::<_, serde_json::Error>(raw).ok())
+    };
+    mgp.cloned()
+        .or_else(|| member(experimental, key::MGP_SHORT))
+        .or_else(|| member(extensions, key::MGP))
 }
 
 #[cfg(test)]
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_mgp_costs_only_itself() {
+    fn a_malformed_mgp_does_not_break_the_handshake() {
         check(r#"{"tools":{},"mgp":7}"#, None);
         check(r#"{"tools":{},"mgp":{"version":"0.1.0"}}"#, None);
     }

@@ -1,6 +1,4 @@
 //! Completion of arguments while they are typed (MCP completion).
-//!
-//! Applies to: both.
 
 use std::collections::BTreeMap;
 
@@ -8,69 +6,69 @@ use super::{Meta, ResultType};
 use crate::record::{record, tagged};
 
 record! {
-    /// A prompt whose argument is typed.
+    /// A reference to a prompt.
     pub struct PromptReference tagged "type" = "ref/prompt" {
         /// The prompt.
         req name: String,
-        /// Name for people.
+        /// The display name.
         opt title: Option<String>,
     }
 
-    /// A resource template whose variable is typed.
+    /// A reference to a resource template.
     pub struct ResourceReference tagged "type" = "ref/resource" {
         /// The template.
         req uri: String,
     }
 
-    /// The argument that is typed.
+    /// The argument to complete.
     pub struct CompleteArgument {
-        /// Its name.
+        /// The name.
         req name: String,
-        /// What was typed so far.
+        /// The text typed so far.
         req value: String,
     }
 
-    /// The arguments that are already known.
+    /// The context of a completion.
     pub struct CompleteContext {
-        /// By name.
+        /// The values, by argument name.
         opt arguments: Option<BTreeMap<String, String>>,
     }
 
     /// Parameters of `completion/complete`.
     pub struct CompleteParams {
-        /// What it belongs to.
+        /// The prompt or template that is completed.
         req reference as "ref": CompleteReference,
         /// The argument.
         req argument: CompleteArgument,
         /// The other arguments.
         opt context: Option<CompleteContext>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Proposals.
+    /// Completions of an argument.
     pub struct Completion {
-        /// At most 100 of them.
+        /// The values, at most 100.
         req values: Vec<String>,
-        /// How many there are.
+        /// The total number.
         opt total: Option<u64>,
-        /// Whether there are more.
+        /// `true` if there are more.
         opt has_more as "hasMore": Option<bool>,
     }
 
     /// Result of `completion/complete`.
     pub struct CompleteResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The proposals.
         req completion: Completion,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }
 
 tagged! {
-    /// What a completion belongs to.
+    /// The subject of a completion.
     pub enum CompleteReference by "type" {
         /// A prompt.
         "ref/prompt" => Prompt(PromptReference),

@@ -1,15 +1,13 @@
-//! Content blocks: what tools, prompts and models say (MCP `ContentBlock`, MGP §12.4).
-//!
-//! Applies to: both.
+//! Content blocks of tools, prompts and models (MCP `ContentBlock`, MGP §12.4).
 
 use super::{Meta, ResourceContents};
 use crate::Payload;
 use crate::record::{List, Number, RawObject, open_enum, record, tagged};
 
 open_enum! {
-    /// Who speaks.
+    /// The speaker of a message.
     pub enum Role {
-        /// The person.
+        /// The user.
         User = "user",
         /// The model.
         Assistant = "assistant",
@@ -19,19 +17,19 @@ open_enum! {
 record! {
     /// Hints on how to use content.
     pub struct Annotations {
-        /// Whom it is for.
+        /// The intended audience.
         list audience: List<Role>,
-        /// How important it is, 0 to 1.
+        /// The importance, 0 to 1.
         opt priority: Option<Number>,
-        /// When it changed last.
+        /// The time of the last change.
         opt last_modified as "lastModified": Option<String>,
     }
 
-    /// A picture of a tool, server or resource.
+    /// An icon of a tool, server or resource.
     pub struct Icon {
-        /// Where it is.
+        /// The URI.
         req src: String,
-        /// Its media type.
+        /// The media type.
         opt mime_type as "mimeType": Option<String>,
         /// Sizes such as `48x48` or `any`.
         opt sizes: Option<Payload>,
@@ -45,53 +43,53 @@ record! {
         req text: String,
         /// Hints.
         opt annotations: Option<Annotations>,
-        /// Beside the content.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// A picture.
+    /// An image.
     pub struct ImageContent tagged "type" = "image" {
-        /// Base64.
+        /// The data, in Base64.
         req data: String,
-        /// Its media type.
+        /// The media type.
         req mime_type as "mimeType": String,
         /// Hints.
         opt annotations: Option<Annotations>,
-        /// Beside the content.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// Sound.
+    /// Audio.
     pub struct AudioContent tagged "type" = "audio" {
-        /// Base64.
+        /// The data, in Base64.
         req data: String,
-        /// Its media type.
+        /// The media type.
         req mime_type as "mimeType": String,
         /// Hints.
         opt annotations: Option<Annotations>,
-        /// Beside the content.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// A resource that can be read.
     pub struct ResourceLink tagged "type" = "resource_link" {
-        /// Where it is.
+        /// The URI.
         req uri: String,
-        /// Name for programs.
+        /// The identifier.
         req name: String,
-        /// Name for people.
+        /// The display name.
         opt title: Option<String>,
-        /// What it is.
+        /// A description.
         opt description: Option<String>,
-        /// Its media type.
+        /// The media type.
         opt mime_type as "mimeType": Option<String>,
-        /// Its size in bytes.
+        /// The size in bytes.
         opt size: Option<u64>,
-        /// Pictures.
+        /// The icons.
         list icons: List<Icon>,
         /// Hints.
         opt annotations: Option<Annotations>,
-        /// Beside the content.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -101,33 +99,33 @@ record! {
         req resource: ResourceContents,
         /// Hints.
         opt annotations: Option<Annotations>,
-        /// Beside the content.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// The model wants to use a tool (sampling, 2025-11-25).
+    /// A tool call by the model (sampling, 2025-11-25).
     pub struct ToolUseContent tagged "type" = "tool_use" {
-        /// Names this use.
+        /// The id of this use.
         req id: String,
         /// The tool.
         req name: String,
-        /// Its arguments.
+        /// The arguments.
         req input: RawObject,
-        /// Beside the content.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// What a tool said to the model (sampling, 2025-11-25).
+    /// The result of a tool, for the model (sampling, 2025-11-25).
     pub struct ToolResultContent tagged "type" = "tool_result" {
-        /// The use it answers.
+        /// The id of the tool call.
         req tool_use_id as "toolUseId": String,
-        /// What it said.
+        /// The content.
         req content: Vec<ContentBlock>,
-        /// The same as data.
+        /// The structured content.
         opt structured_content as "structuredContent": Option<Payload>,
-        /// Whether the tool failed.
+        /// `true` if the tool failed.
         opt is_error as "isError": Option<bool>,
-        /// Beside the content.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }
@@ -137,23 +135,23 @@ tagged! {
     pub enum ContentBlock by "type" {
         /// Text.
         "text" => Text(TextContent),
-        /// A picture.
+        /// An image.
         "image" => Image(ImageContent),
-        /// Sound.
+        /// Audio.
         "audio" => Audio(AudioContent),
         /// A resource that can be read.
         "resource_link" => ResourceLink(ResourceLink),
         /// A resource with its content.
         "resource" => Resource(EmbeddedResource),
-        /// The model wants to use a tool (sampling).
+        /// A tool call by the model (sampling).
         "tool_use" => ToolUse(ToolUseContent),
-        /// What a tool said to the model (sampling).
+        /// The result of a tool, for the model (sampling).
         "tool_result" => ToolResult(ToolResultContent),
     }
 }
 
 impl ContentBlock {
-    /// Makes a text block.
+    /// Creates a text block.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextContent::new(text.into()))

@@ -1,6 +1,4 @@
-//! Elicitation: a server asks the person (MCP elicitation).
-//!
-//! Applies to: both.
+//! Elicitation: a server asks the user (MCP elicitation).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,21 +7,21 @@ use crate::record::{Object, RawObject, open_enum, record};
 use crate::{Payload, RpcError};
 
 open_enum! {
-    /// How the person is asked.
+    /// The way to ask the user.
     pub enum ElicitMode {
-        /// With a form; also what absence means.
+        /// By a form; this is the default.
         Form = "form",
-        /// With a page to visit.
+        /// By a page that the user visits.
         Url = "url",
     }
 
-    /// What the person did.
+    /// The user's response to an elicitation.
     pub enum ElicitAction {
-        /// Answered.
+        /// The user answered.
         Accept = "accept",
-        /// Said no.
+        /// The user declined.
         Decline = "decline",
-        /// Went away.
+        /// The user closed the question without an answer.
         Cancel = "cancel",
     }
 }
@@ -31,39 +29,39 @@ open_enum! {
 record! {
     /// Parameters of `elicitation/create`.
     pub struct ElicitParams {
-        /// How to ask.
+        /// The way to ask.
         opt mode: Option<ElicitMode>,
-        /// What to ask.
+        /// The question.
         req message: String,
         /// The form, as a flat JSON Schema.
         opt requested_schema as "requestedSchema": Option<RawObject>,
-        /// Names the elicitation of a page.
+        /// The id of an elicitation by URL.
         opt elicitation_id as "elicitationId": Option<String>,
         /// The page.
         opt url: Option<String>,
-        /// Run it as a task (2025-11-25).
+        /// If set, the request runs as a task (2025-11-25).
         opt task: Option<TaskAugmentation>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `elicitation/create`.
     pub struct ElicitResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// What the person did.
+        /// The user's response to an elicitation.
         req action: ElicitAction,
-        /// What was filled in.
+        /// The answers to the form.
         opt content: Option<Object>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Parameters of `notifications/elicitation/complete`.
     pub struct ElicitationCompleteParams {
-        /// The elicitation that is over.
+        /// The id of the completed elicitation.
         req elicitation_id as "elicitationId": String,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -75,13 +73,13 @@ record! {
 }
 
 impl ElicitParams {
-    /// Whether the person is asked to visit a page; absence of a mode means a form.
+    /// Returns whether the user must visit a page; an absent mode means a form.
     #[must_use]
     pub fn is_url(&self) -> bool {
         self.mode == Some(ElicitMode::Url)
     }
 
-    /// What the form has filled in already: the `default` of each field that has one.
+    /// Returns the `default` of each field of the form that has one.
     #[must_use]
     pub fn defaults(&self) -> Object {
         #[derive(Deserialize)]
@@ -101,7 +99,7 @@ impl ElicitParams {
             .collect()
     }
 
-    /// Accepts: a form as it is filled in already, a page as it is.
+    /// Accepts the elicitation: a form with its defaults, a page without content.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;
@@ -118,7 +116,7 @@ impl ElicitParams {
         self.filled_in(&Object::new())
     }
 
-    /// Accepts with what the person filled in; fields that were left out keep their defaults.
+    /// Accepts the elicitation with the user's answers; fields left out keep their defaults.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;
@@ -128,13 +126,13 @@ impl ElicitParams {
     ///     name: String,
     /// }
     ///
-    /// let question: ElicitParams = serde_json::from_str(r#"{"message":"Who comes?"}"#).unwrap();
+    /// let question: ElicitParams = serde_json::from_str(r#"{"message":"Who is the guest?"}"#).unwrap();
     /// let answer = question.accept_with(&Guest { name: "Ann".to_owned() }).unwrap();
     /// assert!(serde_json::to_string(&answer).unwrap().contains(r#"{"name":"Ann"}"#));
     /// ```
     ///
     /// # Errors
-    /// −32603 when the content is no object.
+    /// Returns −32603 if the content is not an object.
     pub fn accept_with(
         &self,
         content: &(impl Serialize + ?Sized),

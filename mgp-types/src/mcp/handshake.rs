@@ -1,24 +1,22 @@
-//! How a connection begins: `initialize` (legacy), `server/discover` (modern).
-//!
-//! Applies to: both.
+//! The start of a connection: `initialize` (legacy), `server/discover` (modern).
 
 use super::{CacheScope, ClientCapabilities, Icon, Meta, ResultType, Revision, ServerCapabilities};
 use crate::record::{List, record};
 
 record! {
-    /// Who a peer says it is.
+    /// The name and version that a peer claims.
     pub struct Implementation {
-        /// Name for programs.
+        /// The identifier.
         req name: String,
-        /// Name for people.
+        /// The display name.
         opt title: Option<String>,
         /// Version.
         req version: String,
-        /// What it does.
+        /// A description.
         opt description: Option<String>,
-        /// Its site.
+        /// The web site.
         opt website_url as "websiteUrl": Option<String>,
-        /// Pictures.
+        /// The icons.
         list icons: List<Icon>,
     }
 
@@ -26,63 +24,63 @@ record! {
     pub struct InitializeParams {
         /// The newest revision the client speaks.
         req protocol_version as "protocolVersion": Revision,
-        /// What the client can do.
+        /// The client's capabilities.
         req capabilities: ClientCapabilities,
-        /// Who the client is.
+        /// The name and version of the client.
         req client_info as "clientInfo": Implementation,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `initialize` (§2.3).
     pub struct InitializeResult {
-        /// The revision that holds.
+        /// The negotiated revision.
         req protocol_version as "protocolVersion": Revision,
-        /// What the server can do.
+        /// The server's capabilities.
         req capabilities: ServerCapabilities,
-        /// Who the server is.
+        /// The name and version of the server.
         req server_info as "serverInfo": Implementation,
-        /// Advice for the model.
+        /// Instructions for the model.
         opt instructions: Option<String>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Parameters of `server/discover`.
     pub struct DiscoverParams {
-        /// Beside the message; it names the revision and what the client can do.
+        /// The `_meta` member, with the revision and the client's capabilities.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `server/discover`.
     pub struct DiscoverResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The revisions the server speaks.
         req supported_versions as "supportedVersions": Vec<Revision>,
-        /// What the server can do.
+        /// The server's capabilities.
         req capabilities: ServerCapabilities,
-        /// Advice for the model.
+        /// Instructions for the model.
         opt instructions: Option<String>,
-        /// How long the result holds, in milliseconds.
+        /// The time the result stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// Who may keep it.
+        /// The caches that may store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
-        /// Beside the message; it says who the server is.
+        /// The `_meta` member, with the name and version of the server.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Parameters without content of their own (`ping`, `roots/list`, list-changed notifications).
     pub struct EmptyParams {
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// A result that says "done".
+    /// A result without content.
     pub struct EmptyResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -90,13 +88,13 @@ record! {
     pub struct UnsupportedVersionData {
         /// The revisions the server speaks.
         req supported: Vec<Revision>,
-        /// The one that was asked for.
+        /// The requested revision.
         req requested: Revision,
     }
 
     /// Data of error −32021.
     pub struct MissingCapabilityData {
-        /// What the client would have to offer.
+        /// The capabilities that the client lacks.
         req required_capabilities as "requiredCapabilities": ClientCapabilities,
     }
 }

@@ -1,6 +1,4 @@
-//! Asking the caller in the modern era: results that need input (MCP multi round-trip).
-//!
-//! Applies to: both.
+//! Results that need input from the caller (MCP multi round-trip, modern era).
 
 use std::collections::BTreeMap;
 
@@ -11,61 +9,61 @@ use super::{CreateMessageParams, CreateTaskResult, ElicitParams, EmptyParams, Me
 use crate::Payload;
 use crate::record::{Object, decode, peek, record, tagged};
 
-/// What a server asks, by a key of its own.
+/// The server's requests, by keys that it chose.
 pub type InputRequests = BTreeMap<String, InputRequest>;
 
-/// What the client answers, by the same keys.
+/// The client's answers, by the same keys.
 pub type InputResponses = Object;
 
 record! {
-    /// Ask the person.
+    /// An elicitation.
     pub struct InputElicitation tagged "method" = "elicitation/create" {
-        /// What to ask.
+        /// The question.
         req params: ElicitParams,
     }
 
-    /// Ask the model.
+    /// A sampling request.
     pub struct InputSampling tagged "method" = "sampling/createMessage" {
-        /// What to ask.
+        /// The question.
         req params: CreateMessageParams,
     }
 
-    /// Ask for the roots.
+    /// A request for the roots.
     pub struct InputRoots tagged "method" = "roots/list" {
-        /// Nothing to say.
+        /// The parameters; they are empty.
         opt params: Option<EmptyParams>,
     }
 
-    /// A result that is not final: the caller supplies something and asks again.
+    /// A result that is not final: the caller supplies input and repeats the request.
     pub struct InputRequiredResult tagged "resultType" = "input_required" {
-        /// What the server asks.
+        /// The server's requests.
         opt input_requests as "inputRequests": Option<InputRequests>,
-        /// What the server wants back as it is.
+        /// State of the server, to be returned unchanged.
         opt request_state as "requestState": Option<String>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }
 
 tagged! {
-    /// One thing a server asks.
+    /// A request of a server to the client.
     pub enum InputRequest by "method" {
-        /// Ask the person.
+        /// An elicitation.
         "elicitation/create" => Elicitation(InputElicitation),
-        /// Ask the model.
+        /// A sampling request.
         "sampling/createMessage" => Sampling(InputSampling),
-        /// Ask for the roots.
+        /// A request for the roots.
         "roots/list" => Roots(InputRoots),
     }
 }
 
-/// What a request ends in: its result, a question, or a task.
+/// The outcome of a request: its result, a request for input, or a task.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome<T> {
     /// The final result; also what a missing `resultType` means.
     Complete(T),
-    /// A question.
+    /// A request for input.
     InputRequired(InputRequiredResult),
     /// A task (tasks extension).
     Task(CreateTaskResult),

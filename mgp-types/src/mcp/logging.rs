@@ -1,13 +1,11 @@
 //! Log messages of a server (MCP logging).
-//!
-//! Applies to: both.
 
 use super::Meta;
 use crate::Payload;
 use crate::record::{record, string_enum};
 
 string_enum! {
-    /// How grave a message is, least first (RFC 5424).
+    /// The severity of a log message, lowest first (RFC 5424).
     pub enum LogLevel {
         /// Debugging.
         Debug = "debug",
@@ -21,7 +19,7 @@ string_enum! {
         Error = "error",
         /// A critical condition.
         Critical = "critical",
-        /// Act at once.
+        /// Immediate action is required.
         Alert = "alert",
         /// The system is unusable.
         Emergency = "emergency",
@@ -31,21 +29,21 @@ string_enum! {
 record! {
     /// Parameters of `logging/setLevel`.
     pub struct SetLevelParams {
-        /// The least grave level to send.
+        /// The lowest severity to send.
         req level: LogLevel,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Parameters of `notifications/message`.
     pub struct LogMessageParams {
-        /// How grave it is.
+        /// The severity.
         req level: LogLevel,
-        /// Who logs.
+        /// The name of the logger.
         opt logger: Option<String>,
-        /// What is logged.
+        /// The logged data.
         req data: Payload,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }

@@ -1,6 +1,4 @@
-//! `_meta`: what travels beside a message, and the names MCP and MGP use in it.
-//!
-//! Applies to: both.
+//! The `_meta` member of messages, and the names that MCP and MGP use in it.
 
 use std::ops::{Deref, DerefMut};
 
@@ -11,15 +9,15 @@ use crate::{Id, RpcError};
 
 use super::{ClientCapabilities, Implementation, LogLevel, Revision};
 
-/// Names inside `_meta`.
+/// Names of members of `_meta`.
 pub mod key {
     /// The revision of a request (2026-07-28).
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-    /// Who asks (2026-07-28).
+    /// The name and version of the sender of a request (2026-07-28).
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-    /// What the asking side can do (2026-07-28).
+    /// The capabilities of the sender of a request (2026-07-28).
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-    /// Who answers (2026-07-28).
+    /// The name and version of the sender of a result (2026-07-28).
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// The log level wanted for a request (2026-07-28).
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
@@ -31,7 +29,7 @@ pub mod key {
     pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
     /// The identifier of the tasks extension (2026-07-28).
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
-    /// The token that asks for progress.
+    /// The progress token.
     pub const PROGRESS_TOKEN: &str = "progressToken";
     /// The trace of a request (OpenTelemetry).
     pub const TRACEPARENT: &str = "traceparent";
@@ -41,9 +39,9 @@ pub mod key {
     pub const BAGGAGE: &str = "baggage";
     /// MGP: in `capabilities.extensions` and in `_meta`.
     pub const MGP: &str = "dev.cloto/mgp";
-    /// MGP grants in a spelling that is read, and written only to a peer that uses it.
+    /// MGP grants in another spelling: always read, and written only to a peer that uses it.
     pub const MGP_GRANTS: &str = "dev.cloto/mgp/grants";
-    /// Names one client among those of a principal, so that its requests can speak of each other (MGP §12, modern).
+    /// A name for one client of a principal, so that its requests can refer to each other (MGP §12, modern).
     pub const MGP_HANDLE: &str = "dev.cloto/mgp/handle";
     /// MGP in an older spelling, read only.
     pub const MGP_SHORT: &str = "mgp";
@@ -56,64 +54,64 @@ pub mod key {
 pub struct Meta(pub Extras);
 
 impl Meta {
-    /// Makes an empty object.
+    /// Creates an empty object.
     #[must_use]
     pub const fn new() -> Self {
         Self(Extras::new())
     }
 
-    /// The token that asks for progress.
+    /// Returns the progress token.
     ///
     /// # Errors
-    /// −32602 when it is neither an integer nor a string.
+    /// Returns −32602 if it is neither an integer nor a string.
     pub fn progress_token(&self) -> Result<Option<Id>, RpcError> {
         self.decode(key::PROGRESS_TOKEN)
     }
 
-    /// The revision of the request.
+    /// Returns the revision of the request.
     ///
     /// # Errors
-    /// −32602 when it is no string.
+    /// Returns −32602 if it is not a string.
     pub fn protocol_version(&self) -> Result<Option<Revision>, RpcError> {
         self.decode(key::PROTOCOL_VERSION)
     }
 
-    /// What the asking side can do.
+    /// Returns the capabilities of the sender of the request.
     ///
     /// # Errors
-    /// −32602 when it does not fit.
+    /// Returns −32602 if it does not fit.
     pub fn client_capabilities(&self) -> Result<Option<ClientCapabilities>, RpcError> {
         self.decode(key::CLIENT_CAPABILITIES)
     }
 
-    /// Who asks.
+    /// Returns the name and version of the sender of the request.
     ///
     /// # Errors
-    /// −32602 when it does not fit.
+    /// Returns −32602 if it does not fit.
     pub fn client_info(&self) -> Result<Option<Implementation>, RpcError> {
         self.decode(key::CLIENT_INFO)
     }
 
-    /// Who answers.
+    /// Returns the name and version of the sender of the result.
     ///
     /// # Errors
-    /// −32602 when it does not fit.
+    /// Returns −32602 if it does not fit.
     pub fn server_info(&self) -> Result<Option<Implementation>, RpcError> {
         self.decode(key::SERVER_INFO)
     }
 
-    /// The log level wanted for this request.
+    /// Returns the log level wanted for this request.
     ///
     /// # Errors
-    /// −32602 when it is no level.
+    /// Returns −32602 if it is not a log level.
     pub fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
         self.decode(key::LOG_LEVEL)
     }
 
-    /// The subscription this message belongs to.
+    /// Returns the id of the subscription of this message.
     ///
     /// # Errors
-    /// −32602 when it is neither an integer nor a string.
+    /// Returns −32602 if it is neither an integer nor a string.
     pub fn subscription_id(&self) -> Result<Option<Id>, RpcError> {
         self.decode(key::SUBSCRIPTION_ID)
     }

@@ -1,6 +1,4 @@
-//! The messages of MCP, revisions 2024-11-05 to 2026-07-28; unknown members are kept (MGP §1.1).
-//!
-//! Applies to: both.
+//! Messages of MCP, revisions 2024-11-05 to 2026-07-28; unknown members are preserved (MGP §1.1).
 
 mod capability;
 mod completion;

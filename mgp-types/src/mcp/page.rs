@@ -1,26 +1,24 @@
 //! Paging, result types and cache hints shared by the lists (MCP `PaginatedRequest`, `CacheableResult`).
-//!
-//! Applies to: both.
 
 use super::Meta;
 use crate::record::{open_enum, record};
 
 open_enum! {
-    /// How to read a result (2026-07-28); absent means complete.
+    /// The kind of a result (2026-07-28); absent means complete.
     pub enum ResultType {
         /// The final answer.
         Complete = "complete",
-        /// The caller must supply something and ask again.
+        /// The caller must supply input and repeat the request.
         InputRequired = "input_required",
-        /// The answer comes later, as a task.
+        /// The result will be available later, as a task.
         Task = "task",
     }
 
-    /// Who may keep a result (2026-07-28).
+    /// The caches that may store a result (2026-07-28).
     pub enum CacheScope {
-        /// Anyone.
+        /// Any cache.
         Public = "public",
-        /// The one who asked.
+        /// The requesting client only.
         Private = "private",
     }
 }
@@ -28,9 +26,9 @@ open_enum! {
 record! {
     /// Parameters of every list request.
     pub struct ListParams {
-        /// Where to go on: the `nextCursor` of the page before.
+        /// The `nextCursor` of the previous page.
         opt cursor: Option<String>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }

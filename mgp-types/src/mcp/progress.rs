@@ -1,6 +1,4 @@
 //! Progress and cancellation (MCP utilities; MGP §12.6 and §12.7 bridge to them).
-//!
-//! Applies to: both.
 
 use super::Meta;
 use crate::Id;
@@ -11,23 +9,23 @@ record! {
     pub struct ProgressParams {
         /// The token of the request.
         req progress_token as "progressToken": Id,
-        /// How far it is; it only grows.
+        /// The progress; it only increases.
         req progress: Number,
-        /// Where it ends.
+        /// The value at which the progress is complete.
         opt total: Option<Number>,
-        /// What it does now.
+        /// A description of the current step.
         opt message: Option<String>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Parameters of `notifications/cancelled`.
     pub struct CancelledParams {
-        /// The request to give up; absent for tasks (2025-11-25).
+        /// The request to cancel; absent for tasks (2025-11-25).
         opt request_id as "requestId": Option<Id>,
-        /// Why.
+        /// The reason.
         opt reason: Option<String>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }

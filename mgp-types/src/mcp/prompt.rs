@@ -1,6 +1,4 @@
 //! Prompts (MCP prompts).
-//!
-//! Applies to: both.
 
 use std::collections::BTreeMap;
 
@@ -10,53 +8,53 @@ use crate::record::{List, record};
 record! {
     /// An argument of a prompt.
     pub struct PromptArgument {
-        /// Name for programs.
+        /// The identifier.
         req name: String,
-        /// Name for people.
+        /// The display name.
         opt title: Option<String>,
-        /// What it is.
+        /// A description.
         opt description: Option<String>,
-        /// Whether it must be given.
+        /// `true` if the argument is required.
         opt required: Option<bool>,
     }
 
     /// A prompt as a server lists it.
     pub struct Prompt {
-        /// Name for programs.
+        /// The identifier.
         req name: String,
-        /// Name for people.
+        /// The display name.
         opt title: Option<String>,
-        /// What it is for.
+        /// A description.
         opt description: Option<String>,
-        /// Its arguments.
+        /// The arguments.
         list arguments: List<PromptArgument>,
-        /// Pictures.
+        /// The icons.
         list icons: List<Icon>,
-        /// Beside the prompt.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// One message of a prompt.
+    /// A message of a prompt.
     pub struct PromptMessage {
-        /// Who speaks.
+        /// The speaker of a message.
         req role: Role,
-        /// What is said.
+        /// The content.
         req content: ContentBlock,
     }
 
     /// Result of `prompts/list`.
     pub struct ListPromptsResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The prompts.
         req prompts: Vec<Prompt>,
-        /// Where to go on.
+        /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
-        /// How long the list holds, in milliseconds.
+        /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// Who may keep it.
+        /// The caches that may store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -64,25 +62,25 @@ record! {
     pub struct GetPromptParams {
         /// The prompt.
         req name: String,
-        /// Its arguments.
+        /// The arguments.
         opt arguments: Option<BTreeMap<String, String>>,
-        /// What the server asked for in the round before (2026-07-28).
+        /// Answers to the server's requests of the previous round (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// What the server wants back as it was (2026-07-28).
+        /// The server's state of the previous round, unchanged (2026-07-28).
         opt request_state as "requestState": Option<String>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `prompts/get` when it is complete.
     pub struct GetPromptResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// What it is for.
+        /// A description.
         opt description: Option<String>,
         /// The messages.
         req messages: Vec<PromptMessage>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }

@@ -1,6 +1,4 @@
-//! Resources: lists, templates, reading, watching (MCP resources).
-//!
-//! Applies to: both.
+//! Resources: lists, templates, reading, subscriptions (MCP resources).
 
 use super::{Annotations, CacheScope, Icon, InputResponses, Meta, ResultType};
 use crate::record::{List, record};
@@ -8,23 +6,23 @@ use crate::record::{List, record};
 record! {
     /// A resource that can be read.
     pub struct Resource {
-        /// Where it is.
+        /// The URI.
         req uri: String,
-        /// Name for programs.
+        /// The identifier.
         req name: String,
-        /// Name for people.
+        /// The display name.
         opt title: Option<String>,
-        /// What it is.
+        /// A description.
         opt description: Option<String>,
-        /// Its media type.
+        /// The media type.
         opt mime_type as "mimeType": Option<String>,
-        /// Its size in bytes.
+        /// The size in bytes.
         opt size: Option<u64>,
-        /// Pictures.
+        /// The icons.
         list icons: List<Icon>,
         /// Hints.
         opt annotations: Option<Annotations>,
-        /// Beside the resource.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -32,91 +30,91 @@ record! {
     pub struct ResourceTemplate {
         /// URI template (RFC 6570).
         req uri_template as "uriTemplate": String,
-        /// Name for programs.
+        /// The identifier.
         req name: String,
-        /// Name for people.
+        /// The display name.
         opt title: Option<String>,
-        /// What they are.
+        /// A description.
         opt description: Option<String>,
         /// Their media type.
         opt mime_type as "mimeType": Option<String>,
-        /// Pictures.
+        /// The icons.
         list icons: List<Icon>,
         /// Hints.
         opt annotations: Option<Annotations>,
-        /// Beside the template.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// What a resource holds: text or bytes.
+    /// The contents of a resource: text or bytes.
     pub struct ResourceContents {
-        /// Where it is.
+        /// The URI.
         req uri: String,
-        /// Its media type.
+        /// The media type.
         opt mime_type as "mimeType": Option<String>,
-        /// Its text.
+        /// The text.
         opt text: Option<String>,
-        /// Its bytes, base64.
+        /// The bytes, in Base64.
         opt blob: Option<String>,
-        /// Beside the content.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `resources/list`.
     pub struct ListResourcesResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The resources.
         req resources: Vec<Resource>,
-        /// Where to go on.
+        /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
-        /// How long the list holds, in milliseconds.
+        /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// Who may keep it.
+        /// The caches that may store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `resources/templates/list`.
     pub struct ListResourceTemplatesResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The templates.
         req resource_templates as "resourceTemplates": Vec<ResourceTemplate>,
-        /// Where to go on.
+        /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
-        /// How long the list holds, in milliseconds.
+        /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// Who may keep it.
+        /// The caches that may store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Parameters of `resources/read`.
     pub struct ReadResourceParams {
-        /// Where it is.
+        /// The URI.
         req uri: String,
-        /// What the server asked for in the round before (2026-07-28).
+        /// Answers to the server's requests of the previous round (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// What the server wants back as it was (2026-07-28).
+        /// The server's state of the previous round, unchanged (2026-07-28).
         opt request_state as "requestState": Option<String>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `resources/read` when it is complete.
     pub struct ReadResourceResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// What it holds.
+        /// The contents.
         req contents: Vec<ResourceContents>,
-        /// How long it holds, in milliseconds.
+        /// The time the contents stay fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// Who may keep it.
+        /// The caches that may store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -124,7 +122,7 @@ record! {
     pub struct SubscribeParams {
         /// The resource.
         req uri: String,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -132,7 +130,7 @@ record! {
     pub struct ResourceUpdatedParams {
         /// The resource.
         req uri: String,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }

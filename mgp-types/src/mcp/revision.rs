@@ -1,19 +1,17 @@
 //! Revisions of MCP, ordered by date (MGP §1.4).
-//!
-//! Applies to: both.
 
 use std::cmp::Ordering;
 
 use crate::record::open_enum;
 
 open_enum! {
-    /// A protocol revision, named by its date; any text is kept, dates compare as text.
+    /// A protocol revision, named by its date; unknown texts are preserved, and dates compare as text.
     pub enum Revision {
         /// The first revision.
         V2024_11_05 = "2024-11-05",
         /// Streamable HTTP, batches, tool annotations, audio.
         V2025_03_26 = "2025-03-26",
-        /// No batches; structured output, elicitation, resource links.
+        /// Batches removed; structured output, elicitation, resource links.
         V2025_06_18 = "2025-06-18",
         /// Icons, URL elicitation, sampling with tools, tasks.
         V2025_11_25 = "2025-11-25",
@@ -31,34 +29,34 @@ impl Revision {
     /// The revisions with `initialize`, oldest first.
     pub const LEGACY: &'static [Self] =
         &[Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
-    /// All revisions this crate speaks, oldest first.
+    /// The revisions this crate implements, oldest first.
     pub const SUPPORTED: &'static [Self] = Self::KNOWN;
 
-    /// Whether this crate speaks the revision.
+    /// Returns whether this crate implements the revision.
     #[must_use]
     pub fn is_supported(&self) -> bool {
         self.is_known()
     }
 
-    /// The era of the revision; unknown text counts as legacy, where `initialize` settles it.
+    /// Returns the era; an unknown revision counts as legacy, since `initialize` negotiates it.
     #[must_use]
     pub fn era(&self) -> Era {
         if *self == Self::MODERN { Era::Modern } else { Era::Legacy }
     }
 
-    /// What a server answers to `initialize`: the asked one if it is legacy and spoken, else the newest legacy one.
+    /// Returns a server's answer to `initialize`: the requested revision if it is a known legacy one, else the newest.
     #[must_use]
     pub fn negotiate(asked: &Self) -> Self {
         if Self::LEGACY.contains(asked) { asked.clone() } else { Self::LATEST_LEGACY }
     }
 }
 
-/// The two ways MCP connects.
+/// The two kinds of MCP connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Era {
     /// `initialize`, then a session.
     Legacy,
-    /// Every request stands alone.
+    /// Requests that are independent of each other.
     Modern,
 }
 

@@ -1,6 +1,4 @@
 //! Roots: the directories a client works in (MCP roots).
-//!
-//! Applies to: both.
 
 use super::{Meta, ResultType};
 use crate::record::record;
@@ -10,19 +8,19 @@ record! {
     pub struct Root {
         /// A `file://` URI.
         req uri: String,
-        /// Name for people.
+        /// The display name.
         opt name: Option<String>,
-        /// Beside the root.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `roots/list`.
     pub struct ListRootsResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The roots.
         req roots: Vec<Root>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }

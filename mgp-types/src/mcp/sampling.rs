@@ -1,40 +1,38 @@
 //! Sampling: a server asks the client's model (MCP sampling).
-//!
-//! Applies to: both.
 
 use super::{ContentBlock, Meta, ResultType, Role, TaskAugmentation, Tool};
 use crate::record::{List, Number, OneOrMany, RawObject, record};
 
 record! {
-    /// One message for the model.
+    /// A message for the model.
     pub struct SamplingMessage {
-        /// Who speaks.
+        /// The speaker of a message.
         req role: Role,
-        /// What is said: one block, or a list since 2025-11-25.
+        /// The content: one block, or a list since 2025-11-25.
         req content: OneOrMany<ContentBlock>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// A hint at a model.
     pub struct ModelHint {
-        /// Part of its name.
+        /// A part of the name.
         opt name: Option<String>,
     }
 
-    /// Which model the server would like.
+    /// The server's preferences for a model.
     pub struct ModelPreferences {
         /// Hints, best first.
         list hints: List<ModelHint>,
-        /// How much cost matters, 0 to 1.
+        /// The weight of cost, 0 to 1.
         opt cost_priority as "costPriority": Option<Number>,
-        /// How much speed matters, 0 to 1.
+        /// The weight of speed, 0 to 1.
         opt speed_priority as "speedPriority": Option<Number>,
-        /// How much intelligence matters, 0 to 1.
+        /// The weight of intelligence, 0 to 1.
         opt intelligence_priority as "intelligencePriority": Option<Number>,
     }
 
-    /// Whether the model may use tools.
+    /// The model's freedom to use tools.
     pub struct ToolChoice {
         /// `auto`, `required` or `none`.
         opt mode: Option<String>,
@@ -44,49 +42,49 @@ record! {
     pub struct CreateMessageParams {
         /// The conversation.
         req messages: Vec<SamplingMessage>,
-        /// Which model.
+        /// The preferred model.
         opt model_preferences as "modelPreferences": Option<ModelPreferences>,
-        /// What the model is told first.
+        /// The system prompt.
         opt system_prompt as "systemPrompt": Option<String>,
         /// `none`, `thisServer` or `allServers`.
         opt include_context as "includeContext": Option<String>,
-        /// How much chance.
+        /// The sampling temperature.
         opt temperature: Option<Number>,
-        /// How many tokens at most.
+        /// The maximum number of tokens.
         req max_tokens as "maxTokens": u64,
-        /// Where to stop.
+        /// Texts at which the model stops.
         list stop_sequences as "stopSequences": List<String>,
-        /// For the provider.
+        /// Metadata for the provider.
         opt metadata: Option<RawObject>,
         /// Tools the model may use (2025-11-25).
         list tools: List<Tool>,
-        /// Whether it must use them.
+        /// The model's freedom to use the tools.
         opt tool_choice as "toolChoice": Option<ToolChoice>,
-        /// Run it as a task (2025-11-25).
+        /// If set, the request runs as a task (2025-11-25).
         opt task: Option<TaskAugmentation>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `sampling/createMessage`.
     pub struct CreateMessageResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// Who speaks.
+        /// The speaker of a message.
         req role: Role,
-        /// What is said.
+        /// The content.
         req content: OneOrMany<ContentBlock>,
-        /// The model that spoke.
+        /// The model.
         req model: String,
-        /// Why it stopped.
+        /// The reason why the model stopped.
         opt stop_reason as "stopReason": Option<String>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }
 
 impl CreateMessageResult {
-    /// What the model said in text; blocks of other kinds are left out.
+    /// Returns the text of the message; other kinds of blocks are skipped.
     #[must_use]
     pub fn to_text(&self) -> String {
         self.content.as_slice().iter().filter_map(ContentBlock::as_text).collect()
@@ -98,15 +96,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_model_says_in_text_is_joined() {
-        let said = |content: &str| {
+    fn text_blocks_are_joined() {
+        let text_of = |content: &str| {
             let text = format!(r#"{{"role":"assistant","model":"m","content":{content}}}"#);
             serde_json::from_str::<CreateMessageResult>(&text).unwrap().to_text()
         };
-        assert_eq!(said(r#"{"type":"text","text":"one"}"#), "one");
+        assert_eq!(text_of(r#"{"type":"text","text":"one"}"#), "one");
         let use_of = r#"{"type":"tool_use","id":"1","name":"t","input":{}}"#;
         let blocks =
             format!(r#"[{{"type":"text","text":"a"}},{use_of},{{"type":"text","text":"b"}}]"#);
-        assert_eq!(said(&blocks), "ab");
+        assert_eq!(text_of(&blocks), "ab");
     }
 }

@@ -1,6 +1,4 @@
 //! The one long-lived request of the modern era (MCP `subscriptions/listen`).
-//!
-//! Applies to: both.
 
 use super::{Meta, ResultType};
 use crate::record::{List, record};
@@ -22,25 +20,25 @@ record! {
 
     /// Parameters of `subscriptions/listen`.
     pub struct ListenParams {
-        /// What the client wants.
+        /// The notifications that the client wants.
         req notifications: SubscriptionFilter,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `subscriptions/listen`, when the server ends it.
     pub struct ListenResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// Beside the message; it names the subscription.
+        /// The `_meta` member, with the id of the subscription.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Parameters of `notifications/subscriptions/acknowledged`.
     pub struct SubscriptionsAcknowledgedParams {
-        /// What the server agreed to send.
+        /// The notifications that the server agreed to send.
         req notifications: SubscriptionFilter,
-        /// Beside the message; it names the subscription.
+        /// The `_meta` member, with the id of the subscription.
         opt meta as "_meta": Option<Meta>,
     }
 }

@@ -1,31 +1,29 @@
-//! Tasks: answers that come later (MCP 2025-11-25 core; extension `io.modelcontextprotocol/tasks`).
-//!
-//! Applies to: both.
+//! Tasks: requests whose results follow later (MCP 2025-11-25 core; extension `io.modelcontextprotocol/tasks`).
 
 use super::{InputRequests, InputResponses, Meta, ResultType};
 use crate::record::{Maybe, RawObject, open_enum, record};
 use crate::{RpcError, Timestamp};
 
 open_enum! {
-    /// How far a task is.
+    /// The state of a task.
     pub enum TaskStatus {
-        /// It runs.
+        /// Running.
         Working = "working",
-        /// It waits for input.
+        /// Waiting for input.
         InputRequired = "input_required",
-        /// It is done.
+        /// Completed.
         Completed = "completed",
-        /// It failed.
+        /// Failed.
         Failed = "failed",
-        /// It was cancelled.
+        /// Cancelled.
         Cancelled = "cancelled",
     }
 }
 
 record! {
-    /// Asks for a request to become a task (2025-11-25, `params.task`).
+    /// The wish that a request becomes a task (2025-11-25, `params.task`).
     pub struct TaskAugmentation {
-        /// How long to keep it, in milliseconds.
+        /// The time to keep the task, in milliseconds.
         opt ttl: Option<u64>,
     }
 
@@ -33,7 +31,7 @@ record! {
     pub struct LegacyCreateTaskResult {
         /// The task.
         req task: Task,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -41,9 +39,9 @@ record! {
     pub struct ListTasksResult {
         /// The tasks.
         req tasks: Vec<Task>,
-        /// Where to go on.
+        /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -51,59 +49,59 @@ record! {
     pub struct TaskParams {
         /// The task.
         req task_id as "taskId": String,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
-    /// A task, in the words of both eras: result of `tasks/get`, parameters of its notifications.
+    /// A task, with the members of both eras: result of `tasks/get`, parameters of its notifications.
     pub struct Task {
-        /// How to read the result (extension).
+        /// The kind of result (extension).
         opt result_type as "resultType": Option<ResultType>,
-        /// Names it.
+        /// The id of the task.
         req task_id as "taskId": String,
-        /// How far it is.
+        /// The state.
         req status: TaskStatus,
-        /// The same for people.
+        /// A message for display.
         opt status_message as "statusMessage": Option<String>,
-        /// When it began.
+        /// The time of creation.
         req created_at as "createdAt": Timestamp,
-        /// When it changed last.
+        /// The time of the last change.
         opt last_updated_at as "lastUpdatedAt": Option<Timestamp>,
-        /// How long it is kept, in milliseconds (extension).
+        /// The time the task is kept, in milliseconds (extension).
         tri ttl_ms as "ttlMs": Maybe<u64>,
-        /// How often to ask, in milliseconds (extension).
+        /// The polling interval, in milliseconds (extension).
         opt poll_interval_ms as "pollIntervalMs": Option<u64>,
-        /// How long it is kept, in milliseconds (2025-11-25).
+        /// The time the task is kept, in milliseconds (2025-11-25).
         tri ttl: Maybe<u64>,
-        /// How often to ask, in milliseconds (2025-11-25).
+        /// The polling interval, in milliseconds (2025-11-25).
         opt poll_interval as "pollInterval": Option<u64>,
-        /// What it waits for (extension).
+        /// The input that the task waits for (extension).
         opt input_requests as "inputRequests": Option<InputRequests>,
-        /// What it ended in (extension).
+        /// The result of the request (extension).
         opt result: Option<RawObject>,
-        /// Why it failed (extension).
+        /// The error of the request (extension).
         opt error: Option<RpcError>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of a request that became a task (extension).
     pub struct CreateTaskResult tagged "resultType" = "task" {
-        /// Names it.
+        /// The id of the task.
         req task_id as "taskId": String,
-        /// How far it is.
+        /// The state.
         req status: TaskStatus,
-        /// The same for people.
+        /// A message for display.
         opt status_message as "statusMessage": Option<String>,
-        /// When it began.
+        /// The time of creation.
         req created_at as "createdAt": Timestamp,
-        /// When it changed last.
+        /// The time of the last change.
         req last_updated_at as "lastUpdatedAt": Timestamp,
-        /// How long it is kept, in milliseconds; null is for ever.
+        /// The time the task is kept, in milliseconds; `null` means without limit.
         nul ttl_ms as "ttlMs": Option<u64>,
-        /// How often to ask, in milliseconds.
+        /// The polling interval, in milliseconds.
         opt poll_interval_ms as "pollIntervalMs": Option<u64>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -111,21 +109,21 @@ record! {
     pub struct UpdateTaskParams {
         /// The task.
         req task_id as "taskId": String,
-        /// What it asked for.
+        /// Answers to the task's requests for input.
         req input_responses as "inputResponses": InputResponses,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `tasks/cancel`: the task (2025-11-25) or nothing (extension).
     pub struct CancelTaskResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The task.
         opt task_id as "taskId": Option<String>,
-        /// How far it is.
+        /// The state.
         opt status: Option<TaskStatus>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }

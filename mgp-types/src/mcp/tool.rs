@@ -1,6 +1,4 @@
 //! Tools: the list and the call (MCP tools, MGP §4.2, §12.3, §12.5).
-//!
-//! Applies to: both.
 
 use super::{
     CacheScope, ContentBlock, Icon, InputResponses, Meta, ResultType, TaskAugmentation, key,
@@ -10,45 +8,45 @@ use crate::mgp::{CallExtension, ResultExtension, ToolSecurity};
 use crate::record::{Lenient, List, RawObject, decode, open_enum, record};
 
 open_enum! {
-    /// Whether a tool may run as a task (2025-11-25).
+    /// The support of a tool for tasks (2025-11-25).
     pub enum TaskSupport {
-        /// It must not.
+        /// The tool must not run as a task.
         Forbidden = "forbidden",
         /// The caller chooses.
         Optional = "optional",
-        /// It must.
+        /// The tool must run as a task.
         Required = "required",
     }
 }
 
 record! {
-    /// Hints on what a tool does; they come from the server and are not to be trusted.
+    /// Hints on the behaviour of a tool; the server sends them, so they must not be trusted.
     pub struct ToolAnnotations {
-        /// Name for people.
+        /// The display name.
         opt title: Option<String>,
-        /// It changes nothing.
+        /// If set, the tool changes nothing.
         opt read_only_hint as "readOnlyHint": Option<bool>,
-        /// It may destroy.
+        /// If set, the tool may destroy data.
         opt destructive_hint as "destructiveHint": Option<bool>,
-        /// Twice is the same as once.
+        /// If set, a repeated call has no further effect.
         opt idempotent_hint as "idempotentHint": Option<bool>,
-        /// It reaches into the world outside.
+        /// If set, the tool interacts with external systems.
         opt open_world_hint as "openWorldHint": Option<bool>,
     }
 
-    /// How a tool runs (2025-11-25).
+    /// The way a tool runs (2025-11-25).
     pub struct ToolExecution {
-        /// Whether it may run as a task.
+        /// The support for tasks.
         opt task_support as "taskSupport": Option<TaskSupport>,
     }
 
     /// A tool as a server lists it (§4.2).
     pub struct Tool {
-        /// Name for programs.
+        /// The identifier.
         req name: String,
-        /// Name for people.
+        /// The display name.
         opt title: Option<String>,
-        /// What it does.
+        /// A description.
         opt description: Option<String>,
         /// JSON Schema of the arguments.
         req input_schema as "inputSchema": RawObject,
@@ -56,29 +54,29 @@ record! {
         opt output_schema as "outputSchema": Option<RawObject>,
         /// Hints.
         opt annotations: Option<ToolAnnotations>,
-        /// How it runs.
+        /// The way the tool runs.
         opt execution: Option<ToolExecution>,
-        /// Pictures.
+        /// The icons.
         list icons: List<Icon>,
-        /// What it does to the world (MGP); malformed counts as absent, which counts as dangerous.
+        /// The security metadata (MGP); a malformed value counts as absent, and an absent one as dangerous.
         opt security: Option<Lenient<ToolSecurity>>,
-        /// Beside the tool.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `tools/list`.
     pub struct ListToolsResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The tools.
         req tools: Vec<Tool>,
-        /// Where to go on.
+        /// The position of the next page, if there is one.
         opt next_cursor as "nextCursor": Option<String>,
-        /// How long the list holds, in milliseconds.
+        /// The time the list stays fresh, in milliseconds.
         opt ttl_ms as "ttlMs": Option<u64>,
-        /// Who may keep it.
+        /// The caches that may store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
@@ -86,41 +84,41 @@ record! {
     pub struct CallToolParams {
         /// The tool.
         req name: String,
-        /// Its arguments.
+        /// The arguments.
         opt arguments: Option<RawObject>,
-        /// Run it as a task (2025-11-25).
+        /// If set, the request runs as a task (2025-11-25).
         opt task: Option<TaskAugmentation>,
-        /// What the server asked for in the round before (2026-07-28).
+        /// Answers to the server's requests of the previous round (2026-07-28).
         opt input_responses as "inputResponses": Option<InputResponses>,
-        /// What the server wants back as it was (2026-07-28).
+        /// The server's state of the previous round, unchanged (2026-07-28).
         opt request_state as "requestState": Option<String>,
         /// The trace of the call (§6.5).
         opt trace_id: Option<String>,
         /// MGP members (§12.3).
         opt mgp as "_mgp": Option<CallExtension>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 
     /// Result of `tools/call` when it is complete.
     pub struct CallToolResult {
-        /// How to read the result.
+        /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
-        /// What the tool says.
+        /// The content.
         req content: Vec<ContentBlock>,
-        /// The same as data.
+        /// The structured content.
         opt structured_content as "structuredContent": Option<Payload>,
-        /// Whether the tool failed.
+        /// `true` if the tool failed.
         opt is_error as "isError": Option<bool>,
         /// MGP members (§12.5).
         opt mgp as "_mgp": Option<ResultExtension>,
-        /// Beside the message.
+        /// The `_meta` member.
         opt meta as "_meta": Option<Meta>,
     }
 }
 
 impl Tool {
-    /// The security metadata: `security`, else its mirror `_meta["dev.cloto/mgp"].security`.
+    /// Returns the security metadata: `security`, else its mirror `_meta["dev.cloto/mgp"].security`.
     #[must_use]
     pub fn find_security(&self) -> Option<Lenient<ToolSecurity>> {
         if self.security.is_some() {
@@ -133,13 +131,13 @@ impl Tool {
 }
 
 impl CallToolResult {
-    /// Makes a result of one text.
+    /// Creates a result with one text block.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(vec![ContentBlock::text(text)])
     }
 
-    /// Makes a failed result of one text.
+    /// Creates a failed result with one text block.
     #[must_use]
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: Some(true), ..Self::text(text) }
@@ -167,7 +165,7 @@ mod tests {
         check(r#","security":{"risk_level":"safe"}"#, Some(&RiskLevel::Safe));
         let mirror = r#","_meta":{"dev.cloto/mgp":{"security":{"risk_level":"moderate"}}}"#;
         check(mirror, Some(&RiskLevel::Moderate));
-        // What is malformed is not replaced by a milder mirror.
+        // A malformed value is not replaced by a milder mirror.
         check(&format!(r#","security":{{}}{mirror}"#), None);
     }
 }

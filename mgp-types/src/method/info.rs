@@ -1,6 +1,4 @@
-//! What is known about a method before a message of it is seen (MGP §1.5).
-//!
-//! Applies to: both.
+//! The static facts about methods (MGP §1.5).
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,19 +6,17 @@ use serde::de::DeserializeOwned;
 use crate::mcp::{Era, Revision};
 use crate::mgp::Extension;
 
-/// The section of what MCP has.
 const MCP: &str = "MCP";
 
-/// The section of what only this kernel has.
 const KERNEL: &str = "kernel";
 
 /// A request, as a type.
 pub trait Request: 'static {
     /// The method on the wire.
     const METHOD: &'static str;
-    /// Its parameters.
+    /// The parameters.
     type Params: Serialize + DeserializeOwned + Send + 'static;
-    /// Its complete result.
+    /// The complete result.
     type Result: Serialize + DeserializeOwned + Send + 'static;
 }
 
@@ -28,31 +24,31 @@ pub trait Request: 'static {
 pub trait Notification: 'static {
     /// The method on the wire.
     const METHOD: &'static str;
-    /// Its parameters.
+    /// The parameters.
     type Params: Serialize + DeserializeOwned + Send + 'static;
 }
 
-/// Whether an answer is expected.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// It is.
+    /// A message that expects an answer.
     Request,
-    /// It is not.
+    /// A message without an answer.
     Notification,
 }
 
-/// Who sends a message to whom.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Client to server.
     ToServer,
     /// Server to client.
     ToClient,
-    /// Either.
+    /// Both directions.
     Both,
 }
 
-/// A row of the table.
+/// A row of the table of methods.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MethodInfo {
@@ -62,32 +58,32 @@ pub struct MethodInfo {
     pub marker: &'static str,
     /// Request or notification.
     pub kind: Kind,
-    /// Who sends it.
+    /// The direction.
     pub direction: Direction,
     /// `MCP`, the section of MGP without the sign, or `kernel` for what only this kernel has.
     pub section: &'static str,
-    /// The extension of MGP it belongs to; none for MCP, and for what only this kernel has.
+    /// The extension of MGP it belongs to; `None` for MCP, and for methods that only this kernel has.
     pub extension: Option<Extension>,
-    /// The first revision of MCP that has it, or that it can travel with.
+    /// The first revision of MCP that has it or can carry it.
     pub first: Revision,
-    /// The last one.
+    /// The last revision of MCP that has it or can carry it.
     pub last: Revision,
-    /// Whether it is one of the 19 methods and 6 notifications of the first specification.
+    /// `true` if it is one of the 19 methods and 6 notifications of the first specification.
     pub seed: bool,
-    /// The type of its parameters.
+    /// The type of the parameters.
     pub params: &'static str,
-    /// The type of its result.
+    /// The type of the result.
     pub result: Option<&'static str>,
 }
 
 impl MethodInfo {
-    /// Whether a revision has the method.
+    /// Returns whether a revision has the method.
     #[must_use]
     pub fn is_in(&self, revision: &Revision) -> bool {
         self.first <= *revision && *revision <= self.last
     }
 
-    /// Whether an era has the method.
+    /// Returns whether an era has the method.
     #[must_use]
     pub fn is_in_era(&self, era: Era) -> bool {
         match era {
@@ -96,19 +92,19 @@ impl MethodInfo {
         }
     }
 
-    /// Whether the method is MGP's, or one that a kernel has beyond it.
+    /// Returns whether the method belongs to MGP or to this kernel.
     #[must_use]
     pub fn is_mgp(&self) -> bool {
         self.section != MCP
     }
 
-    /// Whether the method is in no specification: only this kernel has it.
+    /// Returns whether only this kernel has the method.
     #[must_use]
     pub fn is_kernels(&self) -> bool {
         self.section == KERNEL
     }
 
-    /// The name of its golden file, without ending: `s11_3_health_ping`, `mcp_tools_call`, `mgp_kernel_info`.
+    /// Returns the name of its golden file, without extension, e.g. `s11_3_health_ping` or `mcp_tools_call`.
     #[must_use]
     pub fn golden(&self) -> String {
         let mut name = match self.section {

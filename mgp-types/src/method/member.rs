@@ -1,28 +1,26 @@
-//! Members that MGP adds to messages of MCP, and what must be negotiated for each.
-//!
-//! Applies to: both.
+//! The members that MGP adds to messages of MCP, with the extension that each requires.
 
 use crate::mgp::Extension;
 
-/// A member that only goes to a peer that negotiated for it.
+/// A member that is sent only to peers that negotiated its extension.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MemberInfo {
-    /// Where it stands, as a path in the message.
+    /// The path in the message.
     pub path: &'static str,
     /// The method of the message; empty for all.
     pub method: &'static str,
     /// The section of MGP.
     pub section: &'static str,
-    /// The extension; none means any MGP at all.
+    /// The required extension; `None` if MGP itself is enough.
     pub extension: Option<Extension>,
-    /// Whether it is only read, never written.
+    /// `true` if it is only read, never written.
     pub read_only: bool,
 }
 
 macro_rules! members {
     ($( $path:literal in $method:literal, $section:literal, $extension:expr $(, $read:ident)?; )+) => {
-        /// All of them.
+        /// All members.
         pub static MEMBERS: &[MemberInfo] = &[$(
             MemberInfo {
                 path: $path,

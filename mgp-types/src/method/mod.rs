@@ -1,11 +1,7 @@
-//! Every method as a type, and one table of all of them (MGP §1.5).
-//!
-//! Applies to: both.
+//! Methods as types, and the table of all methods (MGP §1.5).
 
 mod info;
 mod member;
-#[cfg(feature = "schema")]
-mod served;
 #[cfg(feature = "schema")]
 mod shape;
 mod table;
@@ -13,8 +9,6 @@ mod tool;
 
 pub use info::{Direction, Kind, MethodInfo, Notification, Request};
 pub use member::{MEMBERS, MemberInfo};
-#[cfg(feature = "schema")]
-pub(crate) use served::served;
 #[cfg(feature = "schema")]
 pub(crate) use shape::Shape;
 #[cfg(feature = "schema")]

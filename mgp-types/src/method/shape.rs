@@ -1,6 +1,4 @@
-//! The types behind the table of methods, as values: what to decode with, what schema to write (feature `schema`).
-//!
-//! Applies to: both.
+//! The types behind the table of methods, as values (feature `schema`).
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -9,23 +7,20 @@ use serde::de::DeserializeOwned;
 /// A type of a message.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    /// Its name, without the module.
     pub(crate) name: &'static str,
-    /// Decodes a text and encodes it again.
-    pub(crate) again: fn(&str) -> serde_json::Result<String>,
-    /// Its schema, with the types it refers to.
+    /// A function that decodes a text and encodes it again.
+    pub(crate) reencode: fn(&str) -> serde_json::Result<String>,
+    /// A function that returns the schema, with the types it refers to.
     pub(crate) schema: fn() -> Schema,
 }
 
 impl Shape {
-    /// Makes the shape of a type.
     pub(crate) const fn of<T: Serialize + DeserializeOwned + JsonSchema>(
         path: &'static str,
     ) -> Self {
-        Self { name: last(path), again: again::<T>, schema: schema::<T> }
+        Self { name: last(path), reencode: reencode::<T>, schema: schema::<T> }
     }
 
-    /// The names of its members.
     pub(crate) fn members(&self) -> Vec<String> {
         let schema = (self.schema)();
         let schema = schema.get("properties");
@@ -34,13 +29,9 @@ impl Shape {
     }
 }
 
-/// The types of one method.
 pub(crate) struct Shapes {
-    /// The marker of the method.
     pub(crate) marker: &'static str,
-    /// Its parameters.
     pub(crate) params: Shape,
-    /// Its result.
     pub(crate) result: Option<Shape>,
 }
 
@@ -48,11 +39,10 @@ fn schema<T: JsonSchema>() -> Schema {
     SchemaGenerator::default().into_root_schema_for::<T>()
 }
 
-fn again<T: Serialize + DeserializeOwned>(text: &str) -> serde_json::Result<String> {
+fn reencode<T: Serialize + DeserializeOwned>(text: &str) -> serde_json::Result<String> {
     serde_json::to_string(&serde_json::from_str::<T>(text)?)
 }
 
-/// What stands after the last colon and space of a path.
 const fn last(path: &'static str) -> &'static str {
     let bytes = path.as_bytes();
     let mut at = bytes.len();

@@ -1,6 +1,4 @@
 //! The table of methods and its marker types (MCP all revisions, MGP §3 to §16).
-//!
-//! Applies to: both.
 
 #[cfg(feature = "schema")]
 use super::shape::{Shape, Shapes};
@@ -79,13 +77,13 @@ macro_rules! methods {
 }
 
 methods! {
-    /// Begins a legacy connection.
+    /// Opens a legacy connection.
     Request Initialize = "initialize" (mcp::InitializeParams) -> mcp::InitializeResult,
         ToServer, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Asks for a sign of life (legacy).
+    /// Checks that the peer is alive (legacy).
     Request Ping = "ping" (EmptyParams) -> EmptyResult,
         Both, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Asks what a modern server is.
+    /// Requests the identity and capabilities of a modern server.
     Request ServerDiscover = "server/discover" (mcp::DiscoverParams) -> mcp::DiscoverResult,
         ToServer, "MCP", [V2026_07_28 to V2026_07_28];
     /// Lists the tools.
@@ -103,16 +101,16 @@ methods! {
     /// Reads a resource.
     Request ResourcesRead = "resources/read" (mcp::ReadResourceParams) -> mcp::ReadResourceResult,
         ToServer, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Watches a resource (legacy).
+    /// Subscribes to a resource (legacy).
     Request ResourcesSubscribe = "resources/subscribe" (mcp::SubscribeParams) -> EmptyResult,
         ToServer, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Stops watching a resource (legacy).
+    /// Unsubscribes from a resource (legacy).
     Request ResourcesUnsubscribe = "resources/unsubscribe" (mcp::SubscribeParams) -> EmptyResult,
         ToServer, "MCP", [V2024_11_05 to V2025_11_25];
     /// Lists the prompts.
     Request PromptsList = "prompts/list" (mcp::ListParams) -> mcp::ListPromptsResult,
         ToServer, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Fills in a prompt.
+    /// Returns a prompt with its arguments filled in.
     Request PromptsGet = "prompts/get" (mcp::GetPromptParams) -> mcp::GetPromptResult,
         ToServer, "MCP", [V2024_11_05 to V2026_07_28];
     /// Completes an argument.
@@ -124,19 +122,19 @@ methods! {
     /// Opens the stream of notifications (modern).
     Request SubscriptionsListen = "subscriptions/listen" (mcp::ListenParams) -> mcp::ListenResult,
         ToServer, "MCP", [V2026_07_28 to V2026_07_28];
-    /// Asks the client's model (legacy; modern servers put it into a result).
+    /// Samples the client's model (legacy; modern servers put it into a result).
     Request SamplingCreateMessage = "sampling/createMessage" (mcp::CreateMessageParams) -> mcp::CreateMessageResult,
         ToClient, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Asks for the roots (legacy; modern servers put it into a result).
+    /// Requests the roots (legacy; modern servers put it into a result).
     Request RootsList = "roots/list" (EmptyParams) -> mcp::ListRootsResult,
         ToClient, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Asks the person (legacy; modern servers put it into a result).
+    /// Asks the user (legacy; modern servers put it into a result).
     Request ElicitationCreate = "elicitation/create" (mcp::ElicitParams) -> mcp::ElicitResult,
         ToClient, "MCP", [V2025_06_18 to V2025_11_25];
-    /// Asks for a task.
+    /// Requests the state of a task.
     Request TasksGet = "tasks/get" (mcp::TaskParams) -> mcp::Task,
         Both, "MCP", [V2025_11_25 to V2026_07_28];
-    /// Asks for the result of a task (2025-11-25).
+    /// Requests the result of a task (2025-11-25).
     Request TasksResult = "tasks/result" (mcp::TaskParams) -> RawObject,
         Both, "MCP", [V2025_11_25 to V2025_11_25];
     /// Lists the tasks (2025-11-25).
@@ -145,52 +143,52 @@ methods! {
     /// Cancels a task.
     Request TasksCancel = "tasks/cancel" (mcp::TaskParams) -> mcp::CancelTaskResult,
         Both, "MCP", [V2025_11_25 to V2026_07_28];
-    /// Gives a task what it waits for (tasks extension).
+    /// Sends a task the input it waits for (tasks extension).
     Request TasksUpdate = "tasks/update" (mcp::UpdateTaskParams) -> EmptyResult,
         ToServer, "MCP", [V2026_07_28 to V2026_07_28];
-    /// Ends the handshake (legacy).
+    /// Completes the handshake (legacy).
     Notification Initialized = "notifications/initialized" (EmptyParams),
         ToServer, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Gives up a request.
+    /// Cancels a request.
     Notification Cancelled = "notifications/cancelled" (mcp::CancelledParams),
         Both, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Tells how far a request is.
+    /// Reports the progress of a request.
     Notification Progress = "notifications/progress" (mcp::ProgressParams),
         Both, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Logs.
+    /// Sends a log message.
     Notification LogMessage = "notifications/message" (mcp::LogMessageParams),
         ToClient, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Tells that a resource changed.
+    /// Reports that a resource changed.
     Notification ResourcesUpdated = "notifications/resources/updated" (mcp::ResourceUpdatedParams),
         ToClient, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Tells that the list of resources changed.
+    /// Reports that the list of resources changed.
     Notification ResourcesListChanged = "notifications/resources/list_changed" (EmptyParams),
         ToClient, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Tells that the list of tools changed.
+    /// Reports that the list of tools changed.
     Notification ToolsListChanged = "notifications/tools/list_changed" (EmptyParams),
         ToClient, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Tells that the list of prompts changed.
+    /// Reports that the list of prompts changed.
     Notification PromptsListChanged = "notifications/prompts/list_changed" (EmptyParams),
         ToClient, "MCP", [V2024_11_05 to V2026_07_28];
-    /// Tells that the roots changed (legacy).
+    /// Reports that the roots changed (legacy).
     Notification RootsListChanged = "notifications/roots/list_changed" (EmptyParams),
         ToServer, "MCP", [V2024_11_05 to V2025_11_25];
-    /// Tells that a page was visited (2025-11-25).
+    /// Reports that an elicitation by URL is complete (2025-11-25).
     Notification ElicitationComplete = "notifications/elicitation/complete" (mcp::ElicitationCompleteParams),
         ToClient, "MCP", [V2025_11_25 to V2025_11_25];
-    /// Tells the state of a task (2025-11-25).
+    /// Reports the state of a task (2025-11-25).
     Notification TasksStatus = "notifications/tasks/status" (mcp::Task),
         Both, "MCP", [V2025_11_25 to V2025_11_25];
-    /// Tells the state of a task (tasks extension).
+    /// Reports the state of a task (tasks extension).
     Notification TasksNotification = "notifications/tasks" (mcp::Task),
         ToClient, "MCP", [V2026_07_28 to V2026_07_28];
-    /// Tells what a stream of notifications will carry (modern).
+    /// Confirms the notifications of a subscription (modern).
     Notification SubscriptionsAcknowledged = "notifications/subscriptions/acknowledged" (mcp::SubscriptionsAcknowledgedParams),
         ToClient, "MCP", [V2026_07_28 to V2026_07_28];
-    /// Tells a server that permissions are being decided; from a server, asks for them.
+    /// Notifies a server that its permissions are being decided; from a server, requests permissions.
     Request PermissionRequest = "mgp/permission/request" (mgp::PermissionRequestParams) -> mgp::PermissionRequestResult,
         Both, "3.5", Permissions [V2024_11_05 to V2026_07_28] "seed";
-    /// Delivers the decision about permissions.
+    /// Sends the decision about permissions.
     Request PermissionResponse = "mgp/permission/response" (mgp::PermissionDecision) -> mgp::PermissionAck,
         ToServer, "3.6", Permissions [V2024_11_05 to V2026_07_28] "seed";
     /// Later spelling of `mgp/permission/request`.
@@ -199,25 +197,25 @@ methods! {
     /// Later spelling of `mgp/permission/response`.
     Request PermissionGrant = "mgp/permission/grant" (mgp::PermissionDecision) -> mgp::PermissionAck,
         ToServer, "3.6", Permissions [V2024_11_05 to V2026_07_28];
-    /// Asks whether an agent may use a tool.
+    /// Queries the access of an agent to a tool.
     Request AccessQuery = "mgp/access/query" (mgp::AccessQueryParams) -> mgp::AccessQueryResult,
         ToServer, "5.4", AccessControl [V2024_11_05 to V2026_07_28] "seed";
     /// Grants or denies access.
     Request AccessGrant = "mgp/access/grant" (mgp::AccessGrantParams) -> mgp::AccessGrantResult,
         ToServer, "5.4", AccessControl [V2024_11_05 to V2026_07_28] "seed";
-    /// Takes access back.
+    /// Revokes access.
     Request AccessRevoke = "mgp/access/revoke" (mgp::AccessRevokeParams) -> mgp::AccessRevokeResult,
         ToServer, "5.4", AccessControl [V2024_11_05 to V2026_07_28] "seed";
-    /// Asks for a sign of life.
+    /// Checks that a peer is alive.
     Request HealthPing = "mgp/health/ping" (mgp::PingParams) -> mgp::PingResult,
         Both, "11.3", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
-    /// Asks how a server is.
+    /// Requests the health of a server.
     Request HealthStatusGet = "mgp/health/status" (mgp::StatusParams) -> mgp::StatusResult,
         ToServer, "11.3", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
-    /// Asks a server to stop.
+    /// Stops a server.
     Request LifecycleShutdown = "mgp/lifecycle/shutdown" (mgp::ShutdownParams) -> mgp::ShutdownResult,
         ToServer, "11.4", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
-    /// Cancels a call and asks for what there is.
+    /// Cancels a call and requests its partial result.
     Request StreamCancel = "mgp/stream/cancel" (mgp::CancelParams) -> mgp::CancelResult,
         ToServer, "12.7", Streaming [V2024_11_05 to V2026_07_28] "seed";
     /// Subscribes to events.
@@ -238,19 +236,19 @@ methods! {
     /// Removes a registered server.
     Request DiscoveryDeregister = "mgp/discovery/deregister" (mgp::DeregisterParams) -> mgp::DeregisterResult,
         ToServer, "15.5", Discovery [V2024_11_05 to V2026_07_28] "seed";
-    /// Finds tools.
+    /// Searches for tools.
     Request ToolsDiscover = "mgp/tools/discover" (mgp::DiscoverToolsParams) -> mgp::DiscoverToolsResult,
         ToServer, "16.5", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
-    /// Asks for tools in the middle of a task.
+    /// Requests tools during a task.
     Request ToolsRequest = "mgp/tools/request" (mgp::RequestToolsParams) -> mgp::RequestToolsResult,
         ToServer, "16.6", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
     /// Lists the tools of the session.
     Request ToolsSession = "mgp/tools/session" (mgp::SessionParams) -> mgp::SessionResult,
         ToServer, "16.7", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
-    /// Drops tools from the session.
+    /// Evicts tools from the session.
     Request ToolsSessionEvict = "mgp/tools/session/evict" (mgp::EvictParams) -> mgp::EvictResult,
         ToServer, "16.7", ToolDiscovery [V2024_11_05 to V2026_07_28] "seed";
-    /// Asks what a kernel is, and who talks to it.
+    /// Returns the state of a kernel and its clients.
     Request KernelInfo = "mgp/kernel/info" (mgp::KernelInfoParams) -> mgp::KernelInfoResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Stops a kernel.
@@ -259,7 +257,7 @@ methods! {
     /// Reads the configuration of a kernel again.
     Request KernelReload = "mgp/kernel/reload" (mgp::KernelReloadParams) -> mgp::KernelReloadResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lists the servers of a kernel, with all an operator may know.
+    /// Lists the servers of a kernel, in the view of an operator.
     Request KernelServers = "mgp/kernel/servers" (mgp::KernelServersParams) -> mgp::KernelServersResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Starts a server of a kernel.
@@ -274,22 +272,25 @@ methods! {
     /// Lets a server of a kernel finish, and waits until it has stopped.
     Request KernelServersDrain = "mgp/kernel/servers/drain" (mgp::KernelServerParams) -> mgp::KernelServerResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Asks what a server of a kernel wrote to its standard error.
+    /// Returns the standard error of a server of a kernel.
     Request KernelServersLogs = "mgp/kernel/servers/logs" (mgp::KernelServerLogsParams) -> mgp::KernelServerLogsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lists the tools of a kernel, and why an agent does not see one.
+    /// Lists the tools of a kernel, and the reasons for hidden ones.
     Request KernelTools = "mgp/kernel/tools" (mgp::KernelToolsParams) -> mgp::KernelToolsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Approves a definition that waits.
+    /// Approves a tool definition that waits.
     Request KernelToolsApprove = "mgp/kernel/tools/approve" (mgp::KernelToolDecisionParams) -> mgp::KernelToolDecisionResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Rejects a definition that waits.
+    /// Rejects a tool definition that waits.
     Request KernelToolsReject = "mgp/kernel/tools/reject" (mgp::KernelToolDecisionParams) -> mgp::KernelToolDecisionResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Asks what the list of an agent costs.
+    /// Returns the token cost of an agent's list of tools.
     Request KernelToolsTokens = "mgp/kernel/tools/tokens" (mgp::KernelTokensParams) -> mgp::KernelTokensResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lists what was decided about permissions.
+    /// Explains what would be decided about a call of a tool, without making it.
+    Request KernelExplain = "mgp/kernel/explain" (mgp::KernelExplainParams) -> mgp::KernelExplainResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Lists the decisions about permissions.
     Request KernelPermissions = "mgp/kernel/permissions" (mgp::KernelPermissionsParams) -> mgp::KernelPermissionsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Approves permissions of a server.
@@ -298,62 +299,62 @@ methods! {
     /// Denies permissions of a server.
     Request KernelPermissionsDeny = "mgp/kernel/permissions/deny" (mgp::KernelPermissionChangeParams) -> mgp::KernelPermissionChangeResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Takes permissions of a server back.
+    /// Revokes permissions of a server.
     Request KernelPermissionsRevoke = "mgp/kernel/permissions/revoke" (mgp::KernelPermissionChangeParams) -> mgp::KernelPermissionChangeResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lists what waits for an operator.
+    /// Lists the open approvals.
     Request KernelApprovals = "mgp/kernel/approvals" (mgp::KernelApprovalsParams) -> mgp::KernelApprovalsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Approves what waits.
+    /// Approves an open approval.
     Request KernelApprovalsApprove = "mgp/kernel/approvals/approve" (mgp::KernelApprovalDecisionParams) -> mgp::KernelApprovalDecisionResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Denies what waits.
+    /// Denies an open approval.
     Request KernelApprovalsDeny = "mgp/kernel/approvals/deny" (mgp::KernelApprovalDecisionParams) -> mgp::KernelApprovalDecisionResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Looks for audit events.
+    /// Queries audit events.
     Request KernelAudit = "mgp/kernel/audit" (mgp::KernelAuditParams) -> mgp::KernelAuditResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Checks the chain of the audit log.
     Request KernelAuditVerify = "mgp/kernel/audit/verify" (mgp::KernelAuditVerifyParams) -> mgp::KernelAuditVerifyResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Lists what callers have in context.
+    /// Lists the sessions of callers, with the tools in their contexts.
     Request KernelSessions = "mgp/kernel/sessions" (mgp::KernelSessionsParams) -> mgp::KernelSessionsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
-    /// Tells what happened.
+    /// Reports an audit event.
     Notification AuditNotification = "notifications/mgp.audit" (mgp::AuditEvent),
         Both, "6.3", Audit [V2024_11_05 to V2026_07_28] "seed";
-    /// Tells that a server changed its state.
+    /// Reports that a server changed its state.
     Notification LifecycleNotification = "notifications/mgp.lifecycle" (mgp::LifecycleParams),
         ToClient, "11.4", Lifecycle [V2024_11_05 to V2026_07_28] "seed";
     /// Carries a piece of a result.
     Notification StreamChunk = "notifications/mgp.stream.chunk" (mgp::ChunkParams),
         ToClient, "12.4", Streaming [V2024_11_05 to V2026_07_28] "seed";
-    /// Tells how far a call is.
+    /// Reports the progress of a call.
     Notification StreamProgress = "notifications/mgp.stream.progress" (mgp::StreamProgressParams),
         ToClient, "12.6", Progress [V2024_11_05 to V2026_07_28] "seed";
-    /// Asks for fewer chunks (later revisions).
+    /// Requests a lower rate of chunks (later revisions).
     Notification StreamPace = "notifications/mgp.stream.pace" (mgp::PaceParams),
         ToServer, "12.8", Streaming [V2024_11_05 to V2026_07_28];
-    /// Asks for chunks that did not come (later revisions).
+    /// Requests missing chunks (later revisions).
     Notification StreamGap = "notifications/mgp.stream.gap" (mgp::GapParams),
         ToServer, "12.9", Streaming [V2024_11_05 to V2026_07_28];
-    /// Tells that a chunk is lost (one implementation).
+    /// Reports that a chunk is lost (one implementation).
     Notification StreamGapUnrecoverable = "notifications/mgp.stream.gap_unrecoverable" (mgp::GapUnrecoverableParams),
         ToClient, "12.9", Streaming [V2024_11_05 to V2026_07_28];
     /// Carries an event.
     Notification EventNotification = "notifications/mgp.event" (mgp::EventParams),
         Both, "13.3", Events [V2024_11_05 to V2026_07_28] "seed";
-    /// Asks a person.
+    /// Asks the user.
     Notification CallbackRequest = "notifications/mgp.callback.request" (mgp::CallbackRequestParams),
         ToClient, "13.4", Callbacks [V2024_11_05 to V2026_07_28] "seed";
 }
 
-/// Walks the table.
+/// Returns all rows of the table.
 pub fn methods() -> impl ExactSizeIterator<Item = &'static MethodInfo> {
     TABLE.iter()
 }
 
-/// Finds a method by its name.
+/// Returns the method of a name.
 #[must_use]
 pub fn lookup(name: &str) -> Option<&'static MethodInfo> {
     if name == NAMES[USUAL] {
@@ -363,13 +364,13 @@ pub fn lookup(name: &str) -> Option<&'static MethodInfo> {
     TABLE.get(ORDER[at])
 }
 
-/// The types of a method.
+/// Returns the types of a method.
 #[cfg(feature = "schema")]
 pub(crate) fn shapes(info: &MethodInfo) -> Option<&'static Shapes> {
     SHAPES.iter().find(|shapes| shapes.marker == info.marker)
 }
 
-/// The row of the method that most messages have: it is compared first.
+/// The row of `tools/call`, which most messages have; it is compared first.
 const USUAL: usize = {
     let mut row = 0;
     while is_less(NAMES[row], ToolsCall::METHOD) || is_less(ToolsCall::METHOD, NAMES[row]) {
@@ -378,7 +379,7 @@ const USUAL: usize = {
     row
 };
 
-/// The rows in the order of their names, sorted by the compiler.
+/// The rows in the order of their names, sorted at compile time.
 static ORDER: [usize; NAMES.len()] = sorted();
 
 const fn sorted() -> [usize; NAMES.len()] {

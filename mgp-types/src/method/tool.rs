@@ -1,20 +1,18 @@
 //! Methods of MGP that are also called as tools, in three spellings (MGP §16.5, later revisions).
-//!
-//! Applies to: inbound.
 
-/// A tool of the kernel and the method it stands for.
+/// A tool of the kernel and its method.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct KernelTool {
-    /// The name with dots.
+    /// The name, spelled with dots.
     pub name: &'static str,
-    /// The method; none if there is only the tool.
+    /// The method; `None` if there is only the tool.
     pub method: Option<&'static str>,
 }
 
 macro_rules! tools {
     ($( $name:literal $(= $method:literal)?; )+) => {
-        /// All of them.
+        /// All kernel tools.
         pub static KERNEL_TOOLS: &[KernelTool] = &[$(
             KernelTool { name: $name, method: tools!(@method $($method)?) },
         )+];
@@ -71,13 +69,13 @@ tools! {
     "mgp.kernel.sessions" = "mgp/kernel/sessions";
 }
 
-/// The tool that repeats audit events (later revisions of §6); no method stands for it.
+/// The tool that replays audit events (later revisions of §6); it has no method.
 pub const AUDIT_REPLAY: &str = "mgp.audit.replay";
 
-/// The tool that calls a tool which was found (§16.5); no method stands for it.
+/// The tool that calls a found tool (§16.5); it has no method.
 pub const TOOLS_CALL: &str = "mgp.tools.call";
 
-/// Finds the kernel tool a name means: `mgp/tools/discover`, `mgp.tools.discover` or `mgp_tools_discover`.
+/// Returns the kernel tool of a name: `mgp/tools/discover`, `mgp.tools.discover` or `mgp_tools_discover`.
 #[must_use]
 pub fn method_of_tool(name: &str) -> Option<&'static KernelTool> {
     let plain = |byte: u8| if matches!(byte, b'/' | b'.') { b'_' } else { byte };
@@ -85,7 +83,7 @@ pub fn method_of_tool(name: &str) -> Option<&'static KernelTool> {
     KERNEL_TOOLS.iter().find(|tool| tool.name.bytes().map(plain).eq(name.bytes().map(plain)))
 }
 
-/// The spelling that model providers accept: underscores only.
+/// Returns the spelling that model providers accept: underscores only.
 #[must_use]
 pub fn tool_spelling(name: &str) -> String {
     name.replace(['/', '.'], "_")

@@ -1,38 +1,36 @@
-//! Which agent may use which tool (MGP §5).
-//!
-//! Applies to: both.
+//! Access control: the tools that agents may use (MGP §5).
 
 use crate::record::{List, Maybe, open_enum, record, string_enum};
 use crate::{Id, Payload, Timestamp};
 
 string_enum! {
-    /// What an entry covers (§5.3).
+    /// The scope of an entry (§5.3).
     pub enum EntryType {
         /// A whole server.
         ServerGrant = "server_grant",
-        /// One tool.
+        /// A single tool.
         ToolGrant = "tool_grant",
     }
 
-    /// What an entry says.
+    /// The decision of an entry.
     pub enum AccessPermission {
-        /// Yes.
+        /// Access is allowed.
         Allow = "allow",
-        /// No.
+        /// Access is denied.
         Deny = "deny",
     }
 
-    /// What holds without an entry (§5.5).
+    /// The decision without an entry (§5.5).
     pub enum DefaultPolicy {
-        /// No.
+        /// Access is denied.
         OptIn = "opt-in",
-        /// Yes.
+        /// Access is allowed.
         OptOut = "opt-out",
     }
 }
 
 open_enum! {
-    /// What decided (§5.2).
+    /// The origin of a decision (§5.2).
     pub enum AccessSource {
         /// An entry for the tool.
         ToolGrant = "tool_grant",
@@ -50,7 +48,7 @@ record! {
         req agent_id: String,
         /// The server.
         req server_id: String,
-        /// The tool; without one, all entries of the agent on the server are listed.
+        /// The tool; if absent, all entries of the agent on the server are listed.
         opt tool_name: Option<String>,
     }
 
@@ -58,25 +56,25 @@ record! {
     pub struct AccessQueryResult {
         /// The decision.
         opt permission: Option<AccessPermission>,
-        /// What decided.
+        /// The origin of the decision.
         opt source: Option<AccessSource>,
-        /// Who made the entry.
+        /// The author of the entry.
         tri granted_by: Maybe<String>,
-        /// When it was made.
+        /// The time the entry was made.
         tri granted_at: Maybe<Timestamp>,
-        /// When it ends.
+        /// The expiry time.
         tri expires_at: Maybe<Timestamp>,
-        /// The agent that was asked about.
+        /// The queried agent.
         opt agent_id: Option<String>,
-        /// The server that was asked about.
+        /// The queried server.
         opt server_id: Option<String>,
-        /// The entries, when no tool was named.
+        /// The entries, if the query named no tool.
         list entries: List<AccessEntry>,
     }
 
     /// An entry.
     pub struct AccessEntry {
-        /// What it covers.
+        /// The scope.
         req entry_type: EntryType,
         /// The agent.
         req agent_id: String,
@@ -84,21 +82,21 @@ record! {
         req server_id: String,
         /// The tool.
         nul tool_name: Option<String>,
-        /// What it says.
+        /// The decision.
         req permission: AccessPermission,
-        /// Who made it.
+        /// The author.
         opt granted_by: Option<String>,
-        /// When it was made.
+        /// The time the entry was made.
         opt granted_at: Option<Timestamp>,
-        /// Why.
+        /// The reason.
         opt justification: Option<String>,
-        /// When it ends.
+        /// The expiry time.
         nul expires_at: Option<Timestamp>,
     }
 
     /// Parameters of `mgp/access/grant`.
     pub struct AccessGrantParams {
-        /// What the entry covers.
+        /// The scope of the entry.
         req entry_type: EntryType,
         /// The agent.
         req agent_id: String,
@@ -106,37 +104,37 @@ record! {
         req server_id: String,
         /// The tool, for a `tool_grant`.
         nul tool_name: Option<String>,
-        /// What it says.
+        /// The decision.
         req permission: AccessPermission,
-        /// Who makes it, as claimed; the authenticated caller counts.
+        /// The author, as claimed; the authenticated caller counts.
         opt granted_by: Option<String>,
-        /// Why.
+        /// The reason.
         opt justification: Option<String>,
-        /// When it ends.
+        /// The expiry time.
         nul expires_at: Option<Timestamp>,
     }
 
     /// Result of `mgp/access/grant`.
     pub struct AccessGrantResult {
-        /// `granted`, or `replaced` when there was an entry.
+        /// `granted`, or `replaced` if there was an entry.
         req status: String,
-        /// Names the entry.
+        /// The id of the entry.
         opt id: Option<Id>,
         /// The agent.
         req agent_id: String,
         /// The server.
         req server_id: String,
-        /// What it covers.
+        /// The scope.
         req entry_type: EntryType,
         /// The tool.
         opt tool_name: Option<String>,
-        /// What it says.
+        /// The decision.
         req permission: AccessPermission,
-        /// Who made it, as authenticated.
+        /// The author, as authenticated.
         opt granted_by: Option<String>,
-        /// When it was made.
+        /// The time the entry was made.
         opt granted_at: Option<Timestamp>,
-        /// When it ends.
+        /// The expiry time.
         opt expires_at: Option<Timestamp>,
     }
 
@@ -146,31 +144,31 @@ record! {
         req agent_id: String,
         /// The server.
         req server_id: String,
-        /// What the entry covers.
+        /// The scope of the entry.
         req entry_type: EntryType,
-        /// The tool; without one, every `tool_grant` of the agent on the server.
+        /// The tool; if absent, every `tool_grant` of the agent on the server is revoked.
         opt tool_name: Option<String>,
     }
 
     /// Result of `mgp/access/revoke`.
     pub struct AccessRevokeResult {
-        /// `revoked`, also when there was nothing.
+        /// `revoked`, even if there was no entry.
         req status: String,
-        /// How many entries went.
+        /// The number of removed entries.
         req deleted_count: u64,
         /// The agent.
         opt agent_id: Option<String>,
         /// The server.
         opt server_id: Option<String>,
-        /// What they covered.
+        /// The scope of the removed entries.
         opt entry_type: Option<EntryType>,
-        /// The entries that went.
+        /// The removed entries.
         list revoked: List<AccessEntry>,
     }
 }
 
 impl AccessGrantParams {
-    /// An agent may use all tools of a server; `group:NAME` is a group, `*` everyone.
+    /// Creates a grant of all tools of a server to an agent; `group:NAME` names a group, `*` every agent.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -185,13 +183,13 @@ impl AccessGrantParams {
         Self::new(EntryType::ServerGrant, agent, server, AccessPermission::Allow)
     }
 
-    /// An agent may use no tool of a server; `group:NAME` is a group, `*` everyone.
+    /// Creates a denial of all tools of a server to an agent; `group:NAME` names a group, `*` every agent.
     #[must_use]
     pub fn deny(agent: impl Into<String>, server: impl Into<String>) -> Self {
         Self::new(EntryType::ServerGrant, agent, server, AccessPermission::Deny)
     }
 
-    /// Makes it about this tool only.
+    /// Restricts the entry to a tool.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.entry_type = EntryType::ToolGrant;
@@ -199,21 +197,21 @@ impl AccessGrantParams {
         self
     }
 
-    /// Says until when it holds.
+    /// Sets the expiry time.
     #[must_use]
     pub fn until(mut self, end: impl Into<Timestamp>) -> Self {
         self.expires_at = Some(end.into());
         self
     }
 
-    /// Says that calls of the tool it names are never confirmed, whatever the tool wants.
+    /// Lets calls of the named tool run without confirmation, even if the tool requires one.
     #[must_use]
     pub fn never_confirmed(mut self) -> Self {
         self.extra.insert("confirm", Payload::from_trusted(r#""never""#));
         self
     }
 
-    /// Says why.
+    /// Sets the justification.
     #[must_use]
     pub fn because(mut self, justification: impl Into<String>) -> Self {
         self.justification = Some(justification.into());
@@ -222,7 +220,7 @@ impl AccessGrantParams {
 }
 
 impl AccessRevokeParams {
-    /// Takes back what an agent has on a whole server; entries for single tools stay.
+    /// Creates a revocation of an agent's entry for a whole server; entries for single tools stay.
     ///
     /// ```
     /// use mgp_types::mgp::{AccessRevokeParams, EntryType};
@@ -235,7 +233,7 @@ impl AccessRevokeParams {
         Self::new(agent, server, EntryType::ServerGrant)
     }
 
-    /// Takes back the entry for this tool instead.
+    /// Revokes the entry for a tool instead.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.entry_type = EntryType::ToolGrant;

@@ -1,13 +1,11 @@
 //! Audit events (MGP §6).
-//!
-//! Applies to: both.
 
 use super::NotificationExtension;
 use crate::Timestamp;
 use crate::record::{Object, open_enum, record};
 
 open_enum! {
-    /// What happened (§6.4); custom types are in reverse-domain notation.
+    /// The type of an audit event (§6.4); custom types are in reverse-domain notation.
     pub enum EventType {
         /// A tool was called and ended.
         ToolExecuted = "TOOL_EXECUTED",
@@ -17,11 +15,11 @@ open_enum! {
         PermissionGranted = "PERMISSION_GRANTED",
         /// A permission was denied.
         PermissionDenied = "PERMISSION_DENIED",
-        /// A permission was taken back.
+        /// A permission was revoked.
         PermissionRevoked = "PERMISSION_REVOKED",
         /// Access was granted.
         AccessGranted = "ACCESS_GRANTED",
-        /// Access was taken back.
+        /// Access was revoked.
         AccessRevoked = "ACCESS_REVOKED",
         /// A server connected.
         ServerConnected = "SERVER_CONNECTED",
@@ -33,29 +31,29 @@ open_enum! {
         CodeRejected = "CODE_REJECTED",
     }
 
-    /// How it ended.
+    /// The outcome of an audited action.
     pub enum AuditResult {
-        /// Well.
+        /// Succeeded.
         Success = "SUCCESS" | "success",
-        /// Badly.
+        /// Failed.
         Failure = "FAILURE" | "failure" | "error" | "ERROR",
-        /// Not begun.
+        /// Not started.
         Blocked = "BLOCKED" | "blocked",
-        /// Given up.
+        /// Cancelled.
         Cancelled = "CANCELLED" | "cancelled",
     }
 }
 
 record! {
-    /// Who did it.
+    /// The actor of an event.
     pub struct Actor {
         /// `agent`, `user`, `server`, `kernel`.
         req kind as "type": String,
-        /// Its id.
+        /// The id.
         req id: String,
     }
 
-    /// What it was done to.
+    /// The target of an event.
     pub struct Target {
         /// The server.
         opt server_id: Option<String>,
@@ -65,19 +63,19 @@ record! {
 
     /// Parameters of `notifications/mgp.audit` (§6.3).
     pub struct AuditEvent {
-        /// When.
+        /// The time.
         req timestamp: Timestamp,
         /// The trace it belongs to.
         opt trace_id: Option<String>,
-        /// What.
+        /// The type.
         req event_type: EventType,
-        /// Who.
+        /// The actor.
         req actor: Actor,
-        /// To what.
+        /// The target.
         opt target: Option<Target>,
-        /// How it ended.
+        /// The outcome.
         req result: AuditResult,
-        /// More.
+        /// Further details.
         opt details: Option<Object>,
         /// The running number (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
@@ -89,7 +87,7 @@ record! {
         opt since_seq: Option<u64>,
         /// Events after this time.
         opt since_timestamp: Option<Timestamp>,
-        /// How many at most.
+        /// The maximum number of results.
         opt limit: Option<u64>,
     }
 
@@ -97,9 +95,9 @@ record! {
     pub struct AuditReplayResult {
         /// The events.
         req events: Vec<AuditEvent>,
-        /// Whether there are more.
+        /// `true` if there are more.
         req has_more: bool,
-        /// Where to go on.
+        /// The position of the next page, if there is one.
         opt next_seq: Option<u64>,
     }
 }

@@ -1,33 +1,31 @@
 //! The `_mgp` member of calls, results and notifications (MGP §12.3, §12.5).
-//!
-//! Applies to: both.
 
 use crate::record::{RawObject, record};
 
 record! {
     /// `params._mgp` of a call.
     pub struct CallExtension {
-        /// Whether chunks are wanted (§12.3).
+        /// `true` if the caller wants chunks (§12.3).
         opt stream: Option<bool>,
-        /// Which server is meant when two have a tool of that name.
+        /// The server to call, if several have a tool of this name.
         opt server_id: Option<String>,
-        /// The trace of the call, where another peer puts it.
+        /// The trace of the call, in the spelling of another implementation.
         opt trace_id: Option<String>,
-        /// On whose behalf the agent calls (later revisions).
+        /// The agent on whose behalf the call is made (later revisions).
         opt delegation: Option<RawObject>,
     }
 
     /// `result._mgp` of a call (§12.5).
     pub struct ResultExtension {
-        /// Whether chunks were sent.
+        /// `true` if chunks were sent.
         opt streamed: Option<bool>,
-        /// How many.
+        /// The number of chunks.
         opt chunks_sent: Option<u64>,
-        /// How long it took.
+        /// The duration in milliseconds.
         opt duration_ms: Option<u64>,
-        /// Whether the call was cancelled; then the content is partial.
+        /// `true` if the call was cancelled; the content is then partial.
         opt cancelled: Option<bool>,
-        /// Why.
+        /// The reason.
         opt cancel_reason: Option<String>,
         /// `kernel`, for its own tools (later revisions).
         opt source: Option<String>,
@@ -37,9 +35,9 @@ record! {
     pub struct NotificationExtension {
         /// The running number: per server for audit events, per subscription for others.
         opt seq: Option<u64>,
-        /// Which try this is, from 1.
+        /// The number of the attempt, from 1.
         opt attempt: Option<u32>,
-        /// Whether this was sent before.
+        /// `true` if this was sent before.
         opt retransmit: Option<bool>,
     }
 }

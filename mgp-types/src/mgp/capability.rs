@@ -1,6 +1,4 @@
 //! The `mgp` object of the handshake (MGP §2.2, §2.3, §2.4).
-//!
-//! Applies to: both.
 
 use std::fmt;
 
@@ -10,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::{ExtensionSet, Permission, TrustLevel};
 use crate::record::{List, record};
 
-/// A version of MGP as it is written.
+/// A version of MGP, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MgpVersion(ByteString);
 
 impl MgpVersion {
-    /// What we offer: §16 needs it.
+    /// The version that this implementation offers; §16 needs it.
     pub const DEFAULT: Self = Self(ByteString::from_static("0.3.0"));
 
     /// Borrows the text.
@@ -25,13 +23,13 @@ impl MgpVersion {
         &self.0
     }
 
-    /// The major version; none if the text does not begin with a number.
+    /// Returns the major version, or `None` if the text does not begin with a number.
     #[must_use]
     pub fn major(&self) -> Option<u64> {
         self.0.split('.').next()?.parse().ok()
     }
 
-    /// Whether both sides can talk: the major versions match (§2.4).
+    /// Returns whether two versions can work together: their major versions must match (§2.4).
     #[must_use]
     pub fn is_compatible(&self, other: &Self) -> bool {
         self.major().is_some() && self.major() == other.major()
@@ -56,25 +54,16 @@ impl fmt::Display for MgpVersion {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for MgpVersion {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "MgpVersion".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string" })
-    }
-}
+crate::record::schema_of!(MgpVersion as "MgpVersion", { "type": "string" });
 
 record! {
-    /// What a side offers of MGP; the last three members are the server's.
+    /// The MGP capability of a peer; only servers send the last three members.
     pub struct MgpCapability {
         /// The version it speaks.
         req version: MgpVersion,
-        /// The extensions it offers; unknown ones are kept.
+        /// The offered extensions; unknown ones are preserved.
         req extensions: Vec<String>,
-        /// The permissions the server needs, as it wrote them.
+        /// The permissions that the server needs, as it declares them.
         list permissions_required: List<Permission>,
         /// The id the server claims; shown, never a key.
         opt server_id: Option<String>,
@@ -82,15 +71,15 @@ record! {
         opt trust_level: Option<TrustLevel>,
     }
 
-    /// An object with member `mgp`: how a capability is declared (§12.2, §16.2).
+    /// An object with the member `mgp`, which declares a capability (§12.2, §16.2).
     pub struct MgpDeclaration {
-        /// What is offered.
+        /// The capability.
         req mgp: MgpCapability,
     }
 }
 
 impl MgpCapability {
-    /// The extensions this version knows.
+    /// Returns the extensions known to this version.
     #[must_use]
     pub fn extension_set(&self) -> ExtensionSet {
         ExtensionSet::from_names(&self.extensions)

@@ -1,23 +1,21 @@
 //! Rules for tools that take code (MGP §7).
-//!
-//! Applies to: both.
 
 use crate::record::{List, open_enum, record};
 
 open_enum! {
-    /// How strict the rules are (§7.2).
+    /// The strictness of the rules (§7.2).
     pub enum CodeSafetyLevel {
-        /// No rules.
+        /// Code is not checked.
         Unrestricted = "unrestricted",
         /// Blocked imports and patterns.
         Standard = "standard",
         /// Allowed imports only, blocked patterns, a size limit.
         Strict = "strict",
-        /// As strict, and no writes.
+        /// `strict`, and no writes.
         Readonly = "readonly",
     }
 
-    /// The words of a rejection.
+    /// The status of a rejection.
     pub enum RejectionStatus {
         /// Rejected.
         Rejected = "rejected",
@@ -29,11 +27,11 @@ open_enum! {
 record! {
     /// The rules a tool declares (§7.3).
     pub struct CodeSafety {
-        /// How strict.
+        /// The strictness.
         req level: CodeSafetyLevel,
         /// The language.
         opt language: Option<String>,
-        /// The longest code.
+        /// The maximum size of the code.
         opt max_code_size_bytes: Option<u64>,
         /// Imports that are blocked.
         list blocked_imports: List<String>,
@@ -43,31 +41,31 @@ record! {
         list allowed_imports: List<String>,
     }
 
-    /// What would have been accepted.
+    /// The rules that accepted code must follow.
     pub struct CodeHints {
         /// Imports that are blocked.
         list blocked_imports: List<String>,
         /// Imports that are allowed.
         list allowed_imports: List<String>,
-        /// The longest code.
+        /// The maximum size of the code.
         opt max_code_size_bytes: Option<u64>,
     }
 
-    /// Why code was rejected (§7.4); later revisions use it for every refusal.
+    /// The reason of a rejection (§7.4); later revisions use it for every refusal.
     pub struct CodeRejection {
         /// `rejected`.
         req status: RejectionStatus,
-        /// In one sentence.
+        /// The reason in one sentence.
         req reason: String,
-        /// Each rule that was broken.
+        /// The violated rules.
         list violations: List<String>,
-        /// What would have been accepted.
+        /// The rules that accepted code must follow.
         opt hints: Option<CodeHints>,
-        /// A word for programs (later revisions).
+        /// A machine-readable code (later revisions).
         opt code: Option<String>,
-        /// Whether trying again makes sense (later revisions).
+        /// `true` if a retry may succeed (later revisions).
         opt retryable: Option<bool>,
-        /// What to do about it (later revisions).
+        /// The remedy (later revisions).
         opt remediation_hint: Option<String>,
     }
 }

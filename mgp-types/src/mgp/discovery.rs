@@ -1,6 +1,4 @@
-//! Which servers there are, and how they come and go (MGP §15).
-//!
-//! Applies to: both.
+//! Discovery and registration of servers (MGP §15).
 
 use std::collections::BTreeMap;
 
@@ -8,7 +6,7 @@ use super::{DefaultPolicy, MgpVersion, Permission, RestartPolicy, ServerState, T
 use crate::record::{List, open_enum, record};
 
 open_enum! {
-    /// How a server is reached.
+    /// The transport of a server.
     pub enum Transport {
         /// A child process.
         Stdio = "stdio",
@@ -18,17 +16,17 @@ open_enum! {
         Sse = "sse",
     }
 
-    /// What became of a registration.
+    /// The outcome of a registration.
     pub enum RegistrationStatus {
-        /// It runs.
+        /// Running.
         Connected = "connected",
-        /// An operator must agree.
+        /// An operator must approve it.
         PendingApproval = "pending_approval",
-        /// An operator said no.
+        /// An operator rejected it.
         Rejected = "rejected",
-        /// It did not start.
+        /// The server did not start.
         Error = "error",
-        /// It is gone.
+        /// The server is removed.
         Deregistered = "deregistered",
     }
 }
@@ -40,33 +38,33 @@ record! {
         list extensions: List<String>,
         /// The permissions it needs.
         list permissions_required: List<Permission>,
-        /// How far it is trusted.
+        /// The trust level.
         opt trust_level: Option<TrustLevel>,
-        /// When it is restarted.
+        /// The restart policy.
         opt restart_policy: Option<RestartPolicy>,
-        /// How often within the window.
+        /// The maximum number of restarts within the window.
         opt max_restarts: Option<u32>,
-        /// The window.
+        /// The window in seconds.
         opt restart_window_secs: Option<u64>,
-        /// The first wait.
+        /// The first delay between restarts, in milliseconds.
         opt backoff_base_ms: Option<u64>,
-        /// The longest wait.
+        /// The longest delay between restarts, in milliseconds.
         opt backoff_max_ms: Option<u64>,
-        /// What holds for agents without an entry (§5.5).
+        /// The access of agents without an entry (§5.5).
         opt default_policy: Option<DefaultPolicy>,
     }
 
-    /// One entry of `[[servers]]` in `mgp.toml` (§15.2).
+    /// An entry of `[[servers]]` in `mgp.toml` (§15.2).
     pub struct ServerEntry {
         /// The server's identity everywhere.
         req id: String,
         /// The program.
         opt command: Option<String>,
-        /// Its arguments.
+        /// The arguments.
         list args: List<String>,
-        /// Where it is, instead of a program.
+        /// The URL, instead of a program.
         opt url: Option<String>,
-        /// How it is reached.
+        /// The transport.
         opt transport: Option<Transport>,
         /// MGP settings; without them MGP is still offered.
         opt mgp: Option<ServerMgpConfig>,
@@ -80,19 +78,19 @@ record! {
         list servers: List<ServerEntry>,
     }
 
-    /// Which servers to list.
+    /// A filter on servers.
     pub struct DiscoveryFilter {
-        /// They have all of these.
+        /// Extensions that the servers must all have.
         list extensions: List<String>,
-        /// They need all of these.
+        /// Permissions that the servers must all need.
         list permissions: List<Permission>,
-        /// They are in this state; `all` for any.
+        /// The state of the servers; `all` for any.
         opt status: Option<ServerState>,
     }
 
     /// Parameters of `mgp/discovery/list`.
     pub struct DiscoveryListParams {
-        /// Which servers.
+        /// The filter.
         opt filter: Option<DiscoveryFilter>,
     }
 
@@ -100,7 +98,7 @@ record! {
     pub struct ServerSummary {
         /// The server.
         req id: String,
-        /// Its state.
+        /// The state.
         req status: ServerState,
         /// The version of MGP it speaks; absent for plain MCP.
         opt mgp_version: Option<MgpVersion>,
@@ -108,7 +106,7 @@ record! {
         list extensions: List<String>,
         /// The names of its tools.
         list tools: List<String>,
-        /// How far it is trusted.
+        /// The trust level.
         opt trust_level: Option<TrustLevel>,
     }
 
@@ -124,21 +122,21 @@ record! {
         req id: String,
         /// The program.
         opt command: Option<String>,
-        /// Its arguments.
+        /// The arguments.
         list args: List<String>,
-        /// How it is reached.
+        /// The transport.
         opt transport: Option<Transport>,
         /// MGP settings.
         opt mgp: Option<ServerMgpConfig>,
         /// Environment.
         opt env: Option<BTreeMap<String, String>>,
-        /// Its folder.
+        /// The working directory.
         opt cwd: Option<String>,
-        /// The script itself, where it is in no file: `command` runs it, `args` are its arguments.
+        /// The source of a script without a file: `command` runs it, `args` are its arguments.
         opt source: Option<String>,
-        /// Who made it, as claimed; the authenticated caller counts.
+        /// The author, as claimed; the authenticated caller counts.
         opt created_by: Option<String>,
-        /// Why.
+        /// The reason.
         opt justification: Option<String>,
     }
 
@@ -146,9 +144,9 @@ record! {
     pub struct RegisterResult {
         /// The server.
         req id: String,
-        /// What became of it.
+        /// The outcome.
         req status: RegistrationStatus,
-        /// The same for people.
+        /// A message for display.
         opt message: Option<String>,
     }
 
@@ -156,7 +154,7 @@ record! {
     pub struct DeregisterParams {
         /// The server.
         req id: String,
-        /// Why.
+        /// The reason.
         opt reason: Option<String>,
     }
 
@@ -166,7 +164,7 @@ record! {
         req id: String,
         /// `deregistered`.
         req status: RegistrationStatus,
-        /// The same for people.
+        /// A message for display.
         opt message: Option<String>,
     }
 }

@@ -1,13 +1,11 @@
 //! Events and callbacks (MGP §13).
-//!
-//! Applies to: both.
 
 use super::NotificationExtension;
 use crate::record::{List, open_enum, record};
 use crate::{Id, Payload, Timestamp};
 
 open_enum! {
-    /// How grave an event is, least first.
+    /// The severity of an event, lowest first.
     pub enum Severity {
         /// Information.
         Info = "info",
@@ -17,27 +15,27 @@ open_enum! {
         Error = "error",
     }
 
-    /// What a server wants of a person (§13.4).
+    /// The kind of answer a server asks the user for (§13.4).
     pub enum CallbackType {
-        /// Yes or no.
+        /// A yes or no.
         Confirmation = "confirmation",
-        /// More input.
+        /// A text.
         Input = "input",
         /// A choice.
         Selection = "selection",
-        /// Nothing; it only tells.
+        /// No answer; the user is only informed.
         Notification = "notification",
-        /// An answer of a model (later revisions).
+        /// A completion by a model (later revisions).
         LlmCompletion = "llm_completion",
     }
 
-    /// What became of an answer.
+    /// The outcome of an answer.
     pub enum CallbackStatus {
-        /// It was taken.
+        /// The answer was accepted.
         Accepted = "accepted",
-        /// There was one before.
+        /// The callback was answered before.
         AlreadyProcessed = "already_processed",
-        /// Nobody asked.
+        /// There is no such callback.
         Unknown = "unknown",
     }
 
@@ -55,7 +53,7 @@ open_enum! {
 }
 
 impl Severity {
-    /// The order: an unknown word counts as information.
+    /// Returns the rank; an unknown value counts as information.
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self {
@@ -67,9 +65,9 @@ impl Severity {
 }
 
 record! {
-    /// Which events of a channel are wanted.
+    /// A filter on the events of a channel.
     pub struct EventFilter {
-        /// The least grave.
+        /// The lowest severity.
         opt min_severity: Option<Severity>,
     }
 
@@ -77,7 +75,7 @@ record! {
     pub struct SubscribeEventsParams {
         /// The channels; globs are allowed.
         req channels: Vec<String>,
-        /// Which of their events.
+        /// The filter.
         opt filter: Option<EventFilter>,
     }
 
@@ -85,9 +83,9 @@ record! {
     pub struct SubscribeEventsResult {
         /// The channels that were found.
         req subscribed: Vec<String>,
-        /// What was not found.
+        /// Requested channels that do not exist.
         def unsupported: Vec<String>,
-        /// Names the subscription.
+        /// The id of the subscription.
         req subscription_id: String,
     }
 
@@ -101,7 +99,7 @@ record! {
     pub struct UnsubscribeResult {
         /// The subscription.
         req subscription_id: String,
-        /// Whether there was one.
+        /// `true` if the subscription existed.
         req removed: bool,
     }
 
@@ -111,11 +109,11 @@ record! {
         req subscription_id: String,
         /// The channel.
         req channel: String,
-        /// When.
+        /// The time.
         opt timestamp: Option<Timestamp>,
-        /// What.
+        /// The data.
         req data: Payload,
-        /// How grave.
+        /// The severity.
         opt severity: Option<Severity>,
         /// The running number (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
@@ -127,7 +125,7 @@ record! {
         req subscription_id: String,
         /// Events after this number.
         opt after_seq: Option<u64>,
-        /// How many at most.
+        /// The maximum number of results.
         opt limit: Option<u64>,
     }
 
@@ -137,27 +135,27 @@ record! {
         req subscription_id: String,
         /// The events; they do not repeat the subscription.
         req events: Vec<Payload>,
-        /// Whether there are more.
+        /// `true` if there are more.
         req has_more: bool,
-        /// Whether older ones are gone.
+        /// `true` if older events are lost.
         opt truncated: Option<bool>,
     }
 
     /// Parameters of `notifications/mgp.callback.request` (§13.4).
     pub struct CallbackRequestParams {
-        /// Names the question.
+        /// The id of the callback.
         req callback_id: String,
         /// The call it belongs to.
         opt request_id: Option<Id>,
-        /// What is wanted.
+        /// The kind of answer.
         req kind as "type": CallbackType,
-        /// The question for people.
+        /// The question, for display.
         opt message: Option<String>,
-        /// The answers to choose from.
+        /// The possible answers.
         list options: List<String>,
-        /// How long the server waits.
+        /// The time the server waits, in milliseconds.
         opt timeout_ms: Option<u64>,
-        /// Which try it is, from 1 (later revisions).
+        /// The number of the attempt, from 1 (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 
@@ -173,7 +171,7 @@ record! {
     pub struct CallbackRespondResult {
         /// The question.
         req callback_id: String,
-        /// What became of the answer.
+        /// The outcome.
         req status: CallbackStatus,
     }
 }

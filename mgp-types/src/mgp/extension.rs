@@ -1,6 +1,4 @@
-//! The extensions of MGP as words and as a set (MGP §2.2, §2.4).
-//!
-//! Applies to: both.
+//! Extensions of MGP and sets of them (MGP §2.2, §2.4).
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
@@ -59,7 +57,7 @@ impl Extension {
         Self::ToolDiscovery,
     ];
 
-    /// The extension of §2.2 this is a part of; itself for any other.
+    /// Returns the extension of §2.2 that this is a part of, or the extension itself.
     #[must_use]
     pub const fn whole(self) -> Self {
         match self {
@@ -70,7 +68,7 @@ impl Extension {
         }
     }
 
-    /// The parts an extension stands for, as bits; a whole is the union of its parts.
+    /// An extension with parts has the union of their bits.
     const fn bits(self) -> u16 {
         match self {
             Self::Permissions => 1,
@@ -94,7 +92,7 @@ impl Extension {
     }
 }
 
-/// A set of extensions; wholes and their parts are understood as one.
+/// A set of extensions; an extension and its parts share their bits.
 ///
 /// ```
 /// use mgp_types::mgp::{Extension, ExtensionSet};
@@ -109,7 +107,7 @@ impl Extension {
 pub struct ExtensionSet(u16);
 
 impl ExtensionSet {
-    /// No extension.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
     /// The nine of §2.2.
@@ -123,43 +121,43 @@ impl ExtensionSet {
         set
     };
 
-    /// Reads names; unknown ones are passed over.
+    /// Creates a set from names; unknown names are ignored.
     #[must_use]
     pub fn from_names<I: IntoIterator<Item: AsRef<str>>>(names: I) -> Self {
         names.into_iter().filter_map(|name| Extension::from_word(name.as_ref())).collect()
     }
 
-    /// The set and one more.
+    /// Returns the set with an extension added.
     #[must_use]
     pub const fn with(self, extension: Extension) -> Self {
         Self(self.0 | extension.bits())
     }
 
-    /// The set without one.
+    /// Returns the set with an extension removed.
     #[must_use]
     pub const fn without(self, extension: Extension) -> Self {
         Self(self.0 & !extension.bits())
     }
 
-    /// Whether the whole extension is in the set.
+    /// Returns whether the set contains the whole extension.
     #[must_use]
     pub const fn contains(self, extension: Extension) -> bool {
         self.0 & extension.bits() == extension.bits()
     }
 
-    /// What is in both sets.
+    /// Returns the extensions that are in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether nothing is in the set.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Walks the set in the fewest words, those of §2.2 first.
+    /// Returns the fewest extensions that make up the set, those of §2.2 first.
     pub fn iter(self) -> impl Iterator<Item = Extension> {
         let mut rest = self.0;
         Extension::ALL.iter().copied().filter(move |extension| {
@@ -172,7 +170,7 @@ impl ExtensionSet {
         })
     }
 
-    /// Names the set in the words a peer used: its own word where it is whole, else the parts of it.
+    /// Returns the names of the set in the peer's words: the offered name if all of it is in the set, else its parts.
     #[must_use]
     pub fn names_for<S: AsRef<str>>(self, offered: &[S]) -> Vec<&'static str> {
         let mut rest = self.0;
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn intersection_speaks_the_words_of_the_peer() {
+    fn an_intersection_uses_the_names_of_the_peer() {
         check(
             &["security", "audit"],
             &["audit", "security"],

@@ -1,6 +1,4 @@
 //! Health, shutdown, states, restarts (MGP §11).
-//!
-//! Applies to: both.
 
 use crate::Timestamp;
 use crate::record::{Number, Object, open_enum, record};
@@ -12,55 +10,55 @@ open_enum! {
         Registered = "registered" | "Registered",
         /// Starting.
         Connecting = "connecting" | "Connecting",
-        /// At work.
+        /// Running.
         Connected = "connected" | "Connected",
-        /// Finishing what it has.
+        /// Finishing its running requests.
         Draining = "draining" | "Draining",
         /// Stopped.
         Disconnected = "disconnected" | "Disconnected",
         /// Failed.
         Error = "error" | "Error",
-        /// Being restarted.
+        /// Restarting.
         Restarting = "restarting" | "Restarting",
     }
 
-    /// How well a server is (§11.3).
+    /// The health of a server (§11.3).
     pub enum HealthStatus {
-        /// Well.
+        /// Healthy.
         Healthy = "healthy",
-        /// Limited.
+        /// Degraded.
         Degraded = "degraded",
         /// Failing, but answering.
         Unhealthy = "unhealthy",
     }
 
-    /// Why a server stops (§11.4).
+    /// The reason for a shutdown (§11.4).
     pub enum ShutdownReason {
-        /// A person wants it.
+        /// An operator stops it.
         OperatorRequest = "operator_request",
         /// The configuration changed.
         ConfigurationChange = "configuration_change",
-        /// It uses too much.
+        /// The server exceeds a resource limit.
         ResourceLimit = "resource_limit",
-        /// Nobody uses it.
+        /// The server is idle.
         IdleTimeout = "idle_timeout",
         /// The kernel stops.
         KernelShutdown = "kernel_shutdown",
     }
 
-    /// When a server is restarted (§11.5).
+    /// The conditions for a restart (§11.5).
     pub enum RestartPolicy {
-        /// Never.
+        /// Never restart.
         Never = "never",
-        /// After a failure.
+        /// Restart after a failure.
         OnFailure = "on_failure",
-        /// After any exit.
+        /// Restart after any exit.
         Always = "always",
     }
 }
 
 impl ServerState {
-    /// The state that a word means in whatever case it is written; words nobody knows stay as they are.
+    /// Returns the state whose name matches without regard to case; unknown names stay unchanged.
     #[must_use]
     pub fn in_any_case(self) -> Self {
         let known =
@@ -68,7 +66,7 @@ impl ServerState {
         known.cloned().unwrap_or(self)
     }
 
-    /// Whether a server may go from this state to another: the edges of §11.2, and those a crash,
+    /// Returns whether a server may change from this state to another: the edges of §11.2, and those that a crash,
     /// a retry and a second start need.
     #[must_use]
     pub fn can_become(&self, next: &Self) -> bool {
@@ -90,19 +88,19 @@ impl ServerState {
 record! {
     /// Parameters of `mgp/health/ping`.
     pub struct PingParams {
-        /// When it was sent.
+        /// The time of sending.
         opt timestamp: Option<Timestamp>,
-        /// The server that is meant, where one asks a kernel.
+        /// The server to ask about, in a request to a kernel.
         opt server_id: Option<String>,
     }
 
     /// Result of `mgp/health/ping`.
     pub struct PingResult {
-        /// How well the server is.
+        /// The health.
         req status: HealthStatus,
-        /// When it answered.
+        /// The time of the answer.
         opt timestamp: Option<Timestamp>,
-        /// How long it runs.
+        /// The uptime in seconds.
         opt uptime_secs: Option<Number>,
         /// The id the server claims.
         opt server_id: Option<String>,
@@ -110,51 +108,51 @@ record! {
 
     /// Parameters of `mgp/health/status`.
     pub struct StatusParams {
-        /// The server that is meant, where one asks a kernel.
+        /// The server to ask about, in a request to a kernel.
         opt server_id: Option<String>,
     }
 
     /// Result of `mgp/health/status`.
     pub struct StatusResult {
-        /// How well the server is.
+        /// The health.
         req status: HealthStatus,
-        /// The server, where a kernel was asked for one.
+        /// The server, in an answer of a kernel.
         opt server_id: Option<String>,
-        /// How long it runs.
+        /// The uptime in seconds.
         opt uptime_secs: Option<Number>,
-        /// How many tools work.
+        /// The number of usable tools.
         opt tools_available: Option<u64>,
-        /// How many there are.
+        /// The total number.
         opt tools_total: Option<u64>,
-        /// How many requests are running.
+        /// The number of running requests.
         opt pending_requests: Option<u64>,
-        /// What it uses; any names.
+        /// Resource usage; any members.
         opt resources: Option<Object>,
-        /// What it checked; any names.
+        /// Results of checks; any members.
         opt checks: Option<Object>,
     }
 
     /// Parameters of `mgp/lifecycle/shutdown`.
     pub struct ShutdownParams {
-        /// Why.
+        /// The reason.
         opt reason: Option<ShutdownReason>,
-        /// How long running requests may take.
+        /// The time for running requests to end, in milliseconds.
         opt timeout_ms: Option<u64>,
-        /// The server behind this one that is meant; this one without it.
+        /// The server to stop, in a request to a kernel; if absent, the receiver stops.
         opt server_id: Option<String>,
     }
 
     /// Result of `mgp/lifecycle/shutdown`.
     pub struct ShutdownResult {
-        /// Whether it will.
+        /// `true` if the server will stop.
         req accepted: bool,
-        /// How many requests are running.
+        /// The number of running requests.
         opt pending_requests: Option<u64>,
-        /// How long they may take.
+        /// The expected time until they end, in milliseconds.
         opt estimated_drain_ms: Option<u64>,
-        /// The server that was named, where it was not found.
+        /// The requested server, if it was not found.
         opt server_id: Option<String>,
-        /// `not_found`, where it was not.
+        /// `not_found`, if it was not found.
         opt status: Option<String>,
     }
 
@@ -166,23 +164,23 @@ record! {
         opt previous_state: Option<ServerState>,
         /// The state it enters.
         req new_state: ServerState,
-        /// Why.
+        /// The reason.
         opt reason: Option<String>,
-        /// When.
+        /// The time.
         opt timestamp: Option<Timestamp>,
     }
 
-    /// When and how a server is restarted (§11.5).
+    /// The restart settings of a server (§11.5).
     pub struct RestartConfig {
-        /// When.
+        /// The conditions for a restart.
         opt restart_policy: Option<RestartPolicy>,
-        /// How often within the window.
+        /// The maximum number of restarts within the window.
         opt max_restarts: Option<u32>,
-        /// The window.
+        /// The window in seconds.
         opt restart_window_secs: Option<u64>,
-        /// The first wait.
+        /// The first delay between restarts, in milliseconds.
         opt backoff_base_ms: Option<u64>,
-        /// The longest wait.
+        /// The longest delay between restarts, in milliseconds.
         opt backoff_max_ms: Option<u64>,
     }
 }

@@ -1,6 +1,4 @@
-//! The messages of MGP, one module a section; unknown members are kept (MGP §2 to §16).
-//!
-//! Applies to: both.
+//! Messages of MGP, one module per section; unknown members are preserved (MGP §2 to §16).
 
 mod access;
 mod audit;
@@ -40,17 +38,18 @@ pub use event::{
 };
 pub use extension::{Extension, ExtensionSet};
 pub use kernel::{
-    KernelApproval, KernelApprovalDecisionParams, KernelApprovalDecisionResult,
-    KernelApprovalsParams, KernelApprovalsResult, KernelAuditParams, KernelAuditResult,
-    KernelAuditVerifyParams, KernelAuditVerifyResult, KernelChange, KernelClient, KernelFinding,
-    KernelInfoParams, KernelInfoResult, KernelLogLine, KernelPermission,
-    KernelPermissionChangeParams, KernelPermissionChangeResult, KernelPermissionsParams,
-    KernelPermissionsResult, KernelReloadParams, KernelReloadResult, KernelServer,
-    KernelServerLogsParams, KernelServerLogsResult, KernelServerParams, KernelServerResult,
-    KernelServerTokens, KernelServersParams, KernelServersResult, KernelSession,
-    KernelSessionsParams, KernelSessionsResult, KernelStopParams, KernelStopResult,
-    KernelTokensParams, KernelTokensResult, KernelTool, KernelToolDecisionParams,
-    KernelToolDecisionResult, KernelToolsParams, KernelToolsResult, ToolStanding,
+    ExplainedOutcome, ExplainedResult, ExplainedStep, KernelApproval, KernelApprovalDecisionParams,
+    KernelApprovalDecisionResult, KernelApprovalsParams, KernelApprovalsResult, KernelAuditParams,
+    KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult, KernelChange,
+    KernelClient, KernelExplainParams, KernelExplainResult, KernelFinding, KernelInfoParams,
+    KernelInfoResult, KernelLogLine, KernelPermission, KernelPermissionChangeParams,
+    KernelPermissionChangeResult, KernelPermissionsParams, KernelPermissionsResult,
+    KernelReloadParams, KernelReloadResult, KernelServer, KernelServerLogsParams,
+    KernelServerLogsResult, KernelServerParams, KernelServerResult, KernelServerTokens,
+    KernelServersParams, KernelServersResult, KernelSession, KernelSessionsParams,
+    KernelSessionsResult, KernelStopParams, KernelStopResult, KernelTokensParams,
+    KernelTokensResult, KernelTool, KernelToolDecisionParams, KernelToolDecisionResult,
+    KernelToolsParams, KernelToolsResult, ToolStanding,
 };
 pub use lifecycle::{
     HealthStatus, LifecycleParams, PingParams, PingResult, RestartConfig, RestartPolicy,

@@ -1,6 +1,4 @@
-//! Permissions: their names, their risk, how they are asked for and granted (MGP §3).
-//!
-//! Applies to: both.
+//! Permissions: names, risk, requests and grants (MGP §3).
 
 use std::collections::BTreeMap;
 
@@ -37,7 +35,7 @@ open_enum! {
         Notification = "notification",
     }
 
-    /// How the client decides about permissions (§3.3).
+    /// The client's way to decide about permissions (§3.3).
     pub enum ApprovalPolicy {
         /// Ask the operator.
         Interactive = "interactive",
@@ -55,9 +53,9 @@ string_enum! {
     pub enum GrantDecision {
         /// Granted.
         Approved = "approved",
-        /// Not granted.
+        /// Denied.
         Denied = "denied",
-        /// Not decided yet.
+        /// Undecided.
         Deferred = "deferred",
     }
 }
@@ -75,7 +73,7 @@ impl Ord for Permission {
 }
 
 impl Permission {
-    /// The risk of the permission (§3.2); a custom one is dangerous.
+    /// Returns the risk of the permission (§3.2); custom permissions are dangerous.
     #[must_use]
     pub fn risk(&self) -> RiskLevel {
         match self {
@@ -90,7 +88,7 @@ impl Permission {
         }
     }
 
-    /// The permissions a short name stands for; any other name stands for itself.
+    /// Returns the permissions that a short name stands for; any other name stands for itself.
     #[must_use]
     pub fn expand(&self) -> Vec<Self> {
         match self.as_str() {
@@ -103,7 +101,7 @@ impl Permission {
         }
     }
 
-    /// Rewrites names to the standard ones, in order, each once.
+    /// Returns the standard names, in order and without duplicates.
     #[must_use]
     pub fn canonical<'a, I: IntoIterator<Item = &'a Self>>(permissions: I) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
@@ -115,7 +113,7 @@ impl Permission {
         all
     }
 
-    /// Whether the name means something: standard, a short name, or reverse-domain.
+    /// Returns whether the name is valid: standard, a short name, or in reverse-domain notation.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let is_label = |label: &str| {
@@ -132,31 +130,31 @@ impl Permission {
 }
 
 record! {
-    /// Limits of a grant, later revisions; what is denied wins.
+    /// Limits of a grant (later revisions); a denial overrides a permission.
     pub struct PermissionScope {
-        /// Paths that are open.
+        /// Paths that are allowed.
         list paths: List<String>,
-        /// Paths that are closed.
+        /// Paths that are denied.
         list deny_paths: List<String>,
-        /// Commands that may run.
+        /// Commands that are allowed.
         list commands: List<String>,
-        /// Commands that may not.
+        /// Commands that are denied.
         list deny_commands: List<String>,
-        /// Whether `sudo` may be used.
+        /// `true` if `sudo` is allowed.
         opt allow_sudo: Option<bool>,
-        /// Hosts that may be reached.
+        /// Hosts that are allowed.
         list hosts: List<String>,
-        /// Hosts that may not.
+        /// Hosts that are denied.
         list deny_hosts: List<String>,
-        /// Ports that may be used.
+        /// Ports that are allowed.
         list ports: List<u16>,
-        /// Languages that may run.
+        /// Languages that are allowed.
         list languages: List<String>,
-        /// How long code may run.
+        /// The maximum execution time in milliseconds.
         opt max_execution_time_ms: Option<u64>,
     }
 
-    /// A decision with limits, later revisions.
+    /// A decision with limits (later revisions).
     pub struct ScopedGrant {
         /// The decision.
         req decision: GrantDecision,
@@ -166,56 +164,56 @@ record! {
 
     /// Parameters of `mgp/permission/request`, later `mgp/permission/await` (§3.5).
     pub struct PermissionRequestParams {
-        /// Names the request.
+        /// The id of the request.
         req request_id: String,
-        /// What is asked for.
+        /// The requested permissions.
         req permissions: Vec<Permission>,
-        /// How it is decided.
+        /// The approval policy.
         opt policy: Option<ApprovalPolicy>,
-        /// The same for people.
+        /// A message for display.
         opt message: Option<String>,
     }
 
     /// Result of `mgp/permission/request`: an acknowledgement or, from a client, the decision.
     pub struct PermissionRequestResult {
-        /// Names the request.
+        /// The id of the request.
         opt request_id: Option<String>,
-        /// `waiting`, from a server.
+        /// `waiting`, in the answer of a server.
         opt status: Option<String>,
         /// The decision by permission.
         opt grants: Option<BTreeMap<Permission, Grant>>,
-        /// Who decided.
+        /// The operator or policy that decided.
         opt approved_by: Option<String>,
-        /// When it ends.
+        /// The expiry time.
         opt expires_at: Option<Timestamp>,
     }
 
     /// The decision: parameters of `mgp/permission/response`, later `mgp/permission/grant` (§3.6).
     pub struct PermissionDecision {
-        /// Names the request.
+        /// The id of the request.
         req request_id: String,
         /// The decision by permission.
         req grants: BTreeMap<Permission, Grant>,
-        /// Who decided.
+        /// The operator or policy that decided.
         opt approved_by: Option<String>,
-        /// When it ends.
+        /// The expiry time.
         opt expires_at: Option<Timestamp>,
     }
 
     /// Result of `mgp/permission/response`.
     pub struct PermissionAck {
-        /// Names the request.
+        /// The id of the request.
         req request_id: String,
         /// Always true.
         req acknowledged: bool,
         /// The permissions the server now works with.
         list active: List<Permission>,
-        /// More about it.
+        /// Further details.
         opt details: Option<Object>,
     }
 }
 
-/// A decision about one permission: a word or, in later revisions, an object with limits.
+/// A decision about one permission: a plain word or, in later revisions, an object with limits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Grant {
@@ -226,7 +224,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// The decision.
+    /// Returns the decision.
     #[must_use]
     pub fn decision(&self) -> GrantDecision {
         match self {
@@ -235,7 +233,7 @@ impl Grant {
         }
     }
 
-    /// The limits, if there are any.
+    /// Returns the limits, if there are any.
     #[must_use]
     pub fn scope(&self) -> Option<&PermissionScope> {
         match self {

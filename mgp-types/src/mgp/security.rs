@@ -1,6 +1,4 @@
-//! What a tool does to the world, and how far a server is trusted (MGP §4, §2.3).
-//!
-//! Applies to: both.
+//! Side effects and risk of tools, and trust in servers (MGP §4, §2.3).
 
 use std::cmp::Ordering;
 
@@ -8,9 +6,9 @@ use super::{CodeSafety, Permission};
 use crate::record::{List, open_enum, record};
 
 open_enum! {
-    /// How dangerous something is, safest first; an unknown word is worse than dangerous.
+    /// The risk of a tool or permission, safest first; an unknown value is worse than dangerous.
     pub enum RiskLevel {
-        /// No side effects.
+        /// Without side effects.
         Safe = "safe",
         /// Limited side effects.
         Moderate = "moderate",
@@ -18,7 +16,7 @@ open_enum! {
         Dangerous = "dangerous",
     }
 
-    /// What a tool touches (§4.3).
+    /// A side effect of a tool (§4.3).
     pub enum SideEffect {
         /// Files.
         Filesystem = "filesystem",
@@ -32,7 +30,7 @@ open_enum! {
         Notification = "notification",
     }
 
-    /// The check the kernel makes before a call (§4.5); an unknown one blocks.
+    /// The check a kernel makes before a call (§4.5); an unknown one blocks the call.
     pub enum Validator {
         /// Blocks shell patterns, metacharacters, recursive delete.
         Sandbox = "sandbox",
@@ -46,13 +44,13 @@ open_enum! {
         None = "none",
     }
 
-    /// How far a server is trusted: the words of §2.3, then those of later revisions.
+    /// The trust in a server: the values of §2.3, then those of later revisions.
     pub enum TrustLevel {
-        /// Most.
+        /// Highest trust.
         Trusted = "trusted",
-        /// Normally.
+        /// Standard trust.
         Standard = "standard",
-        /// Least.
+        /// Lowest trust.
         Sandboxed = "sandboxed",
         /// Later word for `trusted`.
         Core = "core",
@@ -87,7 +85,7 @@ impl Ord for RiskLevel {
 }
 
 impl TrustLevel {
-    /// The order of trust: 0 is least; an unknown word counts as least.
+    /// Returns the rank, from 0 for the lowest; an unknown value has the lowest.
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self {
@@ -98,7 +96,7 @@ impl TrustLevel {
         }
     }
 
-    /// The word of §2.3 for this level.
+    /// Returns the value of §2.3 for this level.
     #[must_use]
     pub fn seed(&self) -> Self {
         match self.rank() {
@@ -108,7 +106,7 @@ impl TrustLevel {
         }
     }
 
-    /// The word of later revisions for this level.
+    /// Returns the value of later revisions for this level.
     #[must_use]
     pub fn later(&self) -> Self {
         match self.rank() {
@@ -121,33 +119,33 @@ impl TrustLevel {
 }
 
 record! {
-    /// What a tool does to the world, as its server declares it (§4.3).
+    /// The security metadata of a tool, as its server declares it (§4.3).
     pub struct ToolSecurity {
-        /// How dangerous it is.
+        /// The risk.
         req risk_level: RiskLevel,
-        /// The permissions a call needs, as the server wrote them.
+        /// The permissions that a call needs, as the server declares them.
         list permissions_required: List<Permission>,
-        /// What it touches.
+        /// The side effects.
         list side_effects: List<SideEffect>,
         /// The check to make before a call.
         opt validator: Option<Validator>,
-        /// Whether it can be undone.
+        /// `true` if the effects can be undone.
         opt reversible: Option<bool>,
-        /// Whether the user is to be asked.
+        /// `true` if the user must confirm a call.
         opt confirmation_required: Option<bool>,
         /// Rules for code arguments (§7.3).
         opt code_safety: Option<CodeSafety>,
-        /// How dangerous the kernel finds it (later revisions).
+        /// The risk as the kernel assesses it (later revisions).
         opt effective_risk_level: Option<RiskLevel>,
     }
 
-    /// A tool with its security metadata and nothing else: how §7.3 declares one.
+    /// A tool reduced to its security metadata, as §7.3 declares one.
     pub struct ToolDeclaration {
-        /// Name for programs.
+        /// The identifier.
         req name: String,
-        /// What it does.
+        /// A description.
         opt description: Option<String>,
-        /// What it does to the world.
+        /// The security metadata.
         req security: ToolSecurity,
     }
 }

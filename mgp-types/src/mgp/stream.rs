@@ -1,6 +1,4 @@
 //! Chunks, progress, cancellation, flow control (MGP §12).
-//!
-//! Applies to: both.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -16,13 +14,13 @@ record! {
         req request_id: Id,
         /// The running number, from 0.
         req index: u64,
-        /// The piece.
+        /// The content.
         req content: ContentBlock,
-        /// Whether it is the last.
+        /// `true` if it is the last chunk.
         def done: bool,
-        /// Whether an earlier chunk is lost (later revisions).
+        /// `true` if an earlier chunk is lost (later revisions).
         opt gap_unrecoverable: Option<bool>,
-        /// More (later revisions).
+        /// Further members (later revisions).
         opt mgp as "_mgp": Option<NotificationExtension>,
     }
 
@@ -30,11 +28,11 @@ record! {
     pub struct StreamProgressParams {
         /// The call.
         req request_id: Id,
-        /// How far it is, 0 to 1.
+        /// The progress, 0 to 1.
         req progress: Number,
-        /// What it does now.
+        /// A description of the current step.
         opt message: Option<String>,
-        /// How long it still takes.
+        /// The estimated remaining time in milliseconds.
         opt estimated_remaining_ms: Option<u64>,
     }
 
@@ -42,21 +40,21 @@ record! {
     pub struct CancelParams {
         /// The call.
         req request_id: Id,
-        /// Why.
+        /// The reason.
         opt reason: Option<String>,
     }
 
     /// Result of `mgp/stream/cancel`.
     pub struct CancelResult {
-        /// Whether a running call was cancelled.
+        /// `true` if a running call was cancelled.
         req cancelled: bool,
-        /// What there was until then.
+        /// The content produced before the cancellation.
         opt partial_result: Option<PartialResult>,
-        /// Why not: `not_active`.
+        /// The reason if it was not cancelled: `not_active`.
         opt reason: Option<String>,
     }
 
-    /// What a cancelled call had said.
+    /// The partial result of a cancelled call.
     pub struct PartialResult {
         /// The content.
         req content: PartialContent,
@@ -66,9 +64,9 @@ record! {
     pub struct PaceParams {
         /// The call.
         req request_id: Id,
-        /// How many chunks a second; 0 is a pause.
+        /// The maximum rate of chunks; 0 pauses the stream.
         req max_chunks_per_second: u32,
-        /// Why.
+        /// The reason.
         opt reason: Option<String>,
     }
 
@@ -76,7 +74,7 @@ record! {
     pub struct GapParams {
         /// The call.
         req request_id: Id,
-        /// The numbers that did not come.
+        /// The indices that were not received.
         req missing_indices: Vec<u64>,
     }
 
@@ -84,9 +82,9 @@ record! {
     pub struct GapUnrecoverableParams {
         /// The call.
         req request_id: Id,
-        /// The number that is lost.
+        /// The index of the lost chunk.
         req missing_index: u64,
-        /// Why.
+        /// The reason.
         opt reason: Option<String>,
     }
 }
@@ -95,14 +93,14 @@ record! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PartialContent {
-    /// Blocks.
+    /// Content blocks.
     Blocks(Vec<ContentBlock>),
     /// A text.
     Text(String),
 }
 
 impl PartialContent {
-    /// Takes the content as blocks.
+    /// Returns the content as blocks.
     #[must_use]
     pub fn into_blocks(self) -> Vec<ContentBlock> {
         match self {

@@ -1,50 +1,48 @@
-//! Finding tools, and keeping few of them in context (MGP §16).
-//!
-//! Applies to: both.
+//! Search for tools, and the tools in a model's context (MGP §16).
 
 use super::{Permission, RiskLevel, ServerState, ToolSecurity};
 use crate::record::{Lenient, List, Number, RawObject, open_enum, record};
 
 open_enum! {
-    /// How to search (§16.4).
+    /// A search strategy (§16.4).
     pub enum SearchStrategy {
-        /// Words, exact and fuzzy.
+        /// Keywords, exact and fuzzy.
         Keyword = "keyword",
-        /// Meaning.
+        /// Similarity of meaning.
         Semantic = "semantic",
         /// Categories.
         Category = "category",
-        /// Words and meaning together (ours).
+        /// Keywords and meaning combined (this implementation).
         Hybrid = "hybrid",
     }
 
-    /// What became of a request for tools (§16.6).
+    /// The outcome of a request for tools (§16.6).
     pub enum RequestStatus {
-        /// All found.
+        /// All requested tools were found.
         Fulfilled = "fulfilled",
-        /// Some found.
+        /// Some tools were found.
         Partial = "partial",
-        /// None found.
+        /// No tools were found.
         Unavailable = "unavailable",
-        /// Found, but a permission must be approved.
+        /// Tools were found, but a permission must be approved.
         PendingApproval = "pending_approval",
-        /// None found, one is being made.
+        /// No tools were found; one is being created.
         Creating = "creating",
     }
 
-    /// Why tools are asked for.
+    /// The reason of a request for tools.
     pub enum RequestReason {
-        /// Something cannot be done.
+        /// A capability is missing.
         CapabilityGap = "capability_gap",
-        /// It could be faster (later revisions).
+        /// A faster tool is wanted (later revisions).
         Performance = "performance",
-        /// Another tool is liked better (later revisions).
+        /// Another tool is preferred (later revisions).
         Preference = "preference",
     }
 
-    /// How much of the tools a model sees (§16.3).
+    /// The share of the tools that a model sees (§16.3).
     pub enum ContextLevel {
-        /// All of them.
+        /// All tools.
         Standard = "L0",
         /// Their categories.
         Category = "L1",
@@ -58,77 +56,77 @@ open_enum! {
 record! {
     /// A tool in the index (§16.4).
     pub struct IndexEntry {
-        /// Names it; unique.
+        /// The unique id.
         req tool_id: String,
-        /// Its server.
+        /// The server.
         req server_id: String,
-        /// Its name there.
+        /// The name on its server.
         req name: String,
-        /// What it does.
+        /// A description.
         opt description: Option<String>,
-        /// Where it belongs.
+        /// The categories.
         list categories: List<String>,
-        /// Words for it.
+        /// Keywords.
         list keywords: List<String>,
-        /// What it does to the world.
+        /// The security metadata.
         opt security: Option<Lenient<ToolSecurity>>,
-        /// Its meaning as a vector.
+        /// The embedding vector.
         opt embedding: Option<Vec<Number>>,
     }
 
-    /// Which tools to find.
+    /// A filter on tools.
     pub struct DiscoverToolsFilter {
-        /// They are in one of these.
+        /// Categories of which the tools must have one.
         list categories: List<String>,
-        /// No more dangerous than this.
+        /// The maximum risk.
         opt risk_level_max: Option<RiskLevel>,
-        /// Their server is in this state.
+        /// The state of their server.
         opt status: Option<ServerState>,
-        /// They are of one of these servers.
+        /// The servers to search.
         list servers: List<String>,
-        /// They need no permission beside these.
+        /// Permissions beyond which the tools must need none.
         opt permissions: Option<Vec<Permission>>,
-        /// They take one of these.
+        /// Input types of which the tools must accept one.
         list input_types: List<String>,
-        /// They give one of these.
+        /// Output types of which the tools must return one.
         list output_types: List<String>,
     }
 
     /// Parameters of `mgp/tools/discover` (§16.5).
     pub struct DiscoverToolsParams {
-        /// What is needed, in any words.
+        /// The need, in natural language.
         opt query: Option<String>,
-        /// How to search.
+        /// The search strategy.
         opt strategy: Option<SearchStrategy>,
-        /// How many at most.
+        /// The maximum number of results.
         opt max_results: Option<u64>,
-        /// Which tools.
+        /// The filter.
         opt filter: Option<DiscoverToolsFilter>,
-        /// Whether each tool says why it was found.
+        /// `true` to return the reason why each tool was found.
         opt explain: Option<bool>,
-        /// The session, where neither connection nor transport has one.
+        /// The session, if neither connection nor transport identifies one.
         opt session_handle: Option<String>,
     }
 
-    /// A tool that was found, with all that is needed to call it.
+    /// A tool that was found, with everything needed to call it.
     pub struct FoundTool {
-        /// Its name.
+        /// The name.
         req name: String,
-        /// Its server.
+        /// The server.
         req server_id: String,
-        /// What it does.
+        /// A description.
         opt description: Option<String>,
-        /// How well it fits, 0 to 1.
+        /// The relevance, 0 to 1.
         opt relevance_score: Option<Number>,
         /// JSON Schema of the arguments.
         req input_schema as "inputSchema": RawObject,
-        /// What it does to the world.
+        /// The security metadata.
         opt security: Option<Lenient<ToolSecurity>>,
-        /// Names it; unique.
+        /// The unique id.
         opt tool_id: Option<String>,
-        /// Whether texts or details were left out to save tokens; found alone it is told in full.
+        /// `true` if texts or details were left out to save tokens; a search for this tool alone returns it in full.
         opt trimmed: Option<bool>,
-        /// Why it was found.
+        /// The reason why it was found.
         opt reason: Option<String>,
     }
 
@@ -136,93 +134,93 @@ record! {
     pub struct DiscoverToolsResult {
         /// The tools, best first.
         req tools: Vec<FoundTool>,
-        /// How many there are in all.
+        /// The total number of matches.
         opt total_available: Option<u64>,
-        /// How they were searched.
+        /// The strategy used.
         opt search_strategy: Option<SearchStrategy>,
-        /// How long it took.
+        /// The duration in milliseconds.
         opt query_time_ms: Option<Number>,
-        /// How they were searched instead (later revisions).
+        /// The strategy used instead (later revisions).
         opt fallback_strategy: Option<SearchStrategy>,
-        /// Why not as was asked.
+        /// The reason for the fallback.
         opt fallback_reason: Option<String>,
-        /// How many tools were found and left out, because they would not fit the budget.
+        /// The number of tools that were found and left out because they exceed the budget.
         opt omitted: Option<u64>,
-        /// What else is to be known of the answer.
+        /// Remarks on the answer.
         list notes: List<String>,
     }
 
-    /// What tools must do.
+    /// Requirements on tools.
     pub struct ToolRequirements {
-        /// What they can.
+        /// The required capabilities.
         list capabilities: List<String>,
-        /// What they take.
+        /// The accepted input types.
         list input_types: List<String>,
-        /// What they give.
+        /// The returned output types.
         list output_types: List<String>,
-        /// How dangerous at most, if possible.
+        /// The preferred maximum risk.
         opt preferred_risk_level: Option<RiskLevel>,
     }
 
     /// Parameters of `mgp/tools/request` (§16.6).
     pub struct RequestToolsParams {
-        /// Why.
+        /// The reason.
         opt reason: Option<RequestReason>,
-        /// What is being done.
+        /// The current task.
         opt context: Option<String>,
-        /// What they must do.
+        /// The requirements.
         req requirements: ToolRequirements,
         /// The trace of the task.
         opt task_trace_id: Option<String>,
-        /// The session, where neither connection nor transport has one.
+        /// The session, if neither connection nor transport identifies one.
         opt session_handle: Option<String>,
     }
 
-    /// A tool that was not loaded, when it is told as an object.
+    /// A tool that was not loaded, as an object.
     pub struct UnavailableTool {
-        /// What was wanted.
+        /// The requested capability.
         opt capability: Option<String>,
-        /// Its name.
+        /// The name.
         opt name: Option<String>,
-        /// Its server.
+        /// The server.
         opt server_id: Option<String>,
-        /// Why not.
+        /// The reason.
         opt reason: Option<String>,
     }
 
     /// Result of `mgp/tools/request`.
     pub struct RequestToolsResult {
-        /// What became of it.
+        /// The outcome.
         req status: RequestStatus,
         /// The tools that are now in the session.
         def tools_loaded: Vec<FoundTool>,
-        /// What was not found: names or objects.
+        /// The tools that were not found: names or objects.
         def tools_unavailable: Vec<crate::Payload>,
-        /// How many the session has now.
+        /// The number of tools in the session.
         opt session_tools_count: Option<u64>,
-        /// How many tokens they cost.
+        /// The tokens they cost.
         opt context_tokens_added: Option<u64>,
-        /// What else is to be known of the tools that were loaded.
+        /// Remarks on the loaded tools.
         list notes: List<String>,
-        /// The session they were loaded into, where neither connection nor transport has one.
+        /// The session that holds the tools, if neither connection nor transport identifies one.
         opt session_handle: Option<String>,
     }
 
     /// Parameters of `mgp/tools/session` (§16.7).
     pub struct SessionParams {
-        /// The session, where neither connection nor transport has one.
+        /// The session, if neither connection nor transport identifies one.
         opt session_handle: Option<String>,
     }
 
     /// Result of `mgp/tools/session`.
     pub struct SessionResult {
-        /// Tools that are always there.
+        /// The pinned tools.
         req pinned: Vec<String>,
-        /// Tools that were used.
+        /// The cached tools.
         req cached: Vec<String>,
-        /// How many tokens they cost.
+        /// The tokens they cost.
         opt total_tokens: Option<u64>,
-        /// How many they may cost.
+        /// The maximum number of tokens.
         opt max_tokens: Option<u64>,
     }
 
@@ -230,33 +228,33 @@ record! {
     pub struct EvictParams {
         /// The tools.
         req tools: Vec<String>,
-        /// Why.
+        /// The reason.
         opt reason: Option<String>,
-        /// The session, where neither connection nor transport has one.
+        /// The session, if neither connection nor transport identifies one.
         opt session_handle: Option<String>,
     }
 
     /// Result of `mgp/tools/session/evict`.
     pub struct EvictResult {
-        /// How many went.
+        /// The number of evicted tools.
         req evicted: u64,
-        /// How many are left.
+        /// The number of remaining tools.
         req remaining_count: u64,
-        /// How many tokens that saves.
+        /// The number of tokens saved.
         req freed_tokens: u64,
-        /// Pinned tools stay.
+        /// Tools that were not evicted, since they are pinned.
         list not_evicted: List<String>,
     }
 
-    /// How many tokens tool definitions may cost (§16.8).
+    /// The token budget for tool definitions (§16.8).
     pub struct ContextBudget {
-        /// In all.
+        /// The total.
         req max_tokens: u64,
-        /// Kept for pinned tools.
+        /// The part reserved for pinned tools.
         req pinned_reserve: u64,
-        /// Kept for found tools.
+        /// The part reserved for found tools.
         req discovery_reserve: u64,
-        /// The most cached tools may cost.
+        /// The maximum cost of cached tools.
         req cache_limit: u64,
     }
 

@@ -1,6 +1,4 @@
-//! Choices of records told apart by one member (MCP content blocks, references, modes).
-//!
-//! Applies to: both.
+//! Enums of records, distinguished by the value of one member (MCP content blocks, references, modes).
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::Key;
 use crate::Payload;
 
-/// Defines a choice of records, told apart by the text of one member.
+/// Defines an enum of records, distinguished by the text of one member.
 ///
 /// ```text
 /// tagged! {
@@ -23,8 +21,8 @@ use crate::Payload;
 /// }
 /// ```
 ///
-/// The value is read once as raw text, the tag is looked up in it, then the record decodes it.
-/// What has an unknown tag is kept whole in `Other`.
+/// The value is read once as raw text, the tag is searched in it, then the record decodes it.
+/// A value with an unknown tag is preserved in `Other`.
 macro_rules! tagged {
     ($(
         $(#[doc = $doc:literal])*
@@ -37,7 +35,7 @@ macro_rules! tagged {
         #[non_exhaustive]
         $vis enum $name {
             $( $(#[doc = $case_doc])* $case($ty), )*
-            /// One this version does not know, as it came.
+            /// An unknown kind, as received.
             Other($crate::Payload),
         }
 
@@ -94,7 +92,7 @@ macro_rules! tagged {
 
 pub(crate) use tagged;
 
-/// Finds the text of one member of an object; a value that is no object is an error.
+/// Returns the text of one member of an object; a value that is not an object is an error.
 pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Option<String>, E> {
     struct Seed(&'static str);
 
@@ -133,13 +131,13 @@ pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Opt
     de::DeserializeSeed::deserialize(Seed(tag), &mut deserializer).map_err(E::custom)
 }
 
-/// How deep raw values may hold raw values that are decoded; MCP needs three.
-const DEEPEST: u8 = 16;
+/// The maximum nesting of raw values that are decoded; MCP needs three.
+const MAX_NESTING: u8 = 16;
 
 /// Decodes raw text inside another decoder.
 ///
-/// Reading raw text has no depth limit, and each `from_str` begins its own count, so a content block
-/// in a content block in a content block … would use up the stack: the depth is counted here.
+/// Reading raw text has no depth limit, and each `from_str` begins its own count, so deeply nested content blocks would
+/// overflow the stack; therefore the depth is counted here.
 pub(crate) fn decode<T: DeserializeOwned, E: de::Error>(raw: &Payload) -> Result<T, E> {
     let _level = Level::enter().ok_or_else(|| E::custom("nested too deep"))?;
     serde_json::from_str(raw.as_str()).map_err(E::custom)
@@ -149,13 +147,12 @@ thread_local! {
     static DEPTH: Cell<u8> = const { Cell::new(0) };
 }
 
-/// One level of decoding, left when dropped.
 struct Level;
 
 impl Level {
     fn enter() -> Option<Self> {
         let depth = DEPTH.get();
-        (depth < DEEPEST).then(|| {
+        (depth < MAX_NESTING).then(|| {
             DEPTH.set(depth + 1);
             Self
         })
@@ -168,7 +165,7 @@ impl Drop for Level {
     }
 }
 
-/// The constant member of a record while it is read.
+/// The constant member of a record that is being read.
 #[derive(Debug)]
 pub(crate) struct Tag {
     expected: &'static str,
@@ -176,18 +173,16 @@ pub(crate) struct Tag {
 }
 
 impl Tag {
-    /// Starts without a value.
     pub(crate) const fn new(expected: &'static str) -> Self {
         Self { expected, found: None }
     }
 
-    /// Reads the member.
     pub(crate) fn read<'de, A: de::MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
         self.found = Some(map.next_value()?);
         Ok(())
     }
 
-    /// Checks that it was there and right.
+    /// Checks that the member was present and had the expected value.
     pub(crate) fn check<E: de::Error>(&self, name: &'static str) -> Result<(), E> {
         match self.found.as_deref() {
             None => Err(E::missing_field(name)),
@@ -200,7 +195,7 @@ impl Tag {
     }
 }
 
-/// One value or a list of them, written as it came.
+/// One value or a list of values, written in the form received.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OneOrMany<T> {
@@ -211,7 +206,7 @@ pub enum OneOrMany<T> {
 }
 
 impl<T> OneOrMany<T> {
-    /// Borrows the values as a list.
+    /// Returns the values as a slice.
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
         match self {

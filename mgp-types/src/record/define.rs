@@ -1,6 +1,4 @@
-//! The `record!` macro: a struct on the wire that keeps unknown members (MGP §1.1).
-//!
-//! Applies to: both.
+//! The `record!` macro: a wire struct that preserves unknown members (MGP §1.1).
 
 /// Defines wire structs.
 ///
@@ -12,7 +10,7 @@
 ///         req name: String,
 ///         /// Optional: absent and null read as `None`, `None` is not written.
 ///         opt title: Option<String>,
-///         /// Optional list: absent and null read as empty; empty is written only if it came.
+///         /// Optional list: absent and null read as empty; an empty one is written only if it was received.
 ///         list side_effects: List<SideEffect>,
 ///         /// Absent, null or a value: three things, all kept (`Maybe`).
 ///         tri granted_by: Maybe<String>,
@@ -24,9 +22,9 @@
 /// }
 /// ```
 ///
-/// The struct gets public fields, `extra: Extras` for every other member, `new` with one argument for
+/// The struct has public fields, `extra: Extras` for every other member, `new` with one argument for
 /// each `req` member, `Default` if there is none, `Serialize` (declared members first, then the others
-/// in the order they came), `Deserialize` (the last of repeated members wins) and, with feature
+/// in the order received), `Deserialize` (the last of repeated members wins) and, with feature
 /// `schema`, `JsonSchema`.
 macro_rules! record {
     ($(
@@ -43,7 +41,7 @@ macro_rules! record {
         #[non_exhaustive]
         $vis struct $name {
             $( $(#[doc = $field_doc])* pub $field: $ty, )*
-            /// Members this version does not know, in the order they came.
+            /// Unknown members, in the order received.
             pub extra: $crate::record::Extras,
         }
 
@@ -100,7 +98,7 @@ macro_rules! record {
                             $( $field: $crate::record::record!(
                                 @take $mode, $field, $crate::record::record!(@wire $field $($wire)?)
                             ), )*
-                            extra: extra.settle(),
+                            extra: extra.dedup(),
                         })
                     }
                 }
@@ -128,22 +126,22 @@ macro_rules! record {
         }
     )+};
 
-    // The name on the wire: the one given, else the field's.
+    // The name on the wire: the given one, else that of the field.
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 
-    // Reading one member: modes differ in what null means.
+    // Reading a member: the modes differ in the meaning of null.
     (@read req, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read tri, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read $mode:ident, $map:ident, $ty:ty) => { $map.next_value::<Option<$ty>>()? };
 
-    // What a missing member becomes.
+    // The value of an absent member.
     (@take req, $slot:ident, $wire:expr) => {
         $slot.ok_or_else(|| ::serde::de::Error::missing_field($wire))?
     };
     (@take $mode:ident, $slot:ident, $wire:expr) => { $slot.unwrap_or_default() };
 
-    // What is written.
+    // The written form.
     (@write opt, $map:ident, $value:expr, $wire:expr) => {
         if let Some(value) = &$value { $map.serialize_entry($wire, value)?; }
     };
@@ -160,10 +158,10 @@ macro_rules! record {
     (@required req) => { true };
     (@required $mode:ident) => { false };
 
-    // The constructor: walks the members and collects an argument for each required one.
+    // The constructor: collects an argument for each required member.
     (@new $name:ident [] [$($init:ident)*]) => {
         impl $name {
-            /// Makes an empty record.
+            /// Creates an empty record.
             #[must_use]
             pub fn new() -> Self {
                 Self::default()
@@ -178,7 +176,7 @@ macro_rules! record {
     };
     (@new $name:ident [$($arg:ident: $ty:ty,)+] [$($init:ident)*]) => {
         impl $name {
-            /// Makes a record from its required members.
+            /// Creates a record from its required members.
             #[must_use]
             pub fn new($($arg: impl Into<$ty>),+) -> Self {
                 Self {
@@ -198,3 +196,33 @@ macro_rules! record {
 }
 
 pub(crate) use record;
+
+/// Implements `JsonSchema` with a fixed schema (feature `schema`); an `inline` one is not a definition of its own.
+macro_rules! schema_of {
+    ($type:ty as inline $name:literal, $($schema:tt)+) => {
+        $crate::record::schema_of!(@impl $type, $name, true, $($schema)+);
+    };
+    ($type:ty as $name:literal, $($schema:tt)+) => {
+        $crate::record::schema_of!(@impl $type, $name, false, $($schema)+);
+    };
+    (@impl $type:ty, $name:literal, $inline:literal, $($schema:tt)+) => {
+        #[cfg(feature = "schema")]
+        impl ::schemars::JsonSchema for $type {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn inline_schema() -> bool {
+                $inline
+            }
+
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                $crate::record::schema_of!(@value $($schema)+)
+            }
+        }
+    };
+    (@value true) => { true.into() };
+    (@value $($schema:tt)+) => { ::schemars::json_schema!($($schema)+) };
+}
+
+pub(crate) use schema_of;

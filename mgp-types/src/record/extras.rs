@@ -1,6 +1,4 @@
-//! Members of an object in the order they came, each still as text (MGP §10.2).
-//!
-//! Applies to: both.
+//! Members of an object in the order received, each still as text (MGP §10.2).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,6 +7,7 @@ use std::fmt;
 use serde::de::{self, DeserializeOwned};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::{Payload, RpcError};
 
@@ -24,26 +23,26 @@ use crate::{Payload, RpcError};
 #[derive(Clone, Default)]
 pub struct Extras(Vec<(String, Payload)>);
 
-/// An open object: the same list, where the whole object is free (`details`, `resources`, `checks`).
+/// An open object: the same list, for objects whose members are free (`details`, `resources`, `checks`).
 pub type Object = Extras;
 
 impl Extras {
-    /// Makes an empty list.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Borrows a member.
+    /// Returns a member.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Payload> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// Decodes a member; absent and `null` are none.
+    /// Decodes a member; returns `None` if it is absent or `null`.
     ///
     /// # Errors
-    /// −32602 naming the member when it does not fit.
+    /// Returns −32602 with the name of the member if it does not fit.
     pub fn decode<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RpcError> {
         match self.get(name) {
             Some(value) if !value.is_null() => serde_json::from_str(value.as_str())
@@ -53,7 +52,7 @@ impl Extras {
         }
     }
 
-    /// Sets a member and returns what it replaced; a new member goes to the end.
+    /// Sets a member and returns the replaced value; a new member is added at the end.
     pub fn insert(&mut self, name: impl Into<String>, value: Payload) -> Option<Payload> {
         let name = name.into();
         if let Some((_, old)) = self.0.iter_mut().find(|(key, _)| *key == name) {
@@ -66,7 +65,7 @@ impl Extras {
     /// Encodes a value and sets it.
     ///
     /// # Errors
-    /// −32603 when the value cannot be written as JSON.
+    /// Returns −32603 if the value cannot be written as JSON.
     pub fn encode<T: Serialize + ?Sized>(
         &mut self,
         name: impl Into<String>,
@@ -76,38 +75,38 @@ impl Extras {
         Ok(())
     }
 
-    /// Takes a member out.
+    /// Removes and returns a member.
     pub fn remove(&mut self, name: &str) -> Option<Payload> {
         let index = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(index).1)
     }
 
-    /// Walks the members in order.
+    /// Returns the members in order.
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Payload)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Whether there is no member.
+    /// Returns whether there are no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Counts the members.
+    /// Returns the number of members.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds a member as it is read; repeated names are settled by `settle`.
+    /// Adds a member while reading; `dedup` removes repeated names later.
     pub(crate) fn push_read(&mut self, name: String, value: Payload) {
         self.0.push((name, value));
     }
 
-    /// Drops repeated names, the last one wins; linear, because a peer chooses how many there are.
-    pub(crate) fn settle(mut self) -> Self {
-        // Few names are compared with each other, which needs no memory.
+    /// Removes repeated names, keeping the last value; in linear time, because a peer chooses their number.
+    pub(crate) fn dedup(mut self) -> Self {
+        // Few names are compared pairwise, which needs no memory.
         let few = self.0.len() <= 16;
         let repeats = |at: usize| self.0[..at].iter().any(|(name, _)| *name == self.0[at].0);
         if few && !(1..self.0.len()).any(repeats) {
@@ -128,39 +127,30 @@ impl Extras {
         self
     }
 
-    /// Writes the members into a map that is being written.
     pub(crate) fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))
     }
 }
 
-// === impl PartialEq ===
-
 impl PartialEq for Extras {
-    /// Order does not matter in a JSON object, so it does not matter here.
+    /// The order of members has no meaning in JSON.
     fn eq(&self, other: &Self) -> bool {
         self.0.len() == other.0.len()
             && self.0.iter().all(|(name, value)| other.get(name) == Some(value))
     }
 }
 
-// === impl FromIterator ===
-
 impl<N: Into<String>> FromIterator<(N, Payload)> for Extras {
     fn from_iter<I: IntoIterator<Item = (N, Payload)>>(members: I) -> Self {
-        Self(members.into_iter().map(|(name, value)| (name.into(), value)).collect()).settle()
+        Self(members.into_iter().map(|(name, value)| (name.into(), value)).collect()).dedup()
     }
 }
-
-// === impl Debug ===
 
 impl fmt::Debug for Extras {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
 }
-
-// === impl Serialize ===
 
 impl Serialize for Extras {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -169,8 +159,6 @@ impl Serialize for Extras {
         map.end()
     }
 }
-
-// === impl Deserialize ===
 
 impl<'de> Deserialize<'de> for Extras {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -188,7 +176,7 @@ impl<'de> Deserialize<'de> for Extras {
                 while let Some(name) = map.next_key()? {
                     members.push_read(name, map.next_value()?);
                 }
-                Ok(members.settle())
+                Ok(members.dedup())
             }
         }
 
@@ -196,34 +184,21 @@ impl<'de> Deserialize<'de> for Extras {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Extras {
-    fn schema_name() -> Cow<'static, str> {
-        "Object".into()
-    }
+crate::record::schema_of!(Extras as inline "Object", { "type": "object" });
 
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "object" })
-    }
-}
-
-/// The text of a JSON string that was read before as a raw value; none for a value of another kind.
+/// Returns the text of a raw JSON string, or `None` for a value of another kind.
 ///
-/// Without escapes it is what stands between the quotes, and needs no second parse.
+/// Without escapes it is the text between the quotes, and needs no second parse.
 #[cfg(feature = "service")]
 pub(crate) fn text_of(json: &str) -> Option<Cow<'_, str>> {
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        // Most are short, where a plain loop is quicker than a search.
+        // Most are short, and then a plain loop is faster than a search.
         Some(text) if text.bytes().all(|byte| byte != b'\\') => Some(Cow::Borrowed(text)),
         _ => serde_json::from_str::<Key<'_>>(json).ok().map(|Key(text)| text),
     }
 }
 
-/// The name of a member while it is read: borrowed from the text unless it holds escapes.
+/// The name of a member that is being read: borrowed from the text unless it has escapes.
 #[derive(Debug)]
 pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
 
@@ -252,5 +227,33 @@ impl<'de> Deserialize<'de> for Key<'de> {
         }
 
         deserializer.deserialize_str(Visitor)
+    }
+}
+
+/// The members of an object in the order received, with repetitions, borrowed from the text.
+#[derive(Debug)]
+pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(Key(name)) = map.next_key()? {
+                    members.push((name, map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Visitor)
     }
 }

@@ -1,6 +1,4 @@
-//! A member that may be malformed without spoiling the message around it (MGP §2.4, §4.1).
-//!
-//! Applies to: inbound.
+//! A member that may be malformed without invalidating the message around it (MGP §2.4, §4.1).
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,21 +6,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::decode;
 use crate::Payload;
 
-/// A value, or the text of what should have been one.
+/// A value, or the text of a malformed one.
 ///
-/// A malformed `mgp` object means plain MCP, a malformed `security` means dangerous; neither may cost
-/// the handshake or the list of tools it came in.
+/// A malformed `mgp` object means plain MCP, and a malformed `security` means dangerous; neither must break
+/// the handshake or the list of tools that contains it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Lenient<T> {
-    /// It fitted.
+    /// The value.
     Valid(T),
-    /// It did not fit, and is kept as it came.
+    /// The malformed text, as received.
     Malformed(Payload),
 }
 
 impl<T> Lenient<T> {
-    /// Borrows the value if it fitted.
+    /// Returns the value, if it is not malformed.
     #[must_use]
     pub fn valid(&self) -> Option<&T> {
         match self {

@@ -1,11 +1,9 @@
-//! Wire structs and enums that keep what they do not know (MGP §1.1, §10.2).
+//! Wire structs and enums that preserve unknown members and values (MGP §1.1, §10.2).
 //!
-//! Applies to: both.
-//!
-//! Three macros define every wire type of this crate: [`record!`] a struct, `open_enum!` a set of words
-//! that others may extend, `tagged!` a choice of records told apart by one member.
+//! Three macros define every wire type of this crate: [`record!`] a struct, `open_enum!` an extensible enum of strings,
+//! `tagged!` an enum of records distinguished by one member.
 //! None of them uses serde's `flatten`, `untagged` or internal tagging: those buffer the whole value and
-//! refuse raw JSON, and a [`Payload`](crate::Payload) must be able to sit anywhere.
+//! refuse raw JSON, and a [`Payload`](crate::Payload) must be allowed anywhere.
 
 mod choice;
 mod define;
@@ -24,11 +22,11 @@ mod tests;
 pub use choice::OneOrMany;
 pub(crate) use choice::tagged;
 pub(crate) use choice::{Tag, decode, peek};
-pub(crate) use define::record;
-pub(crate) use extras::Key;
+pub(crate) use define::{record, schema_of};
 #[cfg(feature = "service")]
 pub(crate) use extras::text_of;
 pub use extras::{Extras, Object};
+pub(crate) use extras::{Key, Members};
 pub use lenient::Lenient;
 pub use number::Number;
 pub use object::RawObject;

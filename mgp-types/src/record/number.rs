@@ -1,18 +1,16 @@
-//! A JSON number that stays an integer or a fraction, as it came (MGP §12.6).
-//!
-//! Applies to: both.
+//! A JSON number that preserves its form: integer or fraction (MGP §12.6).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A number; `1` and `1.0` stay what they are.
+/// A number; `1` and `1.0` stay distinct.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Number(serde_json::Number);
 
 impl Number {
-    /// The number as a float.
+    /// Returns the number as a float.
     #[must_use]
     pub fn to_f64(&self) -> f64 {
         self.0.as_f64().unwrap_or_default()
@@ -20,7 +18,7 @@ impl Number {
 }
 
 impl From<f64> for Number {
-    /// JSON has no infinity and no "not a number"; they become 0.
+    /// Infinity and NaN, which JSON does not have, become 0.
     fn from(number: f64) -> Self {
         Self(serde_json::Number::from_f64(number).unwrap_or_else(|| 0.into()))
     }
@@ -44,17 +42,4 @@ impl fmt::Display for Number {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Number {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Number".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "number" })
-    }
-}
+crate::record::schema_of!(Number as inline "Number", { "type": "number" });

@@ -1,6 +1,4 @@
-//! One JSON object as text: arguments and schemas, passed on without being taken apart (MGP §1.5).
-//!
-//! Applies to: both.
+//! A JSON object as text: arguments and schemas, passed on without parsing (MGP §1.5).
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -13,21 +11,21 @@ use crate::{Payload, RpcError};
 pub struct RawObject(Payload);
 
 impl RawObject {
-    /// `{}`.
+    /// Returns the object `{}`.
     #[must_use]
     pub const fn empty() -> Self {
         Self(Payload::empty_object())
     }
 
-    /// Encodes a value that is an object.
+    /// Encodes a value that must be an object.
     ///
     /// # Errors
-    /// −32602 when it is something else, −32603 when it cannot be written as JSON.
+    /// Returns −32602 if it is something else, −32603 if it cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, RpcError> {
         Payload::of(value)?.try_into()
     }
 
-    /// Borrows the payload.
+    /// Returns the payload.
     #[must_use]
     pub fn as_payload(&self) -> &Payload {
         &self.0
@@ -36,7 +34,7 @@ impl RawObject {
     /// Decodes the object.
     ///
     /// # Errors
-    /// −32602 naming what did not fit.
+    /// Returns −32602 with the member that does not fit.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         self.0.get()
     }
@@ -77,20 +75,7 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for RawObject {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Object".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "object" })
-    }
-}
+crate::record::schema_of!(RawObject as inline "Object", { "type": "object" });
 
 fn is_object(payload: &Payload) -> bool {
     payload.as_str().trim_start().starts_with('{')

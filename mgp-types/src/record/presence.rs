@@ -1,19 +1,17 @@
-//! Members where "absent" and "empty" or "null" are different things on the wire (MGP §5.4).
-//!
-//! Applies to: both.
+//! Members for which "absent" differs from "empty" or "null" on the wire (MGP §5.4).
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Whether a member is written.
+/// Members that may be omitted when they are written.
 pub(crate) trait Presence {
-    /// False leaves the member out.
+    /// Returns whether the member is written.
     fn is_written(&self) -> bool;
 }
 
-/// An optional list: absent reads as empty, and an empty list that was read is written again.
+/// An optional list: absent reads as empty, and an empty list is written only if it was read as such.
 ///
 /// ```
 /// use mgp_types::List;
@@ -28,13 +26,13 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// Makes an absent list.
+    /// Creates an absent list.
     #[must_use]
     pub const fn new() -> Self {
         Self { values: Vec::new(), written: false }
     }
 
-    /// Takes the values.
+    /// Returns the values as a vector.
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         self.values
@@ -121,21 +119,21 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
-/// A member that may be absent, null, or there.
+/// A member that may be absent, null, or a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Maybe<T> {
-    /// Not written.
+    /// The member is absent.
     #[default]
     Absent,
-    /// Written as null.
+    /// The member is null.
     Null,
-    /// Written.
+    /// The member has a value.
     Value(T),
 }
 
 impl<T> Maybe<T> {
-    /// Borrows the value, if there is one.
+    /// Returns the value, if there is one.
     #[must_use]
     pub fn as_option(&self) -> Option<&T> {
         match self {
@@ -158,7 +156,7 @@ impl<T> From<T> for Maybe<T> {
 }
 
 impl<T> From<Option<T>> for Maybe<T> {
-    /// None becomes null; use `Maybe::Absent` to leave a member out.
+    /// Maps `None` to null; use `Maybe::Absent` to omit a member.
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Self::Value)
     }

@@ -1,11 +1,9 @@
 //! Builds the JSON Schema of a record (feature `schema`).
-//!
-//! Applies to: both.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// The schema of a record while it is built.
+/// The schema of a record under construction.
 #[derive(Debug)]
 pub(crate) struct ObjectSchema<'a> {
     generator: &'a mut SchemaGenerator,
@@ -15,19 +13,16 @@ pub(crate) struct ObjectSchema<'a> {
 }
 
 impl<'a> ObjectSchema<'a> {
-    /// Starts a record.
     pub(crate) fn new(generator: &'a mut SchemaGenerator, description: &'static str) -> Self {
         Self { generator, description, properties: Map::new(), required: Vec::new() }
     }
 
-    /// Adds a member with one fixed text.
     pub(crate) fn constant(mut self, name: &'static str, text: &'static str) -> Self {
         self.properties.insert(name.to_owned(), json!({ "const": text }));
         self.required.push(name.into());
         self
     }
 
-    /// Adds a member.
     pub(crate) fn member<T: JsonSchema>(
         mut self,
         name: &'static str,
@@ -47,7 +42,7 @@ impl<'a> ObjectSchema<'a> {
         self
     }
 
-    /// Finishes it; unknown members stay allowed.
+    /// Builds the schema; unknown members stay allowed.
     pub(crate) fn finish(self) -> Schema {
         let mut schema = Map::new();
         schema.insert("description".to_owned(), tidy(self.description).into());

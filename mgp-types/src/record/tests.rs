@@ -1,6 +1,4 @@
 //! Tests of the wire macros.
-//!
-//! Applies to: both.
 
 #![expect(unreachable_pub, dead_code, reason = "the macros are written for public types")]
 
@@ -16,7 +14,7 @@ record! {
         opt input_schema as "inputSchema": Option<Payload>,
         /// A list.
         list side_effects: List<Colour>,
-        /// Null when none.
+        /// Null if absent.
         nul expires_at: Option<u64>,
         /// Always written.
         def done: bool,
@@ -24,13 +22,13 @@ record! {
 
     /// A record with a constant member.
     pub(super) struct Dog tagged "type" = "dog" {
-        /// How loud.
+        /// The volume.
         req loud: u64,
     }
 
     /// Nothing required.
     pub(super) struct Empty {
-        /// Maybe.
+        /// An object.
         opt maybe: Option<RawObject>,
     }
 }
@@ -131,7 +129,7 @@ fn words() {
 }
 
 #[test]
-fn malformed_members_are_kept_apart() {
+fn malformed_members_are_preserved() {
     check::<Lenient<Dog>>(r#"{"type":"dog"}"#, Some(r#"{"type":"dog"}"#));
     let dog: Lenient<Dog> = serde_json::from_str(r#"{"type":"dog","loud":1}"#).unwrap();
     assert_eq!(dog.valid().unwrap().loud, 1);

@@ -1,8 +1,6 @@
-//! Sets of words: `open_enum!` others may extend, `string_enum!` nobody may (MGP §3.2, §6.4).
-//!
-//! Applies to: both.
+//! Enums of strings: extensible ones by `open_enum!`, closed ones by `string_enum!` (MGP §3.2, §6.4).
 
-/// Defines an enum of words that keeps words it does not know.
+/// Defines an enum of strings that preserves unknown values.
 ///
 /// `Safe = "safe" | "SAFE"`: the first spelling is written, all are read.
 macro_rules! open_enum {
@@ -17,15 +15,15 @@ macro_rules! open_enum {
         #[non_exhaustive]
         $vis enum $name {
             $( $(#[doc = $word_doc])* $word, )*
-            /// A word this version does not know.
+            /// A value unknown to this version.
             Other(::bytestring::ByteString),
         }
 
         impl $name {
-            /// The words this version knows.
+            /// The values known to this version.
             pub const KNOWN: &'static [Self] = &[$(Self::$word),*];
 
-            /// Borrows the word as it is written.
+            /// Returns the value as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -34,7 +32,7 @@ macro_rules! open_enum {
                 }
             }
 
-            /// Whether this version knows the word.
+            /// Returns whether the value is known to this version.
             #[must_use]
             pub fn is_known(&self) -> bool {
                 !matches!(self, Self::Other(_))
@@ -89,7 +87,7 @@ macro_rules! open_enum {
     )+};
 }
 
-/// Defines an enum of words that is complete: an unknown word is an error.
+/// Defines a closed enum of strings: an unknown value is an error.
 macro_rules! string_enum {
     ($(
         $(#[doc = $doc:literal])*
@@ -105,10 +103,10 @@ macro_rules! string_enum {
         }
 
         impl $name {
-            /// All words, in the order of the specification.
+            /// All values, in the order of the specification.
             pub const ALL: &'static [Self] = &[$(Self::$word),*];
 
-            /// Borrows the word as it is written.
+            /// Returns the value as text.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -116,7 +114,7 @@ macro_rules! string_enum {
                 }
             }
 
-            /// Finds the value of a word.
+            /// Returns the value of a text.
             #[must_use]
             pub fn from_word(text: &str) -> Option<Self> {
                 match text {

@@ -1,21 +1,20 @@
-//! Asking the caller while a call runs, in both eras (DESIGN §3 E; MCP elicitation, sampling, roots).
+//! Questions to the caller while a call runs, in both eras (MCP elicitation, sampling, roots).
 //!
-//! A legacy caller gets a request and the handler waits.
-//! A modern caller cannot get requests: the answer for a key comes with the next round,
-//! else the ask suspends, the call is answered with all suspended asks, and the handler runs again from the top.
-//!
-//! Applies to: inbound.
+//! A legacy caller receives a request, and the handler waits for its answer.
+//! A modern caller cannot receive requests. If the answer to a question is not known yet, the question is suspended:
+//! the call returns all suspended questions, and the next round, with the answers, runs the handler again from the top.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
 use super::reply::{InputRequired, Reply};
 use super::{BoxFuture, Peer};
+use crate::sync::Mutex;
 use crate::wire::{ErrorCode, Payload, RpcError};
 
 /// A question to the caller: a method and its params.
@@ -26,68 +25,68 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Makes a question.
+    /// Creates a question.
     #[must_use]
     pub fn new(method: impl Into<Cow<'static, str>>, params: Payload) -> Self {
         Self { method: method.into(), params }
     }
 
-    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    /// Returns the method: `elicitation/create`, `sampling/createMessage` or `roots/list`.
     #[must_use]
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// Its params.
+    /// Returns the params.
     #[must_use]
     pub fn params(&self) -> &Payload {
         &self.params
     }
 }
 
-/// Gets answers from the caller of one logical call.
+/// A channel for questions to the caller of one logical call.
 pub trait Asker: Send + Sync {
-    /// Asks; `key` names the question within the call, the same in every round.
+    /// Asks a question; `key` identifies it within the call and must be the same in every round.
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>>;
 
-    /// Forgets an answer that came before its question was asked.
+    /// Drops an answer that was given before its question was asked.
     fn forget_early(&self, _key: &str) {}
 
-    /// A value kept from an earlier round under this key.
+    /// Returns a value that was stored under this key in an earlier round.
     fn kept(&self, _key: &str) -> Option<Payload> {
         None
     }
 
-    /// Keeps a value for later rounds.
+    /// Stores a value for later rounds.
     fn keep(&self, _key: &str, _value: &Payload) {}
 
-    /// The questions that cannot be answered in this round, as the reply of the call; takes them away.
+    /// Takes the questions that cannot be answered in this round, as the reply of the call.
     fn take_suspended(&self) -> Option<Reply> {
         None
     }
 }
 
-/// How a call reaches its caller.
+/// The way to ask the caller of a call.
 #[derive(Clone, Default)]
 pub enum Asking {
-    /// Nobody can be asked.
+    /// The caller cannot be asked.
     #[default]
     Nobody,
     /// A request on the caller's own connection.
     Peer(Peer),
-    /// Something else: replayed answers, a parked call.
+    /// Another way, e.g. answers of earlier rounds, or a parked call.
     Via(Arc<dyn Asker>),
 }
 
 impl Asking {
-    /// Drives a handler until it completes or every way on waits for an answer of the next round.
+    /// Polls a handler until it completes or cannot continue without an answer of the next round.
     ///
-    /// When a poll leaves questions open, the handler is dropped and the questions become the reply:
-    /// the next round runs it again from the top, with the answers there.
-    /// It belongs around whatever polls the handler itself, and around a stack whose gates may ask.
+    /// If a poll leaves questions open, the handler is dropped and the questions become the reply:
+    /// the next round runs the handler again from the top, with the answers available.
+    /// Wrap it around the code that polls the handler, and around a stack whose gates may ask.
     ///
     /// # Errors
-    /// What the handler answers.
+    /// Returns the error of the handler.
     ///
     /// # Cancel safety
     /// Dropping the future drops the handler.
@@ -112,7 +111,6 @@ impl fmt::Debug for Asking {
     }
 }
 
-/// What an ask of a kind the caller did not offer says.
 pub(super) fn not_offered(cx: &super::Context, method: &str) -> RpcError {
     let name = method.split_once('/').map_or(method, |(name, _)| name);
     if cx.caller.era == crate::mcp::Era::Modern {
@@ -124,111 +122,106 @@ pub(super) fn not_offered(cx: &super::Context, method: &str) -> RpcError {
         )
         .data(data);
     }
-    nobody_to_ask(name)
+    cannot_ask(name)
 }
 
-/// What a refused ask says.
-pub(super) fn nobody_to_ask(key: &str) -> RpcError {
+pub(super) fn cannot_ask(key: &str) -> RpcError {
     RpcError::new(
         ErrorCode::PERMISSION_DENIED,
-        format!("nobody can be asked: the caller does not offer `{key}`"),
+        format!("the caller cannot be asked: it does not offer `{key}`"),
     )
 }
 
 // === Rounds ===
 
-/// The answers of earlier rounds and the questions of this one.
+/// The answers of earlier rounds, and the questions of this one.
 ///
-/// It is the [`Asker`] of a modern caller; [`Asking::drive`] turns suspended questions into the reply.
+/// This is the [`Asker`] of a modern caller; [`Asking::drive`] turns suspended questions into the reply.
 #[derive(Clone, Default)]
-pub struct Rounds(Arc<Mutex<Board>>);
+pub struct Rounds(Arc<Mutex<RoundData>>);
 
-/// What one round hands to the next; sealed on the way.
+/// The state that one round passes to the next; sealed in transit.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RoundState {
-    /// Names the logical call: the same in all its rounds.
+    /// The id of the logical call, the same in all its rounds.
     pub logical: String,
-    /// How many rounds came before.
+    /// The number of earlier rounds.
     pub round: u32,
-    /// The questions that are open; only their answers are taken.
+    /// The open questions; answers to other questions are ignored.
     pub asked: Vec<String>,
-    /// Answers by key.
+    /// The answers, by key.
     pub answers: BTreeMap<String, Payload>,
-    /// The keys of answers that came before anybody asked.
+    /// The keys of answers that were given before their question was asked.
     #[serde(default)]
     pub early: BTreeSet<String>,
-    /// Values kept by key.
+    /// The stored values, by key.
     pub kept: BTreeMap<String, Payload>,
 }
 
 #[derive(Default)]
-struct Board {
+struct RoundData {
     state: RoundState,
     suspended: Vec<(String, Ask)>,
-    /// The keys of the questions that went out.
+    /// The keys of the questions that were sent.
     asked: Vec<String>,
 }
 
 impl Rounds {
-    /// Starts a round with what the rounds before left.
+    /// Creates a round from the state of the previous one.
     #[must_use]
     pub fn new(state: RoundState) -> Self {
-        Self(Arc::new(Mutex::new(Board { state, ..Board::default() })))
+        Self(Arc::new(Mutex::new(RoundData { state, ..RoundData::default() })))
     }
 
-    /// What the next round needs to know.
+    /// Returns the state for the next round.
     #[must_use]
     pub fn state(&self) -> RoundState {
-        let board = self.board();
-        let mut state = board.state.clone();
+        let round = self.0.lock();
+        let mut state = round.state.clone();
         state.round += 1;
-        state.asked.clone_from(&board.asked);
+        state.asked.clone_from(&round.asked);
         state
-    }
-
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Rounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rounds({})", self.board().state.round)
+        write!(f, "Rounds({})", self.0.lock().state.round)
     }
 }
 
 impl Asker for Rounds {
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
-        let mut board = self.board();
-        if let Some(answer) = board.state.answers.get(key) {
+        let mut round = self.0.lock();
+        if let Some(answer) = round.state.answers.get(key) {
             let answer = answer.clone();
             return Box::pin(std::future::ready(Ok(answer)));
         }
-        if !board.suspended.iter().any(|(open, _)| open == key) {
-            board.suspended.push((key.to_owned(), ask));
+        if !round.suspended.iter().any(|(open, _)| open == key) {
+            round.suspended.push((key.to_owned(), ask));
         }
         Box::pin(std::future::pending())
     }
 
     fn forget_early(&self, key: &str) {
-        let mut board = self.board();
-        if board.state.early.remove(key) {
-            board.state.answers.remove(key);
+        let mut round = self.0.lock();
+        if round.state.early.remove(key) {
+            round.state.answers.remove(key);
         }
     }
 
     fn kept(&self, key: &str) -> Option<Payload> {
-        self.board().state.kept.get(key).cloned()
+        self.0.lock().state.kept.get(key).cloned()
     }
 
     fn keep(&self, key: &str, value: &Payload) {
-        self.board().state.kept.insert(key.to_owned(), value.clone());
+        self.0.lock().state.kept.insert(key.to_owned(), value.clone());
     }
 
     fn take_suspended(&self) -> Option<Reply> {
-        let mut board = self.board();
-        let asks = std::mem::take(&mut board.suspended);
-        board.asked.extend(asks.iter().map(|(key, _)| key.clone()));
+        let mut round = self.0.lock();
+        let asks = std::mem::take(&mut round.suspended);
+        round.asked.extend(asks.iter().map(|(key, _)| key.clone()));
         (!asks.is_empty()).then_some(Reply::InputRequired(InputRequired { asks, state: None }))
     }
 }
@@ -258,7 +251,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn two_questions_are_one_round_and_kept_values_survive() {
+    async fn two_questions_are_one_round_and_stored_values_survive() {
         let ask = || Ask::new("elicitation/create", Payload::empty_object());
         let handler = |rounds: Rounds| async move {
             rounds.keep("seed", &Payload::of(&7)?);

@@ -1,9 +1,8 @@
-//! Stock tower layers inside a stack: readiness is driven per call, errors become ours.
+//! Adapter for tower layers of other crates: waits for readiness per call, and converts errors.
 //!
 //! Applies to: both.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context as Task, Poll};
 
@@ -13,7 +12,7 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// Wraps a foreign layer so that it may wait in `poll_ready` without stopping the read loop.
+/// A wrapper that lets a foreign layer wait in `poll_ready` without stopping the read loop.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,11 +48,7 @@ impl<L: Layer<S>, S> Layer<S> for AtCall<L> {
 #[derive(Clone)]
 pub struct AtCallService<S>(S);
 
-impl<S> fmt::Debug for AtCallService<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AtCall")
-    }
-}
+crate::opaque_debug!(AtCallService<S>);
 
 impl<S> Service<Call> for AtCallService<S>
 where
@@ -77,7 +72,7 @@ where
     }
 }
 
-/// Our own errors pass unchanged; a foreign one is a fault of the stack.
+/// Own errors pass unchanged; a foreign error is an internal error of the stack.
 fn foreign<E: Into<Box<dyn StdError + Send + Sync>>>(error: E) -> RpcError {
     match error.into().downcast::<RpcError>() {
         Ok(own) => *own,

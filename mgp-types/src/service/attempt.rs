@@ -1,6 +1,4 @@
-//! Which attempt of a call this is (MGP §14.6).
-//!
-//! Applies to: both.
+//! The number of an attempt of a call (MGP §14.6).
 
 use std::time::Duration;
 
@@ -9,40 +7,39 @@ use bytestring::ByteString;
 use super::Start;
 use crate::wire::{ErrorCode, Payload};
 
-/// Says, in the extensions of a call, that it is made again; a first attempt has none.
+/// The mark of a repeated call, stored in its extensions; a first attempt has none.
 ///
-/// All attempts share the [logical call](super::Context::logical) and the trace; each has a key of its own.
-/// An audit that stands further in records each of them, with what this says.
+/// All attempts share the [logical call](super::Context::logical) and the trace; each has its own key.
+/// An audit layer further in records each attempt, with these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// How often the call was made again, this time included.
+    /// The number of repetitions, this one included.
     pub retry: u32,
-    /// What the attempt before it ended with.
+    /// The error code of the previous attempt.
     pub after: ErrorCode,
-    /// How long it was waited for.
+    /// The delay before this attempt.
     pub waited: Duration,
-    /// The tool it stands in for (`fallback_tool`).
+    /// The tool that this call replaces (`fallback_tool`).
     pub instead_of: Option<ByteString>,
 }
 
 impl Attempt {
-    /// One more attempt of the same call.
+    /// Creates the mark of a further attempt of the same call.
     #[must_use]
     pub const fn new(retry: u32, after: ErrorCode, waited: Duration) -> Self {
         Self { retry, after, waited, instead_of: None }
     }
 
-    /// A call of another tool, once all attempts of this one had failed.
+    /// Marks a call of another tool, made after all attempts of this one failed.
     #[must_use]
     pub fn instead_of(mut self, tool: &str) -> Self {
         self.instead_of = Some(tool.into());
         self
     }
 
-    /// Notes it in the record of the call.
     pub(super) fn note(&self, start: &Start) {
-        let ms = u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX);
+        let ms = crate::millis(self.waited);
         let notes = [
             ("retry_attempt", Payload::of(&self.retry)),
             ("retry_of_code", Payload::of(&self.after)),

@@ -1,6 +1,4 @@
-//! A request or notification on its way through a stack.
-//!
-//! Applies to: both.
+//! Calls: requests and notifications on their way through a stack.
 
 use super::hop::OutMeta;
 use super::params::Target;
@@ -8,72 +6,72 @@ use super::{CallKey, Context, Method, Params};
 use crate::method::{Kind, Notification, Request};
 use crate::wire::{Payload, RpcError};
 
-/// One call; a word wide, so that layers pass it on for nothing.
+/// A request or notification; one word wide, so that layers pass it on cheaply.
 #[derive(Clone, Debug)]
-pub struct Call(Box<Inner>);
+pub struct Call(Box<CallData>);
 
 #[derive(Clone, Debug)]
-struct Inner {
+struct CallData {
     method: Method,
     kind: Kind,
     params: Params,
-    /// Rare on the way in, so it costs a word only.
+    /// Rare on inbound calls, so it takes only one word.
     hop: Option<Box<OutMeta>>,
     related: Option<CallKey>,
     cx: Context,
 }
 
-/// What gates look at in a `tools/call`.
+/// The name and arguments of a `tools/call`, as gates need them.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ToolCall<'a> {
     /// The tool's name.
     pub name: &'a str,
-    /// The arguments as text; `None` where there are none.
+    /// The arguments as text, if there are any.
     pub arguments: Option<&'a str>,
 }
 
 impl Call {
-    /// A request.
+    /// Creates a request.
     #[must_use]
     pub fn request(method: Method, params: Params, cx: Context) -> Self {
         Self::new(method, Kind::Request, params, cx)
     }
 
-    /// A notification.
+    /// Creates a notification.
     #[must_use]
     pub fn notification(method: Method, params: Params, cx: Context) -> Self {
         Self::new(method, Kind::Notification, params, cx)
     }
 
-    /// A typed request.
+    /// Creates a typed request.
     ///
     /// # Errors
-    /// −32603 when the params cannot be written as JSON.
+    /// Returns −32603 if the params cannot be written as JSON.
     pub fn ask<R: Request>(params: &R::Params, cx: Context) -> Result<Self, RpcError> {
         Ok(Self::request(Method::from_static(R::METHOD), Params::of(R::METHOD, params)?, cx))
     }
 
-    /// A typed notification.
+    /// Creates a typed notification.
     ///
     /// # Errors
-    /// −32603 when the params cannot be written as JSON.
+    /// Returns −32603 if the params cannot be written as JSON.
     pub fn tell<N: Notification>(params: &N::Params, cx: Context) -> Result<Self, RpcError> {
         Ok(Self::notification(Method::from_static(N::METHOD), Params::of(N::METHOD, params)?, cx))
     }
 
     fn new(method: Method, kind: Kind, params: Params, cx: Context) -> Self {
-        Self(Box::new(Inner { method, kind, params, hop: None, related: None, cx }))
+        Self(Box::new(CallData { method, kind, params, hop: None, related: None, cx }))
     }
 
-    /// Says which call this one belongs to, so that the transport finds its stream.
+    /// Sets the call that this one belongs to, so that the transport uses the stream of that call.
     #[must_use]
     pub fn related(mut self, key: CallKey) -> Self {
         self.0.related = Some(key);
         self
     }
 
-    /// Sends the call on to another peer: body, principal, trace and outlet stay, the hop's own members go.
+    /// Redirects the call to another peer: body, principal, trace and outlet are kept, hop-by-hop members are removed.
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;
@@ -86,74 +84,74 @@ impl Call {
         self
     }
 
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub fn method(&self) -> &Method {
         &self.0.method
     }
 
-    /// Whether it calls the method of a marker type.
+    /// Returns whether this is a call of the method of a marker type.
     #[must_use]
     pub fn is<R: Request>(&self) -> bool {
         self.0.method.as_str() == R::METHOD
     }
 
-    /// Whether it is the notification of a marker type.
+    /// Returns whether this is the notification of a marker type.
     #[must_use]
     pub fn tells<N: Notification>(&self) -> bool {
         self.0.method.as_str() == N::METHOD
     }
 
-    /// Whether it is answered.
+    /// Returns whether this is a request or a notification.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// The call it belongs to.
+    /// Returns the call that this one belongs to.
     #[must_use]
     pub fn related_key(&self) -> Option<CallKey> {
         self.0.related
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     #[must_use]
     pub fn params(&self) -> &Params {
         &self.0.params
     }
 
-    /// The parameters, to aim the call elsewhere.
+    /// Returns the parameters mutably, e.g. to change the target.
     #[must_use]
     pub fn params_mut(&mut self) -> &mut Params {
         &mut self.0.params
     }
 
-    /// What this hop adds to the params when they are sent.
+    /// Returns the members that this hop adds to the params when it sends them.
     #[must_use]
     pub fn hop(&self) -> &OutMeta {
         static NOTHING: OutMeta = OutMeta::nothing();
         self.0.hop.as_deref().unwrap_or(&NOTHING)
     }
 
-    /// The same, to add to it.
+    /// Returns the members that this hop adds, mutably.
     #[must_use]
     pub fn hop_mut(&mut self) -> &mut OutMeta {
         self.0.hop.get_or_insert_default()
     }
 
-    /// The surroundings.
+    /// Returns the context.
     #[must_use]
     pub fn cx(&self) -> &Context {
         &self.0.cx
     }
 
-    /// The surroundings, to set what a layer provides.
+    /// Returns the context mutably, for values that a layer provides.
     #[must_use]
     pub fn cx_mut(&mut self) -> &mut Context {
         &mut self.0.cx
     }
 
-    /// The tool call, where this is one: decoded once, for every gate.
+    /// Returns the tool name and arguments if this is a `tools/call`; they were decoded when the call was read.
     #[must_use]
     pub fn tool(&self) -> Option<ToolCall<'_>> {
         if self.0.kind != Kind::Request {
@@ -167,16 +165,16 @@ impl Call {
         }
     }
 
-    /// The arguments of a tool call, shared.
+    /// Returns the arguments of a tool call, without copying.
     #[must_use]
     pub fn tool_arguments(&self) -> Payload {
         self.0.params.arguments_payload().unwrap_or_else(Payload::empty_object)
     }
 
-    /// Takes the call apart.
+    /// Splits the call into its parts.
     #[must_use]
     pub fn into_parts(self) -> (Method, Params, Context) {
-        let Inner { method, params, cx, .. } = *self.0;
+        let CallData { method, params, cx, .. } = *self.0;
         (method, params, cx)
     }
 }

@@ -1,6 +1,4 @@
-//! What a call carries besides its method and params (DESIGN §3 B, D, E).
-//!
-//! Applies to: both.
+//! The context of a call: everything besides its method and params.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +7,7 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::{Ask, Asking, nobody_to_ask, not_offered};
+use super::ask::{Ask, Asking, cannot_ask, not_offered};
 use super::outlet::Outlet;
 use super::trace;
 use super::{
@@ -17,42 +15,42 @@ use super::{
 };
 use crate::wire::{Id, Payload, RpcError};
 
-/// The surroundings of a call, cheap to clone.
+/// The context of a call, cheap to clone.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {
     /// The call's key in this process.
     pub key: CallKey,
-    /// Who calls; only the transport sets it, forwarding never changes it.
+    /// The caller; only the transport sets it, and forwarding never changes it.
     pub principal: Principal,
-    /// What the caller negotiated.
+    /// The parameters negotiated with the caller.
     pub caller: Arc<Facts>,
-    /// What the callee negotiated, on an outbound stack.
+    /// The parameters negotiated with the callee, on an outbound stack.
     pub callee: Arc<Facts>,
-    /// The server the call goes to, on an outbound stack.
+    /// The called server, on an outbound stack.
     pub server: Option<ServerId>,
-    /// What the call belongs to: its connection, session or handle.
+    /// The scope of the call: its connection, session or handle.
     pub scope: Scope,
-    /// The connection the call came on, or goes to.
+    /// The connection over which the call was received, or will be sent.
     pub peer: Peer,
-    /// The id the caller gave the call, for cancellation by id; never used to answer.
+    /// The id that the caller gave the call, for cancellation by id; never used to answer.
     pub wire_id: Option<Id>,
-    /// The logical call this one is a round or an attempt of; `None` where it is the whole of it.
+    /// The logical call of which this is a round or an attempt; `None` if it is the only one.
     pub logical: Option<ByteString>,
-    /// The trace the call belongs to (MGP §6.5).
+    /// The trace of the call (MGP §6.5).
     pub trace: Option<ByteString>,
-    /// The way back for partial results.
+    /// The output for partial results.
     pub outlet: Outlet,
     /// The way to ask the caller.
     pub asking: Asking,
-    /// When the caller stops waiting.
+    /// The time at which the caller stops waiting.
     pub deadline: Deadline,
-    /// Values layers hand to layers further in.
+    /// Values that layers pass to layers further in.
     pub extensions: Extensions,
 }
 
 impl Context {
-    /// The surroundings of a call that arrives from, or leaves to, a peer.
+    /// Creates the context of a call from or to a peer.
     #[must_use]
     pub fn new(peer: Peer, scope: Scope, principal: Principal) -> Self {
         Self {
@@ -73,17 +71,17 @@ impl Context {
         }
     }
 
-    /// The trace of the call; one is made where there is none yet.
+    /// Returns the trace of the call, after creating one if there is none.
     pub fn trace_or_new(&mut self) -> &ByteString {
         self.trace.get_or_insert_with(trace::next)
     }
 
     /// Asks the caller and waits for the answer.
     ///
-    /// `key` names the question within the call and must be the same each time the handler runs.
+    /// `key` identifies the question within the call and must be the same each time the handler runs.
     ///
     /// # Errors
-    /// 1000 when nobody can be asked (−32021 to a modern caller that did not offer it); else what the caller answered.
+    /// Returns 1000 if the caller cannot be asked (−32021 for a modern caller), else the caller's error.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
@@ -92,7 +90,7 @@ impl Context {
             return Err(not_offered(self, ask.method()));
         }
         match &self.asking {
-            Asking::Nobody => Err(nobody_to_ask(key)),
+            Asking::Nobody => Err(cannot_ask(key)),
             Asking::Via(asker) => asker.ask(key, ask).await,
             Asking::Peer(peer) => {
                 let params = Params::split(ask.method(), ask.params().as_shared().clone())?;
@@ -110,13 +108,13 @@ impl Context {
         }
     }
 
-    /// Asks as [`ask`](Self::ask) does, and takes no answer that the caller gave before it was asked.
+    /// Asks like [`ask`](Self::ask) does, and ignores an answer that was given before the question was asked.
     ///
-    /// It is for questions whose answer permits something: a modern caller may put answers into its first request,
-    /// and those say nothing of what its person was shown.
+    /// Use it for questions whose answer permits something: a modern caller may put answers into its first request,
+    /// and those do not prove that its user saw the question.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask).
+    /// Returns the errors of [`ask`](Self::ask).
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
@@ -127,10 +125,10 @@ impl Context {
         self.ask(key, ask).await
     }
 
-    /// Computes a value once per logical call, however many rounds it takes.
+    /// Computes a value once per logical call, regardless of the number of rounds.
     ///
     /// # Errors
-    /// What `make` answers, or −32603 when the value cannot be kept.
+    /// Returns the error of `make`, or −32603 if the value cannot be stored.
     pub async fn once<T, F>(&self, key: &str, make: impl FnOnce() -> F) -> Result<T, RpcError>
     where
         T: Serialize + DeserializeOwned,

@@ -1,6 +1,4 @@
-//! When a caller stops waiting.
-//!
-//! Applies to: both.
+//! Deadlines of callers.
 
 use std::time::Duration;
 
@@ -11,19 +9,19 @@ use tokio::time::Instant;
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// Waits for ever.
+    /// Creates a deadline that never passes.
     #[must_use]
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// Waits this long from now.
+    /// Creates a deadline at this time from now.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         Self(Instant::now().checked_add(time))
     }
 
-    /// The earlier of the two.
+    /// Returns the earlier of two deadlines.
     #[must_use]
     pub fn earlier(self, other: Self) -> Self {
         match (self.0, other.0) {
@@ -32,13 +30,13 @@ impl Deadline {
         }
     }
 
-    /// The instant, if there is one.
+    /// Returns the instant, if there is one.
     #[must_use]
     pub fn instant(self) -> Option<Instant> {
         self.0
     }
 
-    /// What is left, if there is an end.
+    /// Returns the remaining time, if there is a deadline.
     #[must_use]
     pub fn remaining(self) -> Option<Duration> {
         self.0.map(|at| at.saturating_duration_since(Instant::now()))

@@ -1,6 +1,4 @@
-//! One of two futures: a layer's own answer, or the inner service's.
-//!
-//! Applies to: both.
+//! A future that is one of two: a layer's own answer, or the inner service's.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,15 +1,13 @@
-//! Values that layers hand inward, by type.
-//!
-//! Applies to: both.
+//! Values that layers pass to layers further in, by type.
 
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
 
-/// A small map from type to value; empty costs nothing.
+/// A small map from type to value; an empty one allocates nothing.
 #[derive(Clone, Default)]
 pub struct Extensions {
-    /// In place: most calls have one value or none, and a list would be an allocation.
+    /// Stored in place: most calls have at most one value, and a list would be an allocation.
     first: Option<Value>,
     rest: Vec<Value>,
 }
@@ -17,12 +15,12 @@ pub struct Extensions {
 type Value = (TypeId, Arc<dyn Any + Send + Sync>);
 
 impl Extensions {
-    /// Puts a value, replacing one of the same type.
+    /// Inserts a value, replacing one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.insert_shared(Arc::new(value));
     }
 
-    /// Puts a shared value.
+    /// Inserts a shared value.
     pub fn insert_shared<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
         let id = TypeId::of::<T>();
         if let Some((known, _)) = &self.first
@@ -35,13 +33,13 @@ impl Extensions {
         }
     }
 
-    /// Takes a look at a value.
+    /// Returns a reference to a value.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.find::<T>()?.downcast_ref()
     }
 
-    /// Shares a value.
+    /// Returns a shared reference to a value.
     #[must_use]
     pub fn get_shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         Arc::clone(self.find::<T>()?).downcast().ok()
@@ -73,7 +71,7 @@ mod tests {
         values.insert(1_u8);
         values.insert(2_u16);
         values.insert(3_u32);
-        // One that stands in place, and one of the list.
+        // Both the value stored in place and one in the list are replaced.
         values.insert(4_u8);
         values.insert(5_u32);
         assert_eq!(

@@ -1,6 +1,4 @@
-//! What was negotiated with the party at one end of a call (MGP §2).
-//!
-//! Applies to: both.
+//! The parameters negotiated with the party at one end of a call (MGP §2).
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,31 +6,31 @@ use crate::Payload;
 use crate::mcp::{ClientCapabilities, Era, Revision};
 use crate::mgp::{Extension, ExtensionSet};
 
-/// What one party negotiated; shared by all its calls in the legacy era, made for each in the modern one.
+/// The parameters negotiated with one party: shared by its calls in the legacy era, created per call in the modern one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Facts {
-    /// The family of revisions.
+    /// The era.
     pub era: Era,
     /// The MCP revision.
     pub revision: Revision,
-    /// The active MGP extensions: the intersection; `None` when MGP was not negotiated.
+    /// The active MGP extensions, i.e. the intersection; `None` if MGP was not negotiated.
     pub mgp: Option<ExtensionSet>,
-    /// The party's name and version, as it gave them.
+    /// The name and version that the party sent.
     pub info: Option<Payload>,
-    /// The party's capabilities, as it gave them.
+    /// The capabilities that the party sent.
     pub capabilities: Option<Payload>,
-    /// The advice a server gives the model.
+    /// The instructions that a server sent for the model.
     pub instructions: Option<String>,
-    /// The id the party claims for itself (§2.3); shown, never a key.
+    /// The id that the party claims (§2.3); shown, but never used as a key.
     pub claimed_server_id: Option<String>,
-    /// The permissions the party says it needs (§2.3).
+    /// The permissions that the party declares (§2.3).
     pub permissions_required: Vec<String>,
-    /// What the party can be asked for.
+    /// The requests that the party accepts.
     pub asks: Asks,
 }
 
-/// What a client said it can be asked for.
+/// The kinds of requests that a client accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Asks {
@@ -45,7 +43,7 @@ pub struct Asks {
 }
 
 impl Asks {
-    /// Reads what a client offers.
+    /// Reads the capabilities of a client.
     #[must_use]
     pub fn of(capabilities: &ClientCapabilities) -> Self {
         Self {
@@ -55,19 +53,19 @@ impl Asks {
         }
     }
 
-    /// Whether a question of this method was offered an answer.
+    /// Returns whether the client accepts requests of a method.
     #[must_use]
     pub fn offers(self, method: &str) -> bool {
         match method {
             "elicitation/create" => self.elicitation,
             "sampling/createMessage" => self.sampling,
             "roots/list" => self.roots,
-            // Questions of other kinds (callbacks, custom ones) are settled by whoever asks.
+            // For other kinds of questions (callbacks, custom ones) the asking code decides.
             _ => true,
         }
     }
 
-    /// Whether anything was offered.
+    /// Returns whether the client accepts any kind of request.
     #[must_use]
     pub fn any(self) -> bool {
         self.elicitation || self.sampling || self.roots
@@ -81,7 +79,7 @@ impl Default for Facts {
 }
 
 impl Facts {
-    /// A party that speaks a revision and nothing else.
+    /// Creates the facts of a party that supports a revision and nothing else.
     #[must_use]
     pub fn new(revision: Revision) -> Self {
         Self {
@@ -97,20 +95,20 @@ impl Facts {
         }
     }
 
-    /// Nothing negotiated yet.
+    /// Returns the facts before any negotiation.
     #[must_use]
     pub fn none() -> Arc<Self> {
         static NONE: LazyLock<Arc<Facts>> = LazyLock::new(Arc::default);
         Arc::clone(&NONE)
     }
 
-    /// Whether an MGP extension is active with this party.
+    /// Returns whether an MGP extension is active with this party.
     #[must_use]
     pub fn has(&self, extension: Extension) -> bool {
         self.mgp.is_some_and(|set| set.contains(extension))
     }
 
-    /// Whether MGP was negotiated at all.
+    /// Returns whether MGP was negotiated.
     #[must_use]
     pub fn speaks_mgp(&self) -> bool {
         self.mgp.is_some()

@@ -1,6 +1,4 @@
-//! Fetching a document by URL, for whoever may not own an HTTP client: metadata, keys, tokens.
-//!
-//! Applies to: both.
+//! Download of documents by URL (metadata, keys, tokens), for code without its own HTTP client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +6,12 @@ use std::sync::Arc;
 use super::BoxFuture;
 use super::shown_url::shown_url;
 
-/// Fetches documents; what may be reached is the implementation's to guard.
+/// A downloader of documents; the implementation decides which addresses may be reached.
 ///
-/// An implementation follows no redirects, refuses addresses its rules forbid after the name was resolved, and bounds
+/// An implementation must not follow redirects, must check addresses after name resolution, and must bound
 /// time and size.
 pub trait Fetch: Send + Sync + 'static {
-    /// Sends a request and reads the whole answer, whatever its status.
+    /// Sends a request and reads the whole response, whatever its status.
     fn fetch(&self, request: FetchRequest) -> BoxFuture<'_, Result<Fetched, FetchError>>;
 }
 
@@ -34,48 +32,48 @@ pub struct FetchRequest {
     pub body: Vec<u8>,
 }
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Fetched {
     /// The status code.
     pub status: u16,
-    /// Headers, by lower-case name, in the order they came.
+    /// Headers, by lower-case name, in the order received.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
-/// Why a document was not fetched.
+/// The error of a failed download.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The rules of the fetcher forbid it: scheme, address, redirect.
-    #[error("`{}` may not be fetched: {why}", shown_url(url))]
+    /// The rules of the fetcher forbid the request: scheme, address, redirect.
+    #[error("`{}` must not be fetched: {why}", shown_url(url))]
     Forbidden {
-        /// What was asked for, as far as it may be shown: see [`shown_url`](super::shown_url()).
+        /// The requested URL; it is shown by [`shown_url`](super::shown_url()).
         url: String,
         /// The rule.
         why: String,
     },
-    /// The server was not reached, or its answer did not arrive whole.
+    /// The server was not reached, or the response is incomplete.
     #[error("`{}` could not be fetched: {why}", shown_url(url))]
     Failed {
-        /// What was asked for, as far as it may be shown: see [`shown_url`](super::shown_url()).
+        /// The requested URL; it is shown by [`shown_url`](super::shown_url()).
         url: String,
-        /// What failed.
+        /// The reason.
         why: String,
     },
 }
 
 impl FetchRequest {
-    /// A `GET`.
+    /// Creates a `GET` request.
     #[must_use]
     pub fn get(url: impl Into<String>) -> Self {
         Self { method: "GET", url: url.into(), headers: Vec::new(), body: Vec::new() }
     }
 
-    /// A `POST` of a body.
+    /// Creates a `POST` request with a body.
     #[must_use]
     pub fn post(url: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self { method: "POST", url: url.into(), headers: Vec::new(), body: body.into() }
@@ -90,13 +88,13 @@ impl FetchRequest {
 }
 
 impl Fetched {
-    /// An answer of this status and body.
+    /// Creates a response with a status and a body.
     #[must_use]
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self { status, headers: Vec::new(), body: body.into() }
     }
 
-    /// The first header of a name, which is given in lower case.
+    /// Returns the first header of a lower-case name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())

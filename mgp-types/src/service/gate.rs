@@ -1,8 +1,7 @@
-//! A gate from a closure: look at a call, let it pass or refuse it.
+//! Layers made of closures: a gate that lets a call pass or refuses it, and a wrapper around calls.
 //!
 //! Applies to: both.
 
-use std::fmt;
 use std::future::{Ready, ready};
 use std::task::{Context as Task, Poll};
 
@@ -12,7 +11,7 @@ use tower_service::Service;
 use super::{Call, Either, MgpService, Reply, Stack};
 use crate::wire::RpcError;
 
-/// Makes a layer from a closure that refuses calls.
+/// Creates a layer from a closure that may refuse calls.
 ///
 /// ```
 /// use mgp_types::service::{Router, Stack, gate, mock};
@@ -36,7 +35,7 @@ where
     GateLayer(check)
 }
 
-/// Makes a layer from a closure that gets the call and the rest of the stack, and sees the reply.
+/// Creates a layer from a closure that gets the call and the rest of the stack, and returns the reply.
 ///
 /// ```
 /// use mgp_types::service::{Router, Stack, around, mock};
@@ -61,16 +60,12 @@ where
     AroundLayer(wrap)
 }
 
-/// Layer of [`around`].
+/// The layer created by [`around`].
 #[derive(Clone)]
 #[must_use]
 pub struct AroundLayer<F>(F);
 
-impl<F> fmt::Debug for AroundLayer<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AroundLayer")
-    }
-}
+crate::opaque_debug!(AroundLayer<F>);
 
 impl<F, Fut> Layer<Stack> for AroundLayer<F>
 where
@@ -85,29 +80,21 @@ where
     }
 }
 
-/// Layer of [`gate`].
+/// The layer created by [`gate`].
 #[derive(Clone)]
 #[must_use]
 pub struct GateLayer<F>(F);
 
-/// Service of [`gate`].
+/// The service of [`GateLayer`].
 #[derive(Clone)]
 pub struct Gate<S, F> {
     inner: S,
     check: F,
 }
 
-impl<F> fmt::Debug for GateLayer<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("GateLayer")
-    }
-}
+crate::opaque_debug!(GateLayer<F>);
 
-impl<S, F> fmt::Debug for Gate<S, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Gate")
-    }
-}
+crate::opaque_debug!(Gate<S, F>);
 
 impl<S, F: Clone> Layer<S> for GateLayer<F> {
     type Service = Gate<S, F>;

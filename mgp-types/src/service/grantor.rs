@@ -1,19 +1,17 @@
-//! Who decides what a server may do, as the handshake and the wire need to know it (MGP §3).
-//!
-//! Applies to: outbound.
+//! Decisions about the permissions of servers, as handshake and transport need them (MGP §3).
 
 use tokio::sync::watch;
 
 use super::{BoxFuture, Context, ServerId};
 use crate::mgp::{Permission, PermissionDecision};
 
-/// Decides about the permissions of servers, and tells what stands now.
+/// The authority that decides about the permissions of servers.
 ///
-/// The layer that guards calls keeps the decisions; whoever connects asks for them and passes them on.
+/// The layer that guards calls stores the decisions; the code that connects requests them and sends them to the server.
 pub trait Grantor: Send + Sync {
-    /// Decides about permissions a server declared, asking somebody where the policy says so.
+    /// Decides about the permissions that a server declares, asking an operator if the policy requires it.
     ///
-    /// It answers with every permission that was asked about; what nobody decided is `deferred`.
+    /// The decision covers every requested permission; undecided ones are `deferred`.
     fn decide(
         &self,
         cx: &Context,
@@ -21,9 +19,9 @@ pub trait Grantor: Send + Sync {
         permissions: Vec<Permission>,
     ) -> BoxFuture<'static, PermissionDecision>;
 
-    /// What stands for a server now, without asking anybody.
+    /// Returns the current decisions for a server, without asking.
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision;
 
-    /// Moves whenever a decision changes: granted, taken back, expired.
+    /// Returns a receiver that is notified when a decision is granted, revoked or expires.
     fn changes(&self) -> watch::Receiver<u64>;
 }

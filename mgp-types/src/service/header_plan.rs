@@ -1,8 +1,6 @@
-//! Which arguments of a tool stand in headers, as `x-mcp-header` in its schema says (MCP 2026-07-28, tools).
+//! The tool arguments that are repeated in headers, declared by `x-mcp-header` in the schema (MCP 2026-07-28, tools).
 //!
-//! A plan is read from the schema's text alone: `$ref` is never followed, neither over the network nor inside.
-//!
-//! Applies to: both.
+//! A plan is read from the text of the schema alone: `$ref` is never followed, not even within the schema.
 
 use serde_json::{Map, Value};
 
@@ -11,20 +9,19 @@ use super::header_value::{decode_header, encode_header};
 use crate::record::RawObject;
 use crate::wire::{ErrorCode, RpcError};
 
-/// The annotation.
-const NAME: &str = "x-mcp-header";
+const ANNOTATION: &str = "x-mcp-header";
 
-/// Keywords whose values are data and no schemas.
-const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
+/// Keywords whose values are data, not schemas.
+const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 
 /// Keywords whose values are maps from any name to a schema.
-const MAPS: [&str; 5] =
+const SCHEMA_MAP_KEYWORDS: [&str; 5] =
     ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 
-/// The largest integer that every reader of JSON understands.
-const SAFE: i64 = (1 << 53) - 1;
+/// The largest integer that every JSON reader represents exactly.
+const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
-/// The arguments that stand in headers; most tools have none.
+/// The arguments of a tool that are repeated in headers; most tools have none.
 ///
 /// ```
 /// use mgp_types::service::HeaderPlan;
@@ -39,52 +36,51 @@ const SAFE: i64 = (1 << 53) - 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderPlan(Vec<Mirrored>);
 
-/// One argument and its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mirrored {
     path: Vec<String>,
     header: String,
 }
 
-/// Why the annotations of a schema mean nothing.
+/// The error of an invalid annotation in a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadHeaderPlan {
-    /// The name is no name of a header.
+    /// The name is not a valid header name.
     #[error("the name `{0}` cannot be part of a header's name")]
     Name(String),
-    /// The annotation is no text.
+    /// The annotation is not a string.
     #[error("the name of a header must be a string")]
     NoText,
-    /// Two arguments have one header; case does not matter.
+    /// Two arguments have the same header, ignoring case.
     #[error("two arguments have the header `{0}`")]
     Twice(String),
-    /// The argument is no string, integer or boolean.
-    #[error("`{0}` must be a string, an integer or a boolean to stand in a header")]
+    /// The argument is not a string, integer or boolean.
+    #[error("`{0}` must be a string, an integer or a boolean to be repeated in a header")]
     Type(String),
-    /// The annotation is not on a property that can be reached through properties alone.
-    #[error("`x-mcp-header` stands where no plain property is: {0}")]
+    /// The annotation is not on a property that is reached through properties alone.
+    #[error("`x-mcp-header` is not on a plain property: {0}")]
     Place(String),
 }
 
-/// Why the headers of a call do not fit its arguments.
+/// A difference between the headers of a call and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderMismatch {
-    /// An argument is there and its header is not.
-    #[error("header mismatch: `Mcp-Param-{0}` is missing, and its argument is there")]
+    /// An argument is present and its header is not.
+    #[error("header mismatch: `Mcp-Param-{0}` is missing, but its argument is present")]
     Missing(String),
-    /// A header is there and its argument is not.
-    #[error("header mismatch: `Mcp-Param-{0}` is there, and its argument is not")]
+    /// A header is present and its argument is not.
+    #[error("header mismatch: `Mcp-Param-{0}` is present, but its argument is missing")]
     Unexpected(String),
-    /// A header is there more than once.
-    #[error("header mismatch: `Mcp-Param-{0}` is there more than once")]
+    /// A header is present more than once.
+    #[error("header mismatch: `Mcp-Param-{0}` is present more than once")]
     Twice(String),
     /// A header cannot be read.
-    #[error("header mismatch: `Mcp-Param-{0}` is no visible ASCII and no valid base64")]
+    #[error("header mismatch: `Mcp-Param-{0}` is neither visible ASCII nor valid Base64")]
     Unreadable(String),
-    /// A header says something else than its argument.
-    #[error("header mismatch: `Mcp-Param-{0}` says something else than its argument")]
+    /// A header differs from its argument.
+    #[error("header mismatch: `Mcp-Param-{0}` differs from its argument")]
     Different(String),
 }
 
@@ -92,42 +88,42 @@ impl HeaderPlan {
     /// Reads the annotations of an input schema.
     ///
     /// # Errors
-    /// Why they mean nothing; a client does not use such a tool over HTTP.
+    /// Returns the fault of an invalid annotation; a client must not use such a tool over HTTP.
     pub fn of(schema: &RawObject) -> Result<Self, BadHeaderPlan> {
         let text = schema.as_payload().as_str();
-        // Most schemas have none; the look is cheaper than the parse. The name may be written with escapes.
-        if !text.contains(NAME) && !text.contains(r"\u") {
+        // Most schemas have none, and a search is cheaper than a parse. The name may be written with escapes.
+        if !text.contains(ANNOTATION) && !text.contains(r"\u") {
             return Ok(Self::default());
         }
-        // Text that nests too deep for the parser holds no schema that anybody reads.
+        // A schema nested too deep for the parser is refused.
         let Ok(Value::Object(schema)) = serde_json::from_str(text) else {
             return Err(BadHeaderPlan::Place("the schema cannot be read".to_owned()));
         };
         let mut plan = Self::default();
-        if schema.contains_key(NAME) {
+        if schema.contains_key(ANNOTATION) {
             return Err(BadHeaderPlan::Place("the schema itself".to_owned()));
         }
         plan.walk(&schema, &mut Vec::new())?;
         Ok(plan)
     }
 
-    /// Whether no argument stands in a header.
+    /// Returns whether no argument is repeated in a header.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Writes the headers of a call with these arguments.
+    /// Returns the headers of a call with these arguments.
     ///
-    /// What is absent or null has no header, and neither has what is no text, integer or boolean.
+    /// Absent and null arguments have no header, and neither have arguments of other types.
     ///
     /// # Errors
-    /// −32602 when an integer is too large for a header.
+    /// Returns −32602 if an integer is too large for a header.
     pub fn headers(&self, arguments: &str) -> Result<HeaderParams, RpcError> {
         let mut headers = HeaderParams::new();
         let arguments: Value = serde_json::from_str(arguments).map_err(RpcError::invalid_params)?;
         for Mirrored { path, header } in &self.0 {
-            match at(&arguments, path) {
+            match value_at(&arguments, path) {
                 Some(Value::String(text)) => {
                     headers.push(header.clone(), encode_header(text).into_owned());
                 }
@@ -135,9 +131,9 @@ impl HeaderPlan {
                 Some(Value::Number(number)) => {
                     let Some(integer) = integer(number) else {
                         let message = format!(
-                            "`{}` stands in a header and must be an integer between {} and {SAFE}",
+                            "`{}` is repeated in a header and must be an integer between {} and {MAX_SAFE_INTEGER}",
                             path.join("."),
-                            -SAFE
+                            -MAX_SAFE_INTEGER
                         );
                         return Err(RpcError::invalid_params(message));
                     };
@@ -149,17 +145,17 @@ impl HeaderPlan {
         Ok(headers)
     }
 
-    /// Compares the headers that came with the arguments.
+    /// Compares the received headers with the arguments.
     ///
     /// # Errors
-    /// The first difference.
-    pub fn check(&self, arguments: &str, came: &HeaderParams) -> Result<(), HeaderMismatch> {
-        // Arguments that are no JSON are somebody else's to refuse.
+    /// Returns the first difference.
+    pub fn check(&self, arguments: &str, headers: &HeaderParams) -> Result<(), HeaderMismatch> {
+        // Invalid arguments are refused elsewhere.
         let Ok(arguments) = serde_json::from_str::<Value>(arguments) else { return Ok(()) };
         for Mirrored { path, header } in &self.0 {
-            let mut values = came.values(header);
+            let mut values = headers.values(header);
             let (value, more) = (values.next(), values.next());
-            let argument = at(&arguments, path);
+            let argument = value_at(&arguments, path);
             let name = || header.clone();
             let value = match (argument, value) {
                 (None, None) => continue,
@@ -173,14 +169,13 @@ impl HeaderPlan {
             let Some(value) = decode_header(value) else {
                 return Err(HeaderMismatch::Unreadable(name()));
             };
-            if !argument.is_some_and(|argument| says(&value, argument)) {
+            if !argument.is_some_and(|argument| equals(&value, argument)) {
                 return Err(HeaderMismatch::Different(name()));
             }
         }
         Ok(())
     }
 
-    /// Walks a schema that is reached through properties alone.
     fn walk(
         &mut self,
         schema: &Map<String, Value>,
@@ -188,12 +183,12 @@ impl HeaderPlan {
     ) -> Result<(), BadHeaderPlan> {
         for (keyword, value) in schema {
             match (keyword.as_str(), value) {
-                (NAME, _) => {}
+                (ANNOTATION, _) => {}
                 ("properties", Value::Object(properties)) => {
                     for (name, property) in properties {
                         let Value::Object(property) = property else { continue };
                         path.push(name.clone());
-                        self.note(property, path)?;
+                        self.add(property, path)?;
                         self.walk(property, path)?;
                         path.pop();
                     }
@@ -204,12 +199,8 @@ impl HeaderPlan {
         Ok(())
     }
 
-    fn note(
-        &mut self,
-        property: &Map<String, Value>,
-        path: &[String],
-    ) -> Result<(), BadHeaderPlan> {
-        let header = match property.get(NAME) {
+    fn add(&mut self, property: &Map<String, Value>, path: &[String]) -> Result<(), BadHeaderPlan> {
+        let header = match property.get(ANNOTATION) {
             None => return Ok(()),
             Some(Value::String(header)) => header,
             Some(_) => return Err(BadHeaderPlan::NoText),
@@ -228,8 +219,6 @@ impl HeaderPlan {
     }
 }
 
-// === impl From ===
-
 impl From<HeaderMismatch> for RpcError {
     fn from(mismatch: HeaderMismatch) -> Self {
         Self::new(ErrorCode::HEADER_MISMATCH, mismatch.to_string()).because(mismatch)
@@ -238,17 +227,17 @@ impl From<HeaderMismatch> for RpcError {
 
 // === Schemas ===
 
-/// Looks for annotations where none may be: behind any keyword but `properties`.
+/// Finds annotations that are not allowed: below any keyword but `properties`.
 fn find_stray(keyword: &str, value: &Value) -> Result<(), BadHeaderPlan> {
-    if DATA.contains(&keyword) {
+    if DATA_KEYWORDS.contains(&keyword) {
         return Ok(());
     }
     match value {
-        // The names in it are names of schemas.
-        Value::Object(map) if MAPS.contains(&keyword) => {
+        // The keys of the map are names, not keywords.
+        Value::Object(map) if SCHEMA_MAP_KEYWORDS.contains(&keyword) => {
             map.values().try_for_each(|value| find_stray("", value))
         }
-        Value::Object(map) if map.contains_key(NAME) => {
+        Value::Object(map) if map.contains_key(ANNOTATION) => {
             Err(BadHeaderPlan::Place(format!("behind `{keyword}`")))
         }
         Value::Object(map) => {
@@ -259,7 +248,7 @@ fn find_stray(keyword: &str, value: &Value) -> Result<(), BadHeaderPlan> {
     }
 }
 
-/// One of the three types that have one spelling in a header; null beside it means that there may be no value.
+/// The three types with exactly one spelling in a header; `null` beside one permits an absent value.
 fn is_primitive(kind: Option<&Value>) -> bool {
     let primitive = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
     match kind {
@@ -272,15 +261,15 @@ fn is_primitive(kind: Option<&Value>) -> bool {
     }
 }
 
-/// Whether a byte may stand in the name of a header (RFC 9110 §5.6.2).
+/// Returns whether a byte is allowed in a header name (RFC 9110 §5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 // === Arguments ===
 
-/// The value at a path; null is as good as none.
-fn at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
+/// Returns the value at a path; null counts as absent.
+fn value_at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
     let mut value = arguments;
     for name in path {
         value = value.as_object()?.get(name)?;
@@ -288,15 +277,15 @@ fn at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
     (!value.is_null()).then_some(value)
 }
 
-/// Whether the text of a header is what an argument says; numbers are compared as such.
-fn says(header: &str, argument: &Value) -> bool {
+/// Returns whether a header equals an argument; numbers are compared by value.
+fn equals(header: &str, argument: &Value) -> bool {
     match argument {
         Value::String(text) => header == text,
         Value::Bool(truth) => header == if *truth { "true" } else { "false" },
         Value::Number(number) => match serde_json::from_str::<serde_json::Number>(header) {
-            Ok(said) => match (integer(&said), integer(number)) {
-                (Some(said), Some(meant)) => said == meant,
-                _ => said == *number,
+            Ok(value) => match (integer(&value), integer(number)) {
+                (Some(left), Some(right)) => left == right,
+                _ => value == *number,
             },
             Err(_) => false,
         },
@@ -304,7 +293,7 @@ fn says(header: &str, argument: &Value) -> bool {
     }
 }
 
-/// A number as the integer it is, however it is written.
+/// Returns a number as an integer, however it is written.
 fn integer(number: &serde_json::Number) -> Option<i64> {
     let found = if let Some(integer) = number.as_i64() {
         integer
@@ -313,7 +302,7 @@ fn integer(number: &serde_json::Number) -> Option<i64> {
         #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
         (float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_991.0).then_some(float as i64)?
     };
-    (-SAFE..=SAFE).contains(&found).then_some(found)
+    (-MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER).contains(&found).then_some(found)
 }
 
 #[cfg(test)]

@@ -1,23 +1,21 @@
-//! What the header `Mcp-Name` repeats of a request, for whoever writes it and whoever holds a request to it (MCP 2026-07-28, standard headers).
-//!
-//! Applies to: both.
+//! The value that the header `Mcp-Name` repeats of a request (MCP 2026-07-28, standard headers).
 
 use serde::Deserialize;
 
 use super::{Method, Params};
 use crate::method::{Request as _, TasksCancel, TasksGet, TasksUpdate};
 
-/// What a request is aimed at; on the wire it is written by [`encode_header`](super::encode_header).
+/// The target of a request; the header contains it as written by [`encode_header`](super::encode_header).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderTarget<'a> {
-    /// A tool, a prompt or a resource: the header must repeat it.
+    /// A tool, a prompt or a resource: the header is required.
     Named(&'a str),
-    /// A task: the header may repeat it.
+    /// A task: the header is optional.
     Task(String),
 }
 
 impl<'a> HeaderTarget<'a> {
-    /// What a request of this method and these parameters is aimed at, if anything; parameters that cannot be read name nothing.
+    /// Returns the target of a request, if it has one; parameters that cannot be read have none.
     ///
     /// ```
     /// use mgp_types::service::{HeaderTarget, Method, Params};
@@ -44,7 +42,7 @@ impl<'a> HeaderTarget<'a> {
         }
     }
 
-    /// The name, the URI or the id.
+    /// Returns the name, the URI or the id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -65,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated() {
+    fn the_header_repeats_the_target() {
         use HeaderTarget::{Named, Task};
         check("tools/call", r#"{"name":"add","arguments":{"name":"x"}}"#, Some(&Named("add")));
         check("prompts/get", r#"{"name":"p"}"#, Some(&Named("p")));

@@ -1,19 +1,17 @@
-//! How a text stands in a header: as it is where that is safe, else in base64 between marks (MCP 2026-07-28, value encoding).
+//! The encoding of header values: plain if that is safe, else Base64 between markers (MCP 2026-07-28, value encoding).
 //!
-//! `Mcp-Name` and the `Mcp-Param-*` headers are written this way.
-//!
-//! Applies to: both.
+//! `Mcp-Name` and the `Mcp-Param-*` headers use it.
 
 use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// What a text in base64 stands between; the case matters.
-const OPEN: &str = "=?base64?";
-const CLOSE: &str = "?=";
+/// The case-sensitive markers around Base64.
+const MARKER_START: &str = "=?base64?";
+const MARKER_END: &str = "?=";
 
-/// Writes a text as the value of a header.
+/// Encodes a text as the value of a header.
 ///
 /// ```
 /// use mgp_types::service::{decode_header, encode_header};
@@ -25,14 +23,14 @@ const CLOSE: &str = "?=";
 #[must_use]
 pub fn encode_header(text: &str) -> Cow<'_, str> {
     let padded = text.starts_with(' ') || text.ends_with(' ');
-    // A text that looks encoded would be decoded by its reader, and an empty header is dropped by some.
+    // A text that looks encoded would be decoded by its reader, and some readers drop an empty header.
     if !text.is_empty() && text.bytes().all(is_plain) && !padded && inside(text).is_none() {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(format!("{OPEN}{}{CLOSE}", STANDARD.encode(text)))
+    Cow::Owned(format!("{MARKER_START}{}{MARKER_END}", STANDARD.encode(text)))
 }
 
-/// Reads the text that the value of a header stands for; `None` where it holds what no header may, or broken base64.
+/// Decodes the value of a header; returns `None` for characters that are not allowed, or invalid Base64.
 #[must_use]
 pub fn decode_header(value: &str) -> Option<Cow<'_, str>> {
     let value = value.trim_matches([' ', '\t']);
@@ -43,10 +41,10 @@ pub fn decode_header(value: &str) -> Option<Cow<'_, str>> {
 }
 
 fn inside(value: &str) -> Option<&str> {
-    value.strip_prefix(OPEN)?.strip_suffix(CLOSE)
+    value.strip_prefix(MARKER_START)?.strip_suffix(MARKER_END)
 }
 
-/// Visible ASCII and the space; a tab may stand in a header, but readers differ on what they make of it.
+/// Visible ASCII and the space; a tab is allowed in a header, but readers treat it differently.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~')
 }
@@ -64,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsafe_is_coded() {
+    fn unsafe_text_is_encoded() {
         check("us-west1", "us-west1");
         check("us west 1", "us west 1");
         check("", "=?base64??=");
@@ -79,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_values_are_nothing() {
+    fn invalid_values_are_refused() {
         let broken =
             ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", "é", "a\u{1}b"];
         for value in broken {

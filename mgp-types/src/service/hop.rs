@@ -1,23 +1,16 @@
-//! Hop-by-hop members that a peer writes (DESIGN §3 C).
-//!
-//! Applies to: outbound.
+//! The hop-by-hop members that a peer writes.
 
 use std::borrow::Cow;
-use std::fmt;
-
-use serde::de::{self, MapAccess};
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 
 use super::message::write_text;
 use crate::mcp::key;
-use crate::record::Key;
+use crate::record::Members;
 use crate::wire::Payload;
 
-/// The members of `_meta` that say who speaks.
-const SPEAKER: [&str; 3] = [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
+const SENDER_MEMBERS: [&str; 3] =
+    [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
 
-/// What one hop adds to the params it sends.
+/// The members that one hop adds to the params it sends.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OutMeta {
@@ -34,7 +27,7 @@ pub struct OutMeta {
 }
 
 impl OutMeta {
-    /// Adds nothing.
+    /// Creates an empty addition.
     #[must_use]
     pub const fn nothing() -> Self {
         Self {
@@ -46,14 +39,14 @@ impl OutMeta {
         }
     }
 
-    /// What of it says who speaks: a request that is made on behalf of the one that carries it says the same.
+    /// Returns only the members that describe the sender, for further requests made on behalf of the same one.
     #[must_use]
     pub fn speaker(&self) -> Self {
-        let says = self.meta.iter().filter(|(name, _)| SPEAKER.contains(&&**name));
-        Self { meta: says.cloned().collect(), ..Self::nothing() }
+        let members = self.meta.iter().filter(|(name, _)| SENDER_MEMBERS.contains(&&**name));
+        Self { meta: members.cloned().collect(), ..Self::nothing() }
     }
 
-    /// Whether it adds nothing.
+    /// Returns whether there are no members to add.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.meta.is_empty()
@@ -64,38 +57,17 @@ impl OutMeta {
     }
 }
 
-/// Writes the members of an object joined with further ones; a further one replaces one of the same name.
+/// Writes an object together with further members, which replace members of the same name.
 pub(super) fn merge_meta(
     out: &mut Vec<u8>,
-    came: Option<&str>,
+    original: Option<&str>,
     more: &[(Cow<'static, str>, Payload)],
 ) {
-    struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-    impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Visitor;
-            impl<'de> de::Visitor<'de> for Visitor {
-                type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("an object")
-                }
-                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                    let mut members = Vec::new();
-                    while let Some(Key(key)) = map.next_key()? {
-                        members.push((key, map.next_value()?));
-                    }
-                    Ok(members)
-                }
-            }
-            deserializer.deserialize_map(Visitor).map(Members)
-        }
-    }
-
-    let text = came;
-    let came = text
+    let text = original;
+    let original = text
         .and_then(|text| serde_json::from_str::<Members<'_>>(text).ok())
         .map_or(Vec::new(), |m| m.0);
-    let kept = came.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
+    let kept = original.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
     let all = kept
         .map(|(key, value)| (&**key, value.get()))
         .chain(more.iter().map(|(key, value)| (&**key, value.as_str())));

@@ -1,42 +1,38 @@
-//! The key of a call inside this process (DESIGN: wire ids live only in the transport).
-//!
-//! Applies to: both.
+//! The key of a call inside this process; wire ids are known only to the transport.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytestring::ByteString;
 
-use super::message::format_i64;
+use super::message::format_u64;
 
-/// What stands before the number where a key is shown.
-const BEFORE: &str = "call-";
+const PREFIX: &str = "call-";
 
-/// Names one call in this process; never reused, never on the wire.
+/// The key of a call in this process; never reused, never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey(u64);
 
 impl CallKey {
-    /// Takes the next key.
+    /// Returns a new key.
     #[must_use]
     pub fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The same as it is shown, to name a logical call by its first part.
+    /// Returns the key as text, e.g. to name a logical call after its first part.
     ///
-    /// Each call through a kernel has such a name; it is put together by hand, which costs a third.
+    /// Formatted by hand: each call through a kernel needs it, and this takes a third of the time of `format!`.
     #[must_use]
     pub fn to_text(self) -> ByteString {
         let mut digits = [0; 20];
-        // There are never so many calls.
-        let digits = format_i64(i64::try_from(self.0).unwrap_or(i64::MAX), &mut digits);
-        // All of it is ASCII.
-        ByteString::try_from([BEFORE.as_bytes(), digits].concat()).unwrap_or_default()
+        let digits = format_u64(self.0, &mut digits);
+        // The text is ASCII.
+        ByteString::try_from([PREFIX.as_bytes(), digits].concat()).unwrap_or_default()
     }
 
-    /// The number behind it.
+    /// Returns the number.
     #[must_use]
     pub const fn as_u64(self) -> u64 {
         self.0
@@ -45,7 +41,7 @@ impl CallKey {
 
 impl fmt::Display for CallKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{BEFORE}{}", self.0)
+        write!(f, "{PREFIX}{}", self.0)
     }
 }
 

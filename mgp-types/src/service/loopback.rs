@@ -1,13 +1,11 @@
-//! Which hosts are this machine (RFC 6761 §6.3, RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
-//!
-//! Applies to: both.
+//! Host names and addresses of this machine (RFC 6761 §6.3, RFC 1122 §3.2.1.3, RFC 4291 §2.5.3).
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether a host, as it stands in a URL without its port, can only be this machine: an address of the loopback,
+/// Returns whether a host of a URL, without its port, can only be this machine: a loopback address,
 /// `localhost`, or a name below it.
 ///
-/// Nothing is resolved. Spellings that only some readers take for an address (`127.1`, `0x7f000001`) are not this machine.
+/// Names are not resolved. Spellings that only some readers take for an address (`127.1`, `0x7f000001`) return `false`.
 ///
 /// ```
 /// use mgp_types::service::is_loopback_host;

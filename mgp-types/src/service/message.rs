@@ -1,6 +1,4 @@
 //! One JSON-RPC message, read in one pass and written without copies (MGP §1.5).
-//!
-//! Applies to: both.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,82 +15,82 @@ use super::reply::Reply;
 use crate::record::{Key, text_of};
 use crate::wire::{Id, Payload, RpcError};
 
-/// A message as it came.
+/// A received message.
 #[derive(Debug)]
 pub enum Message {
-    /// A request, to be answered under its id.
+    /// A request, which must be answered with its id.
     Request {
-        /// Its id.
+        /// The id.
         id: Id,
-        /// What is asked.
+        /// The method.
         method: Method,
         /// The parameters.
         params: Params,
     },
     /// A notification, never answered.
     Notification {
-        /// What is told.
+        /// The method.
         method: Method,
         /// The parameters.
         params: Params,
     },
-    /// The answer to a request of ours.
+    /// A response to a request of this side.
     Response {
-        /// The id of that request; `None` when the peer could not read ours.
+        /// The id of that request; `None` if the peer could not read it.
         id: Option<Id>,
         /// The result or the error.
         outcome: Result<Payload, RpcError>,
     },
-    /// Several messages in one array (2025-03-26 only), each still to be read.
+    /// Several messages in one array (2025-03-26 only), not parsed yet.
     Batch(Vec<ByteString>),
 }
 
-/// How many messages one array may hold: each short one may be answered with a long one.
-const BATCH_MAX: usize = 128;
+/// The maximum number of messages in one array: the answer to a short message may be long.
+const MAX_BATCH: usize = 128;
 
-/// Text that is no message: what to answer, and under which id.
+/// A text that is not a valid message, with the answer to it.
 #[derive(Debug)]
 pub struct BadMessage {
-    /// The id, where one could be read.
+    /// The id, if it could be read.
     pub id: Option<Id>,
-    /// −32700 or −32600; `None` for a broken response, which is never answered.
+    /// −32700 or −32600; `None` for an invalid response, which must not be answered.
     pub error: Option<RpcError>,
 }
 
 impl Message {
-    /// Reads one message; payloads stay ranges of `line`.
+    /// Parses a message; payloads remain ranges of `line`.
     ///
     /// # Errors
-    /// What to answer when it is none.
+    /// Returns the answer to an invalid message.
     pub fn parse(line: ByteString) -> Result<Self, BadMessage> {
         let mut envelope = Envelope::default();
         let mut reader = serde_json::Deserializer::from_str(&line);
         let read = EnvelopeSeed { out: &mut envelope, text: &line }
             .deserialize(&mut reader)
             .and_then(|()| reader.end());
-        let judged = match read {
-            Ok(()) => envelope.judge(&line),
-            Err(why) => envelope.broken_answer(&why).map_or_else(
+        let parsed = match read {
+            Ok(()) => envelope.interpret(&line),
+            Err(why) => envelope.unreadable_response(&why).map_or_else(
                 || Err(BadMessage::explain(&line, &envelope, &why)),
-                |answer| Ok(Judged::Message(answer)),
+                |answer| Ok(Parsed::Message(answer)),
             ),
         };
-        match judged {
-            Ok(Judged::Message(message)) => Ok(message),
-            // The line itself moves into the params: sharing it would cost an allocation.
-            Ok(Judged::Call { id, method, parts }) => {
+        match parsed {
+            Ok(Parsed::Message(message)) => Ok(message),
+            // The line itself moves into the params: sharing it would be an allocation.
+            Ok(Parsed::Call { id, method, parts }) => {
                 let params = Params::of_parts(line, parts);
                 Ok(match id {
                     Some(id) => Self::Request { id, method, params },
                     None => Self::Notification { method, params },
                 })
             }
-            Err(Verdict::Bad(bad)) => Err(bad),
-            Err(Verdict::Batch(items)) => Ok(Self::Batch(items)),
+            Err(Unparsed::Bad(bad)) => Err(bad),
+            Err(Unparsed::Batch(items)) => Ok(Self::Batch(items)),
         }
     }
 
-    /// The answer that a line is which is no text: the call it answers must still end.
+    /// Reads a response that is not valid UTF-8, so that the call it answers still ends.
     ///
     /// ```
     /// use mgp_types::service::Message;
@@ -104,13 +102,12 @@ impl Message {
     pub fn answer_of(line: &[u8]) -> Option<Self> {
         let read = Self::parse(String::from_utf8_lossy(line).into_owned().into());
         let Ok(Self::Response { id: id @ Some(_), outcome }) = read else { return None };
-        let error = RpcError::internal("the peer's answer is no UTF-8 text");
+        let error = RpcError::internal("the peer's answer is not UTF-8 text");
         Some(Self::Response { id, outcome: outcome.and(Err(error)) })
     }
 }
 
-/// What a line is that is a message.
-enum Judged {
+enum Parsed {
     Message(Message),
     /// A call whose params are ranges of the line.
     Call {
@@ -120,8 +117,7 @@ enum Judged {
     },
 }
 
-/// What a line is that is no single message.
-enum Verdict {
+enum Unparsed {
     Bad(BadMessage),
     Batch(Vec<ByteString>),
 }
@@ -135,23 +131,23 @@ struct Envelope<'a> {
     params: Option<ParamsSlot<'a>>,
     result: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
-    /// Whether a result or an error stands there, readable or not.
-    answers: bool,
-    twice: bool,
+    /// `true` if there is a result or an error, even an unreadable one.
+    is_answer: bool,
+    repeated: bool,
 }
 
 enum ParamsSlot<'a> {
     Read(Parts),
-    /// The params stood before the method, so which member is the target was not known yet.
+    /// The params precede the method, so the target member is not known yet.
     Raw(&'a RawValue),
 }
 
 impl Envelope<'_> {
-    fn judge(self, line: &ByteString) -> Result<Judged, Verdict> {
+    fn interpret(self, line: &ByteString) -> Result<Parsed, Unparsed> {
         let raw_id = self.id.map(RawValue::get);
         let id = raw_id.and_then(read_id);
         let refuse = |why: &str| {
-            Err(Verdict::Bad(BadMessage {
+            Err(Unparsed::Bad(BadMessage {
                 id: id.clone(),
                 error: Some(RpcError::invalid_request(why)),
             }))
@@ -160,13 +156,13 @@ impl Envelope<'_> {
             && !self.method_is_text
             && (self.result.is_some() || self.error.is_some());
         if is_response {
-            return self.response(line, id, raw_id).map(Judged::Message);
+            return self.response(line, id, raw_id).map(Parsed::Message);
         }
         if self.version != Some(true) {
             return refuse("`jsonrpc` must be \"2.0\"");
         }
-        if self.twice {
-            return refuse("a member stands twice");
+        if self.repeated {
+            return refuse("a member is repeated");
         }
         let Some(method) = &self.method else { return refuse("`method` must be a string") };
         if self.result.is_some() || self.error.is_some() {
@@ -179,26 +175,28 @@ impl Envelope<'_> {
         let params = match self.params {
             None => Params::none(),
             Some(ParamsSlot::Read(parts)) if parts.is_object() => {
-                return Ok(Judged::Call { id, method, parts });
+                return Ok(Parsed::Call { id, method, parts });
             }
             Some(ParamsSlot::Read(_)) => return refuse("`params` must be an object"),
             Some(ParamsSlot::Raw(raw)) => Params::split(method.as_str(), line.slice_ref(raw.get()))
-                .map_err(|error| Verdict::Bad(BadMessage { id: id.clone(), error: Some(error) }))?,
+                .map_err(|error| {
+                    Unparsed::Bad(BadMessage { id: id.clone(), error: Some(error) })
+                })?,
         };
         if !params.is_object_or_none() {
             return refuse("`params` must be an object");
         }
-        Ok(Judged::Message(match id {
+        Ok(Parsed::Message(match id {
             Some(id) => Message::Request { id, method, params },
             None => Message::Notification { method, params },
         }))
     }
 
-    /// The answer that a line is up to where it cannot be read: the call it answers must still end.
+    /// Reads the id of a response that cannot be parsed further, so that the call it answers still ends.
     ///
-    /// Python writes numbers as `NaN` that are none, for one.
-    fn broken_answer(&self, why: &serde_json::Error) -> Option<Message> {
-        if !self.answers || self.method_is_text {
+    /// Python, e.g., writes `NaN`, which is not JSON.
+    fn unreadable_response(&self, why: &serde_json::Error) -> Option<Message> {
+        if !self.is_answer || self.method_is_text {
             return None;
         }
         let id = Some(read_id(self.id?.get())?);
@@ -211,8 +209,8 @@ impl Envelope<'_> {
         line: &ByteString,
         id: Option<Id>,
         raw_id: Option<&str>,
-    ) -> Result<Message, Verdict> {
-        let silent = Err(Verdict::Bad(BadMessage { id: None, error: None }));
+    ) -> Result<Message, Unparsed> {
+        let silent = Err(Unparsed::Bad(BadMessage { id: None, error: None }));
         if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
             return silent;
         }
@@ -220,7 +218,7 @@ impl Envelope<'_> {
             (Some(result), None) => Ok(Payload::from_trusted(line.slice_ref(result.get()))),
             (None, Some(error)) => match serde_json::from_str::<RpcError>(error.get()) {
                 Ok(error) => Err(error),
-                // The call it answers must still end; what came is kept in the log only.
+                // The call it answers must still end; the error itself is only logged.
                 Err(_) => Err(RpcError::internal("the peer answered with a malformed error")),
             },
             (Some(_), Some(_)) => {
@@ -233,14 +231,14 @@ impl Envelope<'_> {
 }
 
 impl BadMessage {
-    /// Takes the second, slow look at a line that did not read as a message.
-    fn explain(line: &ByteString, envelope: &Envelope<'_>, why: &serde_json::Error) -> Verdict {
+    /// Determines, in a second and slow pass, why a line is not a message.
+    fn explain(line: &ByteString, envelope: &Envelope<'_>, why: &serde_json::Error) -> Unparsed {
         if let Err(error) = serde_json::from_str::<de::IgnoredAny>(line) {
-            return Verdict::Bad(Self { id: None, error: Some(RpcError::parse(error)) });
+            return Unparsed::Bad(Self { id: None, error: Some(RpcError::parse(error)) });
         }
         if line.trim_start().starts_with('{') {
             let id = envelope.id.and_then(|raw| serde_json::from_str(raw.get()).ok());
-            return Verdict::Bad(Self {
+            return Unparsed::Bad(Self {
                 id,
                 error: Some(RpcError::invalid_request(why.to_string())),
             });
@@ -248,17 +246,17 @@ impl BadMessage {
         if line.trim_start().starts_with('[') {
             match serde_json::Deserializer::from_str(line).deserialize_seq(Items(line)) {
                 Ok(items) if items.is_empty() => {}
-                Ok(items) => return Verdict::Batch(items),
+                Ok(items) => return Unparsed::Batch(items),
                 Err(_) => {
-                    let why = format!("an array may hold at most {BATCH_MAX} messages");
-                    return Verdict::Bad(Self {
+                    let why = format!("an array may hold at most {MAX_BATCH} messages");
+                    return Unparsed::Bad(Self {
                         id: None,
                         error: Some(RpcError::invalid_request(why)),
                     });
                 }
             }
         }
-        Verdict::Bad(Self {
+        Unparsed::Bad(Self {
             id: None,
             error: Some(RpcError::invalid_request(
                 "a message is a JSON object with `jsonrpc` and `method`",
@@ -267,7 +265,7 @@ impl BadMessage {
     }
 }
 
-/// Reads an id; most are short numbers, and those need no parser.
+/// Most ids are short numbers, which need no parser.
 fn read_id(raw: &str) -> Option<Id> {
     let is_short = matches!(raw.as_bytes(), [b'1'..=b'9', rest @ ..]
         if rest.len() < 18 && rest.iter().all(u8::is_ascii_digit));
@@ -278,7 +276,6 @@ fn read_id(raw: &str) -> Option<Id> {
     serde_json::from_str(raw).ok()
 }
 
-/// Takes an array apart, and stops where it is too long to hold.
 struct Items<'a>(&'a ByteString);
 
 impl<'de> de::Visitor<'de> for Items<'_> {
@@ -291,7 +288,7 @@ impl<'de> de::Visitor<'de> for Items<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
         while let Some(raw) = seq.next_element::<&RawValue>()? {
-            if items.len() == BATCH_MAX {
+            if items.len() == MAX_BATCH {
                 return Err(de::Error::custom("too many messages"));
             }
             items.push(self.0.slice_ref(raw.get()));
@@ -325,23 +322,23 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
         while let Some(Key(key)) = map.next_key()? {
             match &*key {
                 "jsonrpc" => {
-                    out.twice |= out.version.is_some();
+                    out.repeated |= out.version.is_some();
                     let raw: &RawValue = map.next_value()?;
                     out.version = Some(raw.get() == "\"2.0\"");
                 }
                 "id" => {
-                    out.twice |= out.id.is_some();
+                    out.repeated |= out.id.is_some();
                     out.id = Some(map.next_value()?);
                 }
                 "method" => {
-                    out.twice |= out.method_is_text || out.method.is_some();
+                    out.repeated |= out.method_is_text || out.method.is_some();
                     let raw: &RawValue = map.next_value()?;
-                    // A method of another type is no reason to lose the id.
+                    // A method of another type must not lose the id.
                     out.method_is_text = true;
                     out.method = text_of(raw.get());
                 }
                 "params" => {
-                    out.twice |= out.params.is_some();
+                    out.repeated |= out.params.is_some();
                     out.params = Some(match &out.method {
                         Some(method) => {
                             let target = TargetKind::of(method);
@@ -351,11 +348,11 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
                     });
                 }
                 "result" => {
-                    out.answers = true;
+                    out.is_answer = true;
                     out.result = Some(map.next_value()?);
                 }
                 "error" => {
-                    out.answers = true;
+                    out.is_answer = true;
                     out.error = Some(map.next_value()?);
                 }
                 _ => {
@@ -392,7 +389,7 @@ pub fn write_call(
     out.push(b'}');
 }
 
-/// Writes the answer to a request; a reply of nothing writes nothing.
+/// Writes the answer to a request; [`Reply::None`] writes nothing.
 pub fn write_answer(out: &mut Vec<u8>, id: Option<&Id>, outcome: &Result<Reply, RpcError>) {
     let head = |out: &mut Vec<u8>| {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
@@ -425,35 +422,31 @@ fn write_id(out: &mut Vec<u8>, id: Option<&Id>) {
     match id {
         Some(Id::String(text)) => write_text(out, text),
         Some(Id::Number(number)) => {
-            let mut buffer = [0_u8; 20];
-            out.extend_from_slice(format_i64(*number, &mut buffer));
+            if *number < 0 {
+                out.push(b'-');
+            }
+            out.extend_from_slice(format_u64(number.unsigned_abs(), &mut [0; 20]));
         }
         None => out.extend_from_slice(b"null"),
     }
 }
 
-/// Formats without the machinery of `write!`, which costs as much as the rest of a short answer.
-pub(super) fn format_i64(number: i64, buffer: &mut [u8; 20]) -> &[u8] {
+/// Formats without `write!`, which costs as much as the rest of a short answer.
+pub(super) fn format_u64(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut at = buffer.len();
-    let mut rest = number.unsigned_abs();
     loop {
         at -= 1;
-        buffer[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        rest /= 10;
-        if rest == 0 {
-            break;
+        buffer[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+        if number == 0 {
+            return &buffer[at..];
         }
     }
-    if number < 0 {
-        at -= 1;
-        buffer[at] = b'-';
-    }
-    &buffer[at..]
 }
 
 pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
-    // Few texts have anything to be escaped, and a look is cheaper than their writer; without an early end it takes many
-    // bytes at once.
+    // Few texts need escapes, and this check is cheaper than the JSON writer; without an early exit it checks
+    // many bytes at once.
     let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |found, byte| found | special(byte)) {
         // Writing a string into memory cannot fail.

@@ -1,17 +1,15 @@
-//! The name of a method, free to copy when it is a known one.
-//!
-//! Applies to: both.
+//! Method names, which are free to copy if they are known.
 
 use std::fmt;
 
 use bytestring::ByteString;
 
-/// A method name.
+/// The name of a method.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Method(ByteString);
 
 impl Method {
-    /// Takes a name; known ones cost nothing.
+    /// Creates a method; a known name is not copied.
     #[must_use]
     pub fn of(name: &str) -> Self {
         Self(match crate::method::lookup(name) {
@@ -20,7 +18,7 @@ impl Method {
         })
     }
 
-    /// Takes a name that lives as long as the program.
+    /// Creates a method from a static name.
     #[must_use]
     pub const fn from_static(name: &'static str) -> Self {
         Self(ByteString::from_static(name))

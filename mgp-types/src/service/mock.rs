@@ -1,15 +1,14 @@
-//! Peers and clients without a transport, for tests of layers.
-//!
-//! Applies to: both.
+//! Mock clients and peers without a transport, for tests of layers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::{
     BoxFuture, Call, Context, Link, Method, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack,
 };
+use crate::sync::Mutex;
 use crate::wire::{Id, Payload, RpcError};
 
-/// Calls a stack as a transport would.
+/// A client that calls a stack as a transport would.
 #[derive(Debug)]
 pub struct Client {
     stack: Stack,
@@ -18,7 +17,7 @@ pub struct Client {
     next_id: i64,
 }
 
-/// A client of a stack, in a connection of its own.
+/// Creates a client of a stack, with its own connection scope.
 #[must_use]
 pub fn client(stack: Stack) -> Client {
     let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
@@ -29,7 +28,7 @@ impl Client {
     /// Sends a request and waits for its result.
     ///
     /// # Errors
-    /// What the stack answers.
+    /// Returns the error of the stack.
     pub async fn request(&mut self, method: &str, params: &str) -> Result<Payload, RpcError> {
         let reply = self.call(method, params).await?;
         match reply.as_body() {
@@ -38,7 +37,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and hands back the future of its reply.
+    /// Sends a request and returns the future of its reply.
     pub fn call(
         &mut self,
         method: &str,
@@ -57,7 +56,7 @@ impl Client {
     /// Sends a notification.
     ///
     /// # Errors
-    /// What the stack answers.
+    /// Returns the error of the stack.
     pub async fn notify(&mut self, method: &str, params: &str) -> Result<(), RpcError> {
         let mut cx = self.cx.clone();
         cx.key = super::CallKey::next();
@@ -66,36 +65,36 @@ impl Client {
     }
 }
 
-/// A peer that a stack plays, and that remembers what it was sent.
+/// A peer that answers with a stack and records the received calls.
 #[derive(Clone, Debug)]
 pub struct MockPeer {
     seen: Arc<Mutex<Vec<Call>>>,
     stack: Stack,
 }
 
-/// A peer played by a stack.
+/// Creates a peer that answers with a stack.
 #[must_use]
 pub fn peer(stack: Stack) -> MockPeer {
     MockPeer { seen: Arc::default(), stack }
 }
 
 impl MockPeer {
-    /// The peer, to put under a stack.
+    /// Returns the peer, as the end of an outbound stack.
     #[must_use]
     pub fn peer(&self) -> Peer {
         Peer::new(Arc::new(self.clone()))
     }
 
-    /// What it was sent.
+    /// Returns the received calls.
     #[must_use]
     pub fn seen(&self) -> Vec<Call> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen.lock().clone()
     }
 }
 
 impl Link for MockPeer {
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
+        self.seen.lock().push(call.clone());
         self.stack.send(call)
     }
 }

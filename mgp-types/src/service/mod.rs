@@ -1,10 +1,8 @@
-//! The one service type and what travels through it (DESIGN §3).
+//! The service type of every layer, and the values that pass through it.
 //!
 //! Every section of the protocol is a tower layer over `Service<Call, Response = Reply, Error = RpcError>`.
-//! Requests and notifications are both [`Call`]s; the [`Peer`] at the end of an outbound stack is that service itself,
+//! Requests and notifications are both [`Call`]s. The [`Peer`] at the end of an outbound stack is such a service too,
 //! so a layer works on either side.
-//!
-//! Applies to: both.
 
 mod ask;
 mod at_call;
@@ -38,7 +36,6 @@ mod principal;
 mod reply;
 mod router;
 mod rule;
-mod rules;
 mod scope;
 mod shown_url;
 mod spawn;
@@ -46,6 +43,7 @@ mod stack;
 mod trace;
 mod visibility;
 mod waited;
+mod wire_rules;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -85,13 +83,13 @@ pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
 pub use reply::{Body, InputRequired, Reply, result_type};
 pub use router::{Routed, Router, RouterLayer};
 pub use rule::Rule;
-pub use rules::WireRules;
 pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};
 pub use shown_url::shown_url;
 pub use spawn::{Exit, Spawn, SpawnError, Spawned};
 pub use stack::{MgpService, Stack};
 pub use visibility::{Everyone, Hidden, Visibility, visibility};
 pub use waited::Waited;
+pub use wire_rules::WireRules;
 
-/// A future on the heap.
+/// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,6 +1,4 @@
-//! The way back from a running call: chunks, progress, logs, events, callbacks (DESIGN §3 D; MGP §12, §13).
-//!
-//! Applies to: both.
+//! The output of a running call: chunks, progress, logs, events, callbacks (MGP §12, §13).
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +9,7 @@ use super::BoxFuture;
 use crate::mcp::ContentBlock;
 use crate::wire::Payload;
 
-/// Where the partial results of a call go; forwarding a call keeps it.
+/// The output for partial results of a call; forwarding a call preserves it.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -40,13 +38,13 @@ use crate::wire::Payload;
 #[derive(Clone, Default)]
 pub struct Outlet(Option<Arc<dyn Sink>>);
 
-/// What can be sent back while a call runs.
+/// A partial result or notification of a running call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Item {
     /// A piece of the result: one content block as JSON, `Payload::of(&ContentBlock::text("…"))` (§12.4).
     Chunk(Payload),
-    /// How far the call is (§12.6).
+    /// The progress of the call (§12.6).
     Progress(Progress),
     /// Params of `notifications/message`.
     Log(Payload),
@@ -72,48 +70,48 @@ pub enum ItemKind {
     Callback,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// Units done.
+    /// The units done.
     pub progress: f64,
-    /// Units in all, where known.
+    /// The total units, if known.
     pub total: Option<f64>,
-    /// A word for a person.
+    /// A description for the user.
     pub message: Option<String>,
-    /// How long it may still take (§12.6).
+    /// The estimated remaining time (§12.6).
     pub estimated_remaining_ms: Option<u64>,
 }
 
-/// The consumer is gone: stop sending.
+/// The error when the consumer no longer accepts items; the sender should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody takes partial results of this call any more")]
+#[error("the consumer of partial results is gone")]
 pub struct Gone;
 
-/// Takes the items of one call; layers wrap one to see them pass.
+/// A consumer of the items of one call; layers wrap it to observe the items.
 pub trait Sink: Send + Sync {
-    /// Takes an item; waits while the consumer is slow, within its own bounds.
+    /// Consumes an item; waits while the consumer is slow, within its own bounds.
     ///
     /// # Errors
-    /// [`Gone`] when nobody takes items any more.
+    /// Returns [`Gone`] if the consumer no longer accepts items.
     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>>;
 
-    /// Whether items of a kind are taken at all, so that nothing is made for nobody.
+    /// Returns whether items of a kind are accepted, so that callers need not create items in vain.
     fn wants(&self, _kind: ItemKind) -> bool {
         true
     }
 }
 
 impl Item {
-    /// A chunk of text.
+    /// Creates a chunk of text.
     #[must_use]
     pub fn text(text: &str) -> Self {
-        // Writing a text block cannot fail; an empty object is the harmless answer.
+        // Writing a text block cannot fail; an empty object is a safe fallback.
         let block = Payload::of(&ContentBlock::text(text));
         Self::Chunk(block.unwrap_or_else(|_| Payload::empty_object()))
     }
 
-    /// Its kind.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ItemKind {
         match self {
@@ -127,19 +125,19 @@ impl Item {
 }
 
 impl Outlet {
-    /// An outlet into a sink.
+    /// Creates an outlet to a sink.
     #[must_use]
     pub fn new(sink: Arc<dyn Sink>) -> Self {
         Self(Some(sink))
     }
 
-    /// An outlet nobody listens at.
+    /// Returns an outlet without a sink.
     #[must_use]
     pub const fn none() -> Self {
         Self(None)
     }
 
-    /// An outlet into a function, which must not wait.
+    /// Creates an outlet to a function, which must not wait.
     ///
     /// ```
     /// use mgp_types::service::Outlet;
@@ -158,7 +156,7 @@ impl Outlet {
         Self::new(Arc::new(Function(take)))
     }
 
-    /// An outlet into a queue of `room` items; a sender waits while it is full.
+    /// Creates an outlet to a queue of `room` items; a sender waits while it is full.
     #[must_use]
     pub fn channel(room: usize) -> (Self, mpsc::Receiver<Item>) {
         struct Queue(mpsc::Sender<Item>);
@@ -171,13 +169,13 @@ impl Outlet {
         (Self::new(Arc::new(Queue(sender))), receiver)
     }
 
-    /// Sends an item; one that nobody wants is no reason to stop working, so it is let go.
+    /// Sends an item; an item of a kind that is not accepted is dropped without an error.
     ///
     /// # Errors
-    /// [`Gone`] when whoever took items has left.
+    /// Returns [`Gone`] if the consumer no longer accepts items.
     ///
     /// # Cancel safety
-    /// Dropping the future may or may not have sent the item.
+    /// If the future is dropped, the item may or may not have been sent.
     pub async fn send(&self, item: Item) -> Result<(), Gone> {
         match &self.0 {
             Some(sink) if sink.wants(item.kind()) => sink.send(item).await,
@@ -188,10 +186,10 @@ impl Outlet {
     /// Sends a piece of text as a chunk of the result.
     ///
     /// # Errors
-    /// [`Gone`] when whoever took items has left.
+    /// Returns [`Gone`] if the consumer no longer accepts items.
     ///
     /// # Cancel safety
-    /// As [`Outlet::send`].
+    /// The item may or may not have been sent.
     pub async fn text(&self, text: &str) -> Result<(), Gone> {
         if !self.wants(ItemKind::Chunk) {
             return Ok(());
@@ -199,31 +197,31 @@ impl Outlet {
         self.send(Item::text(text)).await
     }
 
-    /// Says how far the call is: units done, and units in all where known.
+    /// Reports the progress of the call: units done, and total units if known.
     ///
     /// # Errors
-    /// [`Gone`] when whoever took items has left.
+    /// Returns [`Gone`] if the consumer no longer accepts items.
     ///
     /// # Cancel safety
-    /// As [`Outlet::send`].
+    /// The item may or may not have been sent.
     pub async fn progress(&self, progress: f64, total: impl Into<Option<f64>>) -> Result<(), Gone> {
         let step = Progress { progress, total: total.into(), ..Progress::default() };
         self.send(Item::Progress(step)).await
     }
 
-    /// Whether items of a kind go anywhere.
+    /// Returns whether items of a kind are accepted.
     #[must_use]
     pub fn wants(&self, kind: ItemKind) -> bool {
         self.0.as_ref().is_some_and(|sink| sink.wants(kind))
     }
 
-    /// Whether anybody listens at all.
+    /// Returns whether there is no consumer.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Puts a sink around this one, which sees every item first.
+    /// Wraps the sink in another one, which receives every item first.
     #[must_use]
     pub fn wrap(self, outer: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>) -> Self {
         Self(self.0.map(outer))

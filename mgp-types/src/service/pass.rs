@@ -1,14 +1,11 @@
-//! What an authenticated caller may do by its credentials, and whether these still hold.
-//!
-//! Applies to: inbound.
+//! The permissions of an authenticated caller, and the validity of its credentials.
 
-use std::fmt;
 use std::sync::Arc;
 
-/// The credentials of a caller, seen by whoever serves it; made by the layer that looked at them.
+/// The credentials of a caller, in the view of the server; created by the layer that verified them.
 ///
-/// An authenticating layer puts it beside the [`Principal`](super::Principal) into the extensions of an HTTP request.
-/// The server hands it on in the extensions of the call, and ends a stream whose caller's credentials no longer hold.
+/// An authenticating layer puts it into the extensions of an HTTP request, beside the [`Principal`](super::Principal).
+/// The server copies it into the extensions of the call, and ends a stream once the credentials are no longer valid.
 ///
 /// ```
 /// use mgp_types::service::Pass;
@@ -23,7 +20,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// The permissions of a key or the scopes of a token; `good` says whether it still holds, and must not wait.
+    /// Creates a pass from permissions or scopes; `good` returns whether the credentials are valid, and must not wait.
     #[must_use]
     pub fn new(
         permissions: impl IntoIterator<Item = impl Into<String>>,
@@ -35,27 +32,23 @@ impl Pass {
         }
     }
 
-    /// The permissions of the key, or the scopes of the token.
+    /// Returns the permissions of the key, or the scopes of the token.
     #[must_use]
     pub fn permissions(&self) -> &[String] {
         &self.permissions
     }
 
-    /// Whether a permission or scope is among them, letter by letter: no name stands for others.
+    /// Returns whether a permission or scope is included; names are compared exactly.
     #[must_use]
     pub fn permits(&self, permission: &str) -> bool {
         self.permissions.iter().any(|known| known == permission)
     }
 
-    /// Whether it still holds: neither revoked nor expired.
+    /// Returns whether the credentials are still valid, i.e. neither revoked nor expired.
     #[must_use]
     pub fn is_good(&self) -> bool {
         (self.good)()
     }
 }
 
-impl fmt::Debug for Pass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("permissions", &self.permissions).finish_non_exhaustive()
-    }
-}
+crate::opaque_debug!(Pass { permissions });

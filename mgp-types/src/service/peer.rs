@@ -1,6 +1,4 @@
-//! The other end of a connection, as a service (DESIGN §3).
-//!
-//! Applies to: both.
+//! The other end of a connection, as a service.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,101 +9,97 @@ use tower_service::Service;
 use super::{BoxFuture, Call, CallKey, Context, Reply, Scope, Start};
 use crate::wire::{Id, RpcError};
 
-/// What a connection offers to the layers: object safe, free of I/O types, easy to mock.
+/// The interface of a connection to the layers: object safe, free of I/O types, easy to mock.
 pub trait Link: Send + Sync + 'static {
-    /// Sends a call; a request resolves with its answer, a notification once it is on its way.
+    /// Sends a call. A request resolves with its answer, a notification when it has been sent.
     ///
     /// Dropping the future of a request cancels it at the other end.
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// The request of ours that the peer's message names, by the id or token it has on the wire.
+    /// Returns the outgoing request that a message of the peer refers to, by its wire id or token.
     fn in_flight(&self, _id: &Id) -> Option<InFlight> {
         None
     }
 
-    /// All requests of ours that the peer has not answered, oldest first.
+    /// Returns all outgoing requests that the peer has not answered, oldest first.
     fn all_in_flight(&self) -> Vec<InFlight> {
         Vec::new()
     }
 
-    /// Whether the connection is gone.
+    /// Returns whether the connection is closed.
     fn is_closed(&self) -> bool {
         false
     }
 
-    /// Closes the connection after what is queued; running calls end with the reason.
+    /// Closes the connection after sending queued messages; running calls end with the reason.
     fn close(&self, _reason: &str) {}
 
-    /// Ends the stream a call is answered on, where its caller comes back for the rest; `true` when it did.
+    /// Ends the stream on which a call is answered, if its caller can resume; returns whether it did.
     fn hang_up(&self, _call: CallKey) -> bool {
         false
     }
 }
 
-/// A request of ours that the peer has not answered.
+/// An outgoing request that the peer has not answered.
 #[derive(Clone, Debug)]
 pub struct InFlight {
-    /// Its id on the wire, by which it can be cancelled.
+    /// The wire id, used to cancel the request.
     pub id: Id,
-    /// Its surroundings: principal, outlet, the way to ask its caller.
+    /// The context: principal, outlet, the way to ask the caller.
     pub cx: Context,
-    /// Takes partial results in the order they were read, ahead of the answer.
+    /// The inbox for partial results, in the order received, ahead of the answer.
     pub inbox: Inbox,
 }
 
-/// The bounded queue between the read loop and the consumer of a call's partial results.
+/// A bounded queue from the read loop to the consumer of a call's partial results.
 #[derive(Clone)]
 pub struct Inbox(Arc<dyn Mailslot>);
 
-/// Takes items on the read loop; never waits.
+/// A receiver of items that runs on the read loop and never waits.
 pub trait Mailslot: Send + Sync {
-    /// Puts an item and says how much room is left.
+    /// Adds an item and returns the remaining room.
     fn push(&self, item: super::Item) -> Room;
 }
 
-/// How full an [`Inbox`] is after a push.
+/// The room of an [`Inbox`] after a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// The consumer keeps up.
+    /// There is room.
     Free,
-    /// The queue just passed its high-water mark: ask the peer to slow down, if it can be asked.
+    /// The queue passed its high-water mark: the peer should be asked to slow down, if it supports that.
     High,
-    /// The item was dropped and counted; the final answer carries what is missing.
+    /// The item was dropped and counted; the final answer reports the gap.
     Full,
 }
 
 impl Inbox {
-    /// An inbox into a slot.
+    /// Creates an inbox.
     #[must_use]
     pub fn new(slot: Arc<dyn Mailslot>) -> Self {
         Self(slot)
     }
 
-    /// Puts an item without waiting.
+    /// Adds an item without waiting.
     #[must_use]
     pub fn push(&self, item: super::Item) -> Room {
         self.0.push(item)
     }
 }
 
-impl fmt::Debug for Inbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Inbox")
-    }
-}
+crate::opaque_debug!(Inbox);
 
 /// The other end of a connection: the innermost service of every outbound stack.
 #[derive(Clone)]
 pub struct Peer(Arc<dyn Link>);
 
 impl Peer {
-    /// A peer behind a link.
+    /// Creates a peer from a link.
     #[must_use]
     pub fn new(link: Arc<dyn Link>) -> Self {
         Self(link)
     }
 
-    /// A peer that answers nothing, for calls that come from no connection.
+    /// Returns a peer without connection, which refuses every call.
     #[must_use]
     pub fn none() -> Self {
         struct NoLink;
@@ -130,19 +124,19 @@ impl Peer {
         self.0.send(call)
     }
 
-    /// The request of ours with this id or token on the wire.
+    /// Returns the outgoing request with this wire id or token.
     #[must_use]
     pub fn in_flight(&self, id: &Id) -> Option<InFlight> {
         self.0.in_flight(id)
     }
 
-    /// All unanswered requests of ours, oldest first.
+    /// Returns all unanswered outgoing requests, oldest first.
     #[must_use]
     pub fn all_in_flight(&self) -> Vec<InFlight> {
         self.0.all_in_flight()
     }
 
-    /// Whether the connection is gone.
+    /// Returns whether the connection is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
@@ -153,31 +147,31 @@ impl Peer {
         self.0.close(reason);
     }
 
-    /// Ends the stream a call of the peer's is answered on, where the peer comes back for the rest (2025-11-25 over HTTP).
+    /// Ends the stream on which a call of the peer is answered, if the peer can resume (2025-11-25 over HTTP).
     ///
-    /// `true` when it did; elsewhere nothing happens.
+    /// Returns whether it did.
     #[expect(clippy::must_use_candidate, reason = "a call goes on either way")]
     pub fn hang_up(&self, call: CallKey) -> bool {
         self.0.hang_up(call)
     }
 
-    /// The surroundings of a call of our own to this peer.
+    /// Creates the context of an outgoing call to this peer.
     #[must_use]
     pub fn context(&self, scope: &Scope) -> Context {
         Context::new(self.clone(), scope.clone(), super::Principal::local())
     }
 }
 
-/// The error of a call whose connection is gone.
+/// Returns the error of a call whose connection is closed.
 #[must_use]
 pub fn closed(why: &str) -> RpcError {
     RpcError::new(crate::wire::ErrorCode::SERVER_NOT_READY, format!("connection closed: {why}"))
 }
 
-/// The error of a call that was on its way when its connection ended: it may have run.
+/// Returns the error of a call that was sent before its connection ended: it may have run.
 ///
-/// It has the code of [`closed`], but does not invite another attempt, and says `details.started`: who follows the hints
-/// without knowing the tool must not run it twice. Who knows that it may run twice asks [`is_lost`].
+/// The code is that of [`closed`], but the hints forbid a retry and `details.started` is set: a caller that does not
+/// know the tool must not run it twice. A caller that knows it can be repeated checks [`is_lost`].
 #[must_use]
 pub fn lost(why: &str) -> RpcError {
     let error = closed(why).because(Lost);
@@ -187,15 +181,14 @@ pub fn lost(why: &str) -> RpcError {
     error.recovery(hints.no_retry().details(details))
 }
 
-/// Whether an error was made by [`lost`] on this side of the wire: no peer can say so.
+/// Returns whether an error was created by [`lost`] on this side; no peer can send such an error.
 #[must_use]
 pub fn is_lost(error: &RpcError) -> bool {
     std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Lost>)
 }
 
-/// Why such a call failed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the connection ended while the call was on its way")]
+#[error("the connection ended before the call was answered")]
 struct Lost;
 
 impl fmt::Debug for Peer {

@@ -1,6 +1,4 @@
-//! Who calls: set by the transport from credentials or the configured profile, never from params (MGP §5).
-//!
-//! Applies to: both.
+//! The caller of a call: set by the transport from credentials or the configured profile, never from params (MGP §5).
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -55,49 +53,49 @@ macro_rules! name_newtype {
 }
 
 name_newtype!(
-    /// The tenant a principal belongs to; part of every key.
+    /// The tenant of a principal; part of every key.
     TenantId
 );
 name_newtype!(
-    /// The authenticated subject: a person, a key, a client id.
+    /// The authenticated subject: a user, a key, a client id.
     Subject
 );
 name_newtype!(
-    /// The agent a subject acts through.
+    /// The agent through which a subject acts.
     AgentId
 );
 name_newtype!(
-    /// A server's configured id; what a server claims about itself is shown, never a key.
+    /// The configured id of a server; an id that the server claims is shown, but never used as a key.
     ServerId
 );
 
-/// Who a call is made for; forwarding never changes it.
+/// The principal for whom a call is made; forwarding never changes it.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Principal(Arc<Inner>);
+pub struct Principal(Arc<Identity>);
 
 #[derive(PartialEq, Eq, Hash)]
-struct Inner {
+struct Identity {
     tenant: TenantId,
     subject: Subject,
     agent: Option<AgentId>,
     authority: Authority,
 }
 
-/// What a principal may administer.
+/// The administrative authority of a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Authority {
-    /// Nothing: it calls tools.
+    /// None: the principal may only call tools.
     User,
-    /// Grants, permissions, registrations, shutdown.
+    /// May administer grants, permissions, registrations and shutdown.
     Operator,
 }
 
 impl Principal {
-    /// Names a principal without administrative authority.
+    /// Creates a principal without administrative authority.
     #[must_use]
     pub fn new(tenant: impl Into<TenantId>, subject: impl Into<Subject>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(Identity {
             tenant: tenant.into(),
             subject: subject.into(),
             agent: None,
@@ -105,18 +103,18 @@ impl Principal {
         }))
     }
 
-    /// The party at the other end of a local pipe: tenant `local`, subject `local`.
+    /// Returns the principal at the other end of a local pipe: tenant `local`, subject `local`.
     #[must_use]
     pub fn local() -> Self {
         static LOCAL: LazyLock<Principal> = LazyLock::new(|| Principal::new("local", "local"));
         LOCAL.clone()
     }
 
-    /// The same principal acting through an agent.
+    /// Returns the same principal, acting through an agent.
     #[must_use]
     pub fn agent(&self, agent: impl Into<AgentId>) -> Self {
-        let Inner { tenant, subject, authority, .. } = &*self.0;
-        Self(Arc::new(Inner {
+        let Identity { tenant, subject, authority, .. } = &*self.0;
+        Self(Arc::new(Identity {
             tenant: tenant.clone(),
             subject: subject.clone(),
             agent: Some(agent.into()),
@@ -124,11 +122,11 @@ impl Principal {
         }))
     }
 
-    /// The same principal with administrative authority.
+    /// Returns the same principal, with administrative authority.
     #[must_use]
     pub fn operator(&self) -> Self {
-        let Inner { tenant, subject, agent, .. } = &*self.0;
-        Self(Arc::new(Inner {
+        let Identity { tenant, subject, agent, .. } = &*self.0;
+        Self(Arc::new(Identity {
             tenant: tenant.clone(),
             subject: subject.clone(),
             agent: agent.clone(),
@@ -136,25 +134,25 @@ impl Principal {
         }))
     }
 
-    /// The tenant.
+    /// Returns the tenant.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.0.tenant
     }
 
-    /// The subject.
+    /// Returns the subject.
     #[must_use]
     pub fn subject(&self) -> &Subject {
         &self.0.subject
     }
 
-    /// The agent, where one is known.
+    /// Returns the agent, if known.
     #[must_use]
     pub fn as_agent(&self) -> Option<&AgentId> {
         self.0.agent.as_ref()
     }
 
-    /// What it may administer.
+    /// Returns the administrative authority.
     #[must_use]
     pub fn authority(&self) -> Authority {
         self.0.authority
@@ -163,7 +161,7 @@ impl Principal {
 
 impl fmt::Debug for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { tenant, subject, agent, authority } = &*self.0;
+        let Identity { tenant, subject, agent, authority } = &*self.0;
         write!(f, "{tenant}/{subject}")?;
         if let Some(agent) = agent {
             write!(f, "/{agent}")?;

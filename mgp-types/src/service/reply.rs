@@ -1,6 +1,4 @@
-//! What a call ends with (DESIGN §3 C, E).
-//!
-//! Applies to: both.
+//! The outcome of a successful call.
 
 use std::borrow::Cow;
 
@@ -17,15 +15,15 @@ use crate::wire::{Payload, RpcError};
 pub enum Reply {
     /// The result.
     Complete(Body),
-    /// The callee needs answers first; the caller calls again with them (MCP 2026-07-28).
+    /// The callee needs answers first; the caller repeats the call with them (MCP 2026-07-28).
     InputRequired(InputRequired),
-    /// The call goes on as a task; the body is the task as created.
+    /// The call continues as a task; the body is the task as created.
     Task(Body),
-    /// Nothing: a notification, or a request that must stay unanswered.
+    /// Nothing: for a notification, or a request that must not be answered.
     None,
 }
 
-/// A result object: raw text, and members to be joined when it is written.
+/// A result object: raw text, and members to be merged when it is written.
 #[derive(Clone, Debug)]
 pub struct Body {
     raw: Payload,
@@ -36,28 +34,28 @@ pub struct Body {
 /// Questions that must be answered before the call can complete.
 #[derive(Clone, Debug)]
 pub struct InputRequired {
-    /// The questions, each under the key its answer comes back with.
+    /// The questions, each under the key of its answer.
     pub asks: Vec<(String, Ask)>,
-    /// State to hand back unchanged; sealed by the layer that makes it.
+    /// State to return unchanged; sealed by the layer that creates it.
     pub state: Option<String>,
 }
 
 impl Reply {
-    /// A complete result.
+    /// Creates a complete result.
     ///
     /// # Errors
-    /// −32603 when the value cannot be written as JSON.
+    /// Returns −32603 if the value cannot be written as JSON.
     pub fn of<T: Serialize + ?Sized>(result: &T) -> Result<Self, RpcError> {
         Payload::of(result).map(Self::raw)
     }
 
-    /// A complete result from text.
+    /// Creates a complete result from text.
     #[must_use]
     pub fn raw(result: Payload) -> Self {
         Self::Complete(Body::new(result))
     }
 
-    /// `{}`.
+    /// Returns the result `{}`.
     #[must_use]
     pub fn empty() -> Self {
         Self::raw(Payload::empty_object())
@@ -66,7 +64,7 @@ impl Reply {
     /// Decodes a complete result.
     ///
     /// # Errors
-    /// −32603 when the result does not fit, or the call did not complete.
+    /// Returns −32603 if the result does not fit, or the call did not complete.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         match self {
             Self::Complete(body) | Self::Task(body) => serde_json::from_slice(&body.to_json())
@@ -78,7 +76,7 @@ impl Reply {
         }
     }
 
-    /// The body of a complete result or a task.
+    /// Returns the body of a complete result or a task.
     #[must_use]
     pub fn as_body(&self) -> Option<&Body> {
         match self {
@@ -87,7 +85,7 @@ impl Reply {
         }
     }
 
-    /// The same, to add members.
+    /// Returns the body mutably, to add members.
     #[must_use]
     pub fn as_body_mut(&mut self) -> Option<&mut Body> {
         match self {
@@ -107,29 +105,29 @@ impl Reply {
 }
 
 impl Body {
-    /// Takes a result.
+    /// Creates a body from a result.
     #[must_use]
     pub fn new(raw: Payload) -> Self {
         Self { raw, extra: Vec::new(), meta: Vec::new() }
     }
 
-    /// The result as the callee gave it.
+    /// Returns the result as the callee sent it.
     #[must_use]
     pub fn as_raw(&self) -> &Payload {
         &self.raw
     }
 
-    /// Adds a member beside the result's own; it replaces one of the same name.
+    /// Adds a member to the result; it replaces one of the same name.
     pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: Payload) {
         self.extra.push((name.into(), value));
     }
 
-    /// Adds a member of the result's `_meta`.
+    /// Adds a member to the `_meta` of the result.
     pub fn insert_meta(&mut self, name: impl Into<Cow<'static, str>>, value: Payload) {
         self.meta.push((name.into(), value));
     }
 
-    /// The whole result as text.
+    /// Returns the whole result as text.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.raw.as_str().len() + 32);
@@ -137,15 +135,15 @@ impl Body {
         out
     }
 
-    /// Writes the result, with what was added spliced in.
+    /// Writes the result with the added members.
     pub fn write(&self, out: &mut Vec<u8>) {
         let raw = self.raw.as_str();
         if (self.extra.is_empty() && self.meta.is_empty()) || !raw.trim_start().starts_with('{') {
             out.extend_from_slice(raw.as_bytes());
             return;
         }
-        // The rule: none of the new members is there yet, so they go in front and the rest is copied as it is.
-        // A name may be there in other letters: where characters are escaped, the members are read.
+        // Usually the result has none of the new members, so they are written first and the rest is copied.
+        // A name may be written with escapes; the members are then parsed.
         let is_plain = !raw.contains('\\') || !raw.contains("\\u") && !raw.contains("\\/");
         let fresh = |name: &str| is_plain && !raw.contains(&format!("\"{name}\""));
         if self.extra.iter().all(|(name, _)| fresh(name))
@@ -171,14 +169,13 @@ impl Body {
     }
 }
 
-fn merged(came: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
+fn merged(original: Option<&str>, more: &[(Cow<'static, str>, Payload)]) -> String {
     let mut out = Vec::new();
-    merge_meta(&mut out, came, more);
-    // All of it was text.
+    merge_meta(&mut out, original, more);
+    // All parts are text.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Writes an object with further members in front.
 fn splice(out: &mut Vec<u8>, object: &str, more: &[(&str, Cow<'_, str>)]) {
     let rest = object[1..].trim_start();
     out.push(b'{');
@@ -231,7 +228,7 @@ impl InputRequired {
         out.push(b'}');
     }
 
-    /// Reads a result that asks for input; `None` when it is another kind of result.
+    /// Reads a result that asks for input; returns `None` for other kinds of results.
     #[must_use]
     pub fn read(result: &Payload) -> Option<Self> {
         #[derive(serde::Deserialize)]
@@ -268,7 +265,7 @@ impl InputRequired {
     }
 }
 
-/// The `resultType` of a result, where it has one.
+/// Returns the `resultType` of a result, if it has one.
 #[must_use]
 pub fn result_type(result: &Payload) -> Option<String> {
     #[derive(serde::Deserialize)]

@@ -1,4 +1,4 @@
-//! Endpoints: a set of methods and who answers each (STYLE §3).
+//! Routers: sets of methods with their handlers.
 //!
 //! Applies to: both.
 
@@ -15,7 +15,7 @@ use super::{BoxFuture, Call, Context, Kind, MgpService, Reply, Stack};
 use crate::method::{Notification, Request, ToolsCall};
 use crate::wire::RpcError;
 
-/// Answers methods; what it does not know goes to its fallback.
+/// A service that answers methods; unknown ones go to its fallback.
 ///
 /// ```
 /// use mgp_types::method::Ping;
@@ -35,13 +35,13 @@ pub struct Router {
 }
 
 impl Router {
-    /// Answers nothing yet.
+    /// Creates an empty router.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Answers a request with a typed handler.
+    /// Adds a typed handler for a request.
     #[must_use]
     pub fn on<R, F, Fut>(self, handler: F) -> Self
     where
@@ -60,7 +60,7 @@ impl Router {
         )
     }
 
-    /// Takes a notification with a typed handler.
+    /// Adds a typed handler for a notification.
     #[must_use]
     pub fn on_notification<N, F, Fut>(self, handler: F) -> Self
     where
@@ -81,14 +81,14 @@ impl Router {
         )
     }
 
-    /// Answers a method with a service.
+    /// Adds a service for a method.
     #[must_use]
     pub fn route(mut self, method: &'static str, service: Stack) -> Self {
         Arc::make_mut(&mut self.routes).insert(method, service);
         self
     }
 
-    /// Takes over the methods of another router; the other's win.
+    /// Adds the methods of another router, which replace methods of the same name.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         let routes = Arc::make_mut(&mut self.routes);
@@ -97,19 +97,19 @@ impl Router {
         self
     }
 
-    /// Sends unknown methods on.
+    /// Sets the service for unknown methods.
     #[must_use]
     pub fn fallback(mut self, service: Stack) -> Self {
         self.fallback = Some(service);
         self
     }
 
-    /// The methods it answers.
+    /// Returns the methods of this router.
     pub fn methods(&self) -> impl Iterator<Item = &'static str> {
         self.routes.keys().copied()
     }
 
-    /// A layer that answers these methods and passes on all others.
+    /// Converts the router to a layer that answers these methods and passes on all others.
     pub fn into_layer(self) -> RouterLayer {
         RouterLayer(self.routes)
     }
@@ -139,7 +139,7 @@ impl Service<Call> for Router {
     }
 }
 
-/// What nobody answers: an error to a request, nothing to a notification.
+/// Requests return an error, notifications nothing.
 fn unknown(call: &Call) -> Result<Reply, RpcError> {
     match call.kind() {
         Kind::Request => Err(RpcError::method_not_found(call.method().as_str())),
@@ -147,7 +147,7 @@ fn unknown(call: &Call) -> Result<Reply, RpcError> {
     }
 }
 
-/// Layer form of a [`Router`].
+/// The layer of a [`Router`].
 #[derive(Clone)]
 #[must_use]
 pub struct RouterLayer(Arc<FxHashMap<&'static str, Stack>>);
@@ -170,7 +170,7 @@ impl<S> Layer<S> for RouterLayer {
     }
 }
 
-/// Service form of a [`RouterLayer`].
+/// The service of a [`RouterLayer`].
 #[derive(Clone)]
 pub struct Routed<S> {
     routes: Arc<FxHashMap<&'static str, Stack>>,
@@ -194,7 +194,7 @@ impl<S: MgpService> Service<Call> for Routed<S> {
     }
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // The rule, and cheaper to tell than a look into the table.
+        // Most calls are tool calls, and this check is cheaper than a lookup.
         if !self.has_tools && call.tool().is_some() {
             return super::Either::Right { future: self.inner.call(call) };
         }

@@ -1,15 +1,13 @@
-//! The rule behind a decision, in words (MGP §5, §6).
-//!
-//! Applies to: both.
+//! The rule behind a decision (MGP §5, §6).
 
 use std::borrow::Cow;
 use std::error::Error as _;
 
 use crate::wire::RpcError;
 
-/// Names the rule that decided, for the audit log; it never crosses the wire.
+/// The description of the rule that decided, for the audit log; it is never sent to a peer.
 ///
-/// A refusal keeps it among its sources, and [`Rule::of`] finds it again.
+/// A refusal has it among its sources, where [`Rule::of`] finds it.
 ///
 /// ```
 /// use mgp_types::service::Rule;
@@ -24,19 +22,19 @@ use crate::wire::RpcError;
 pub struct Rule(Cow<'static, str>);
 
 impl Rule {
-    /// Names a rule.
+    /// Creates a rule from its description.
     #[must_use]
     pub fn new(words: impl Into<Cow<'static, str>>) -> Self {
         Self(words.into())
     }
 
-    /// Its words.
+    /// Returns the description.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The rule an error names among its sources.
+    /// Returns the rule among the sources of an error.
     #[must_use]
     pub fn of(error: &RpcError) -> Option<&Self> {
         let mut source = error.source();

@@ -1,14 +1,14 @@
-//! What outlives a call: a connection, a session, a handle, a principal.
-//!
-//! Applies to: both.
+//! Scopes, which outlive a call: a connection, a session, a handle, a request.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-/// Holds the state that layers keep between calls, and ends it.
+use crate::sync::Mutex;
+
+/// The owner of the state that layers keep between calls.
 ///
 /// ```
 /// use mgp_types::service::{Scope, ScopeKind};
@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// assert_eq!(scope.state::<Seen>().0.load(std::sync::atomic::Ordering::Relaxed), 1);
 /// ```
 #[derive(Clone)]
-pub struct Scope(Arc<Inner>);
+pub struct Scope(Arc<ScopeData>);
 
-/// What a scope stands for.
+/// The kind of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScopeKind {
@@ -37,98 +37,94 @@ pub enum ScopeKind {
     Request,
 }
 
-/// Names a scope in this process.
+/// The id of a scope in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScopeId(u64);
 
-struct Inner {
+struct ScopeData {
     id: ScopeId,
     kind: ScopeKind,
-    live: Mutex<Live>,
+    state: Mutex<ScopeState>,
 }
 
 #[derive(Default)]
-struct Live {
+struct ScopeState {
     ended: bool,
     next_hook: u64,
-    /// A handful at most: looking through them is quicker than hashing.
-    state: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
+    /// A handful at most: a linear search is faster than hashing.
+    values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     hooks: HashMap<u64, Box<dyn FnOnce() + Send>>,
 }
 
 impl Scope {
-    /// Opens a scope.
+    /// Creates a scope.
     #[must_use]
     pub fn new(kind: ScopeKind) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = ScopeId(NEXT.fetch_add(1, Ordering::Relaxed));
-        Self(Arc::new(Inner { id, kind, live: Mutex::default() }))
+        Self(Arc::new(ScopeData { id, kind, state: Mutex::default() }))
     }
 
-    /// Its id.
+    /// Returns the id.
     #[must_use]
     pub fn id(&self) -> ScopeId {
         self.0.id
     }
 
-    /// What it stands for.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ScopeKind {
         self.0.kind
     }
 
-    /// The scope's one value of a type, made on first use.
+    /// Returns the scope's value of a type, after creating it on first use.
     #[must_use]
     pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
-        let mut live = self.live();
+        let mut state = self.0.state.lock();
         let id = TypeId::of::<T>();
-        let value = if let Some((_, value)) = live.state.iter().find(|(known, _)| *known == id) {
+        let value = if let Some((_, value)) = state.values.iter().find(|(known, _)| *known == id) {
             Arc::clone(value)
         } else {
             let value: Arc<dyn Any + Send + Sync> = Arc::new(T::default());
-            live.state.push((id, Arc::clone(&value)));
+            state.values.push((id, Arc::clone(&value)));
             value
         };
-        // It is found by its type, so it is of it; a fresh one is the harmless answer.
+        // The value has this type, since it is found by it; a new one is a safe fallback.
         value.downcast().unwrap_or_default()
     }
 
-    /// Runs a hook when the scope ends, at once if it has; dropping the guard forgets the hook.
+    /// Registers a hook that runs when the scope ends, or now if it has ended; dropping the guard removes the hook.
     #[must_use = "dropping the guard forgets the hook"]
     pub fn on_end(&self, hook: impl FnOnce() + Send + 'static) -> EndGuard {
-        let mut live = self.live();
-        if live.ended {
-            drop(live);
+        let mut state = self.0.state.lock();
+        if state.ended {
+            drop(state);
             hook();
             return EndGuard { scope: Weak::new(), hook: 0 };
         }
-        live.next_hook += 1;
-        let number = live.next_hook;
-        live.hooks.insert(number, Box::new(hook));
+        state.next_hook += 1;
+        let number = state.next_hook;
+        state.hooks.insert(number, Box::new(hook));
         EndGuard { scope: Arc::downgrade(&self.0), hook: number }
     }
 
-    /// Whether it has ended.
+    /// Returns whether the scope has ended.
     #[must_use]
     pub fn is_ended(&self) -> bool {
-        self.live().ended
+        self.0.state.lock().ended
     }
 
-    /// Ends the scope: runs its hooks once and lets its state go.
+    /// Ends the scope: runs its hooks once and drops its state.
     pub fn end(&self) {
-        let (hooks, state) = {
-            let mut live = self.live();
-            live.ended = true;
-            (std::mem::take(&mut live.hooks), std::mem::take(&mut live.state))
+        let (hooks, values) = {
+            let mut state = self.0.state.lock();
+            state.ended = true;
+            (std::mem::take(&mut state.hooks), std::mem::take(&mut state.values))
         };
         for hook in hooks.into_values() {
             hook();
         }
-        drop(state);
-    }
-
-    fn live(&self) -> MutexGuard<'_, Live> {
-        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
+        drop(values);
     }
 }
 
@@ -138,14 +134,14 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// Keeps an end hook registered.
+/// A guard that removes an end hook when it is dropped.
 #[derive(Debug)]
 pub struct EndGuard {
-    scope: Weak<Inner>,
+    scope: Weak<ScopeData>,
     hook: u64,
 }
 
-impl fmt::Debug for Inner {
+impl fmt::Debug for ScopeData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope")
             .field("id", &self.id)
@@ -155,7 +151,7 @@ impl fmt::Debug for Inner {
 }
 
 impl EndGuard {
-    /// Leaves the hook registered for the rest of the scope.
+    /// Leaves the hook registered until the scope ends.
     pub fn keep(mut self) {
         self.scope = Weak::new();
     }
@@ -163,8 +159,8 @@ impl EndGuard {
 
 impl Drop for EndGuard {
     fn drop(&mut self) {
-        if let Some(inner) = self.scope.upgrade() {
-            inner.live.lock().unwrap_or_else(PoisonError::into_inner).hooks.remove(&self.hook);
+        if let Some(data) = self.scope.upgrade() {
+            data.state.lock().hooks.remove(&self.hook);
         }
     }
 }

@@ -1,13 +1,10 @@
-//! URLs in errors and logs, without what may be a secret in them.
-//!
-//! Applies to: both.
+//! URLs in errors and logs, without possible secrets.
 
-/// How much of a URL is shown.
-const LONGEST: usize = 512;
+const MAX_BYTES: usize = 512;
 
-/// Writes a URL as it may be shown: scheme, host, port and path, without user name, password, query and fragment.
+/// Returns a URL for display: scheme, host, port and path, without user name, password, query and fragment.
 ///
-/// It takes any text, and leaves out what it cannot tell from a secret.
+/// Any text is accepted; parts that may be secrets are omitted.
 ///
 /// ```
 /// use mgp_types::service::shown_url;
@@ -25,23 +22,22 @@ pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = bare.split_at(start);
     let (authority, path) = rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // A password with a slash or the like in it looks like a port and what follows one.
+    // A password with a slash looks like a port followed by a path.
     let behind = &url[start + authority.len()..];
     let is_doubtful = authority.contains(':') && behind.contains('@');
     if is_doubtful || !has_fair_port(host) {
         return format!("{scheme}…");
     }
-    let shown = scheme.chars().chain(host.chars()).chain(path.chars());
-    shown.map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect()
+    crate::clip(&format!("{scheme}{host}{path}"), MAX_BYTES)
 }
 
 fn is_of_scheme(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte)
 }
 
-/// Whether what stands behind the host is a number, if there is anything.
+/// Returns whether the text after the host, if any, is a port number.
 fn has_fair_port(host: &str) -> bool {
-    // An address of IPv6 has colons of its own.
+    // An IPv6 address contains colons.
     let after = host.rfind(']').map_or(host, |end| &host[end..]);
     after.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -58,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_there_is_shown() {
+    fn addresses_are_shown() {
         for url in [
             "https://example.com/mcp",
             "http://127.0.0.1:8000",
@@ -76,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not() {
+    fn possible_secrets_are_omitted() {
         check("https://example.com/mcp?key=k", "https://example.com/mcp");
         check("https://example.com?key=k#x", "https://example.com");
         check("/back?code=k#state", "/back");

@@ -1,6 +1,4 @@
-//! Starting and stopping servers, as a supervisor needs to know it (MGP §11.5).
-//!
-//! Applies to: outbound.
+//! Starting and stopping of servers, as a supervisor needs it (MGP §11.5).
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +6,13 @@ use std::sync::Arc;
 use super::BoxFuture;
 use crate::mgp::ShutdownReason;
 
-/// Starts a server, again and again: a process, a container, a connection to a URL.
+/// A way to start a server, repeatedly: a process, a container, a connection to a URL.
 ///
 /// ```
 /// use mgp_types::mgp::ShutdownReason;
 /// use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
 ///
-/// /// A server that is ready at once, and ends at once and well.
+/// /// A server that is ready at once and exits at once.
 /// struct Brief;
 ///
 /// impl Spawn for Brief {
@@ -26,7 +24,7 @@ use crate::mgp::ShutdownReason;
 /// }
 ///
 /// impl Spawned for Brief {
-///     /// What calls go through; here nothing.
+///     /// The client of the server; unused here.
 ///     type Client = ();
 ///
 ///     fn ready(&self) -> BoxFuture<'static, Result<(), SpawnError>> {
@@ -45,64 +43,64 @@ use crate::mgp::ShutdownReason;
 /// }
 /// ```
 pub trait Spawn: Send + Sync + 'static {
-    /// A server that was started.
+    /// A started server.
     type Server: Spawned;
 
     /// Starts the server; the future completes as soon as there is something to stop.
     ///
-    /// Dropping the future ends what was started, its whole tree.
+    /// If the future is dropped, everything that was started is killed.
     fn start(&self) -> BoxFuture<'static, Result<Self::Server, SpawnError>>;
 }
 
-/// A server that was started; dropping it ends it, its whole tree.
+/// A started server; if it is dropped, the server and its whole process tree are killed.
 ///
-/// Its futures hold what they need of it, and dropping one of them ends nothing.
+/// The futures of its methods own what they need, and dropping them has no effect on the server.
 pub trait Spawned: Send + Sync + 'static {
-    /// What a ready server is called through.
+    /// The client of a ready server.
     type Client: Clone + Send + Sync + 'static;
 
-    /// Waits until the server can be called, its handshake done; asked for once.
+    /// Waits until the handshake is complete and the server can be called; called once.
     fn ready(&self) -> BoxFuture<'static, Result<Self::Client, SpawnError>>;
 
-    /// Waits until the server has ended, for whatever reason, and says how.
+    /// Waits until the server has ended, for any reason, and returns the reason.
     fn ended(&self) -> BoxFuture<'static, Exit>;
 
-    /// Stops the server and everything it started; completes when all is gone.
+    /// Stops the server and everything it started; completes when all has ended.
     ///
-    /// With a reason gracefully: it is told why and finishes what it has. Without one it failed, may have
-    /// ended already, and is told nothing. A server that is not ready yet can be stopped as well.
+    /// With a reason it stops gracefully: the server is notified and finishes its running requests. Without one it
+    /// failed, may have ended already, and is not notified. A server that is not ready yet can be stopped too.
     fn stop(&self, reason: Option<&ShutdownReason>) -> BoxFuture<'static, ()>;
 
-    /// Ends the server and everything it started by force, without waiting; what has ended stays as it is.
+    /// Kills the server and everything it started, without waiting; has no effect after it ended.
     fn kill(&self);
 }
 
-/// How a server ended.
+/// The end of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exit {
-    /// Whether it ended well: a process by code 0, a connection because the server closed it.
+    /// `true` if it ended without failure: a process with code 0, a connection closed by the server.
     pub is_success: bool,
-    /// How it ended, in words: "exited with code 1".
+    /// A description, e.g. "exited with code 1".
     pub how: String,
-    /// Why it ended, if it told before.
+    /// The reason that the server announced, if it did.
     pub reason: Option<ShutdownReason>,
 }
 
 impl Exit {
-    /// An end that is no failure.
+    /// Creates an end without failure.
     #[must_use]
     pub fn success(how: impl Into<String>) -> Self {
         Self { is_success: true, how: how.into(), reason: None }
     }
 
-    /// A failure.
+    /// Creates a failure.
     #[must_use]
     pub fn failure(how: impl Into<String>) -> Self {
         Self { is_success: false, how: how.into(), reason: None }
     }
 
-    /// The same end, for the reason that the server told before (`notifications/mgp.lifecycle`).
+    /// Sets the reason that the server announced (`notifications/mgp.lifecycle`).
     #[must_use]
     pub fn because(mut self, reason: ShutdownReason) -> Self {
         self.reason = Some(reason);
@@ -116,13 +114,13 @@ impl fmt::Display for Exit {
     }
 }
 
-/// Why a server did not start.
+/// The error of a server that did not start.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the server did not start: {0}")]
 pub struct SpawnError(Arc<dyn std::error::Error + Send + Sync>);
 
 impl SpawnError {
-    /// A start that failed for this reason.
+    /// Creates the error from its cause.
     #[must_use]
     pub fn new(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self(Arc::from(source.into()))

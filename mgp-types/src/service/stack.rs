@@ -1,9 +1,6 @@
-//! The bound layers are written against, and the one erasure of a finished stack.
-//!
-//! Applies to: both.
+//! The trait bound of all layers, and a type-erased stack.
 
 use std::any::Any;
-use std::fmt;
 use std::future::{Future, pending, poll_fn, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, Waker};
@@ -13,9 +10,9 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// A service of this workspace: always ready, cheap to clone, safe to drop at any await.
+/// A service with the shape of this workspace: always ready, cheap to clone, safe to drop at any await.
 ///
-/// It is implemented for every tower service of the right shape; write `S: MgpService` in bounds.
+/// It is implemented for every matching tower service; use `S: MgpService` in bounds.
 pub trait MgpService:
     Service<Call, Response = Reply, Error = RpcError, Future: Send + 'static>
     + Clone
@@ -34,7 +31,7 @@ impl<S> MgpService for S where
 {
 }
 
-/// A finished stack, its type erased once; cloning is a reference count.
+/// A type-erased stack; cloning it increments a reference count.
 ///
 /// Tower's own boxed services copy the whole stack with each clone.
 #[derive(Clone)]
@@ -47,7 +44,7 @@ trait Erased: Send + Sync {
 impl<S: MgpService> Erased for S {
     fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let mut service = self.clone();
-        // Ours are always ready; a foreign layer may not be, and then its wait belongs in the future.
+        // The workspace's layers are always ready; a foreign layer may not be, and then the future waits.
         match service.poll_ready(&mut Task::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => boxed(service.call(call)),
             Poll::Ready(Err(error)) => Box::pin(ready(Err(error))),
@@ -59,7 +56,7 @@ impl<S: MgpService> Erased for S {
     }
 }
 
-/// Boxes a future, unless it is boxed already: many a service only passes on what another one answers.
+/// Many services return the boxed future of another one, which need not be boxed again.
 fn boxed<F>(future: F) -> BoxFuture<'static, Result<Reply, RpcError>>
 where
     F: Future<Output = Result<Reply, RpcError>> + Send + 'static,
@@ -71,19 +68,19 @@ where
     match (is_boxed, future) {
         (Some(boxed), _) => boxed,
         (None, Some(future)) => Box::pin(future),
-        // It was there a moment ago.
+        // Unreachable: the future was either boxed or not.
         (None, None) => Box::pin(pending()),
     }
 }
 
 impl Stack {
-    /// Erases a service.
+    /// Erases the type of a service.
     #[must_use]
     pub fn new(service: impl MgpService) -> Self {
         Self(Arc::new(service))
     }
 
-    /// A stack from a function.
+    /// Creates a stack from a function.
     #[must_use]
     pub fn from_fn<F, Fut>(function: F) -> Self
     where
@@ -110,11 +107,7 @@ impl Stack {
     }
 }
 
-impl fmt::Debug for Stack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stack")
-    }
-}
+crate::opaque_debug!(Stack);
 
 impl Service<Call> for Stack {
     type Response = Reply;
@@ -135,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_boxed_is_not_boxed_again() {
+    fn a_boxed_future_is_not_boxed_again() {
         let answer: BoxFuture<'static, _> = Box::pin(ready(Ok(Reply::None)));
         let before = std::ptr::from_ref(&*answer).cast::<()>();
         let after = std::ptr::from_ref(&*boxed(answer)).cast::<()>();

@@ -1,6 +1,4 @@
-//! Trace ids that we make ourselves, where a caller brought none (MGP §6.5).
-//!
-//! Applies to: both.
+//! Trace ids created for calls without one (MGP §6.5).
 
 use std::cell::RefCell;
 
@@ -9,47 +7,44 @@ use bytestring::ByteString;
 
 use crate::hex::hex_of_16;
 
-/// The length of an id.
 const LENGTH: usize = 32;
 
-/// So many are made at once; each keeps the text of all alive, which is half a kilobyte.
-const MANY: usize = 16;
+/// The ids created at once; each of them keeps the common text alive, which is half a kilobyte.
+const IDS_PER_BATCH: usize = 16;
 
 thread_local! {
-    static MADE: RefCell<Made> = const { RefCell::new(Made { text: ByteString::new(), given: 0 }) };
+    static BATCH: RefCell<IdBatch> = const { RefCell::new(IdBatch { text: ByteString::new(), used: 0 }) };
 }
 
-/// Ids that were made together.
-struct Made {
+struct IdBatch {
     text: ByteString,
-    /// Up to where they were given out.
-    given: usize,
+    used: usize,
 }
 
-/// A new id: unique, not secret, since it only says what belongs together.
+/// Returns a new id: unique, but not secret, since it only correlates events.
 ///
-/// Ids are ranges of one text: an allocation for each would be freed by the thread that writes the log, which costs
-/// several times what the id does.
+/// Ids are ranges of one text: a separate allocation would be freed by the thread that writes the log, which costs
+/// several times as much as the id.
 pub(super) fn next() -> ByteString {
-    MADE.with_borrow_mut(|made| {
-        if made.given == made.text.len() {
-            *made = Made::new();
+    BATCH.with_borrow_mut(|batch| {
+        if batch.used == batch.text.len() {
+            *batch = IdBatch::new();
         }
-        let from = made.given;
-        made.given += LENGTH;
-        made.text.slice_ref(&made.text[from..made.given])
+        let from = batch.used;
+        batch.used += LENGTH;
+        batch.text.slice_ref(&batch.text[from..batch.used])
     })
 }
 
-impl Made {
+impl IdBatch {
     fn new() -> Self {
-        let mut text = [0; LENGTH * MANY];
+        let mut text = [0; LENGTH * IDS_PER_BATCH];
         for id in text.as_chunks_mut().0 {
             *id = hex_of_16(fastrand::u128(..).to_be_bytes());
         }
         // Digits are ASCII.
         let text = ByteString::try_from(Bytes::from_owner(text)).expect("digits are text");
-        Self { text, given: 0 }
+        Self { text, used: 0 }
     }
 }
 
@@ -61,8 +56,8 @@ mod tests {
 
     #[test]
     fn no_id_is_given_out_twice() {
-        let ids: HashSet<_> = (0..=MANY * 4).map(|_| next()).collect();
-        assert_eq!(ids.len(), MANY * 4 + 1);
+        let ids: HashSet<_> = (0..=IDS_PER_BATCH * 4).map(|_| next()).collect();
+        assert_eq!(ids.len(), IDS_PER_BATCH * 4 + 1);
         let is_id =
             |id: &ByteString| id.len() == LENGTH && id.bytes().all(|b| b.is_ascii_hexdigit());
         assert!(ids.iter().all(is_id), "{ids:?}");

@@ -1,36 +1,34 @@
-//! Who sees which tool: one decision for calls and for lists (MGP §5; DESIGN §3).
-//!
-//! Applies to: both.
+//! Visibility of tools: one decision for calls and for lists (MGP §5).
 
 use super::{Context, Rule, ServerId};
 
-/// Decides whether a caller sees a tool, and so whether it may call it.
+/// The decision whether a caller sees a tool, and may therefore call it.
 ///
-/// The same function filters lists and guards calls, so that the two never disagree.
-/// It reads a snapshot and never waits.
+/// The same function filters lists and guards calls, so the two never disagree.
+/// It reads a snapshot and must not wait.
 ///
 /// ```
 /// use mgp_types::service::{Everyone, Hidden, Visibility, mock, visibility, Router, Stack};
 ///
 /// let no_shell = visibility(|_, _, tool| match tool {
-///     "shell" => Err(Hidden::by("`shell` is for nobody")),
+///     "shell" => Err(Hidden::by("`shell` is disabled")),
 ///     _ => Ok(()),
 /// });
 /// let cx = mock::client(Stack::new(Router::new())).cx;
 /// assert!(Everyone.sees(&cx, None, "shell").is_ok());
-/// assert_eq!(no_shell.sees(&cx, None, "shell").unwrap_err().rule().as_str(), "`shell` is for nobody");
+/// assert_eq!(no_shell.sees(&cx, None, "shell").unwrap_err().rule().as_str(), "`shell` is disabled");
 /// ```
 pub trait Visibility: Send + Sync {
-    /// Decides about one tool; `server` is none where the tool is our own.
+    /// Decides about one tool; `server` is `None` for a tool of this server itself.
     ///
     /// # Errors
-    /// [`Hidden`] with the rule that hides it.
+    /// Returns [`Hidden`] with the rule that hides the tool.
     fn sees(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Result<(), Hidden>;
 }
 
-/// A tool that a caller does not see, and the rule that says so.
+/// The error for a hidden tool, with the rule that hides it.
 ///
-/// Kept as the source of a refusal it brings its [`Rule`] into the audit log.
+/// As the source of a refusal it carries its [`Rule`] into the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("hidden")]
 pub struct Hidden {
@@ -39,20 +37,20 @@ pub struct Hidden {
 }
 
 impl Hidden {
-    /// Hides a tool by a rule.
+    /// Creates the error from a rule.
     #[must_use]
     pub fn by(rule: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self { rule: Rule::new(rule) }
     }
 
-    /// The rule.
+    /// Returns the rule.
     #[must_use]
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 }
 
-/// Shows every tool to everyone.
+/// A [`Visibility`] that shows every tool to every caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Everyone;
 
@@ -71,7 +69,7 @@ where
     }
 }
 
-/// A [`Visibility`] from a closure; it only helps the compiler to see the closure's type.
+/// Returns the closure as a [`Visibility`]; it only helps type inference.
 pub fn visibility<F>(decide: F) -> F
 where
     F: Fn(&Context, Option<&ServerId>, &str) -> Result<(), Hidden> + Send + Sync,

@@ -1,13 +1,11 @@
-//! Marks calls that waited after a gate had let them pass.
-//!
-//! Applies to: both.
+//! The mark of calls that waited after a gate had let them pass.
 
 use super::Context;
 
-/// Says that a call waited somewhere between the gates and whoever runs it: for a person, a list, a turn.
+/// The mark of a call that waited between the gates and its handler, e.g. for an approval, a list or a permit.
 ///
-/// What was decided before may no longer hold, so a governed stack decides anew right before such a call starts.
-/// Calls that never wait carry no mark, and are decided once.
+/// Earlier decisions may no longer be valid, so a governed stack decides again right before such a call starts.
+/// Calls without the mark are decided once.
 ///
 /// ```
 /// use mgp_types::service::{Reply, Stack, Waited, mock};
@@ -21,12 +19,12 @@ use super::Context;
 pub struct Waited(());
 
 impl Waited {
-    /// Marks a call; whoever lets one wait does it.
+    /// Marks a call; the code that makes it wait must call this.
     pub fn mark(cx: &mut Context) {
         cx.extensions.insert(Self(()));
     }
 
-    /// Whether it waited.
+    /// Returns whether the call is marked.
     #[must_use]
     pub fn is(cx: &Context) -> bool {
         cx.extensions.get::<Self>().is_some()

@@ -1,6 +1,4 @@
-//! The envelopes of JSON-RPC, read whole (MGP §1.5).
-//!
-//! Applies to: both.
+//! The envelopes of JSON-RPC, decoded as a whole (MGP §1.5).
 
 use crate::record::{RawObject, record, string_enum};
 use crate::{Id, Payload, RpcError};
@@ -8,7 +6,7 @@ use crate::{Id, Payload, RpcError};
 string_enum! {
     /// The version of JSON-RPC.
     pub enum Version {
-        /// The only one.
+        /// Version 2.0.
         Two = "2.0",
     }
 }
@@ -18,11 +16,11 @@ record! {
     pub struct RequestEnvelope {
         /// The version.
         req jsonrpc: Version,
-        /// Names it.
+        /// The id.
         req id: Id,
         /// The method.
         req method: String,
-        /// Its parameters.
+        /// The parameters.
         opt params: Option<RawObject>,
     }
 
@@ -32,7 +30,7 @@ record! {
         req jsonrpc: Version,
         /// The method.
         req method: String,
-        /// Its parameters.
+        /// The parameters.
         opt params: Option<RawObject>,
     }
 
@@ -40,7 +38,7 @@ record! {
     pub struct ResultEnvelope {
         /// The version.
         req jsonrpc: Version,
-        /// The request it answers.
+        /// The id of the answered request.
         req id: Id,
         /// The result.
         req result: Payload,
@@ -50,7 +48,7 @@ record! {
     pub struct ErrorEnvelope {
         /// The version.
         req jsonrpc: Version,
-        /// The request it answers.
+        /// The id of the answered request.
         nul id: Option<Id>,
         /// The error.
         req error: RpcError,

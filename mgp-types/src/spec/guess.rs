@@ -1,13 +1,10 @@
-//! Finds the type of a result or fragment from its members and the section in its file's name.
-//!
-//! Applies to: both.
+//! The search for the type of a result or fragment, by its members and the section in the file name.
 
 use serde_json::Value;
 
 use crate::method::{Shape, methods, shapes};
 use crate::{mcp, mgp};
 
-/// A type and the section of MGP it belongs to.
 struct Candidate {
     section: &'static str,
     shape: Shape,
@@ -15,7 +12,6 @@ struct Candidate {
 
 macro_rules! fragments {
     ($( $section:literal $ty:path; )+) => {
-        /// Types that are shown without an envelope.
         static FRAGMENTS: &[Candidate] = &[$(
             Candidate { section: $section, shape: Shape::of::<$ty>(stringify!($ty)) },
         )+];
@@ -36,12 +32,10 @@ fragments! {
     "16.8" mgp::ContextBudgetConfig;
 }
 
-/// Finds the type of a fragment.
 pub(super) fn fragment(file_name: &str, value: &Value) -> Option<Shape> {
     choose(file_name, value, FRAGMENTS.iter().map(|one| (one.section, one.shape)))
 }
 
-/// Finds the type of a result.
 pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
     match value.get("resultType").and_then(Value::as_str) {
         Some("input_required") => {
@@ -68,14 +62,14 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
         };
         (section, shape)
     });
-    // §3.6 shows the decision as a result; one reading of §3.5 makes it just that.
+    // §3.6 shows the decision as a result, and §3.5 can be read that way.
     let decision = Shape::of::<mgp::PermissionDecision>("PermissionDecision");
     let task = Shape::of::<mcp::LegacyCreateTaskResult>("LegacyCreateTaskResult");
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))
 }
 
-/// Takes the candidates of the file's section if there are any, and of these the one that knows most
-/// members of the value; of equals the one with the fewest members of its own.
+/// Returns, of the candidates of the file's section or else of all, the one that knows most members of the value;
+/// among equals, the one with the fewest members.
 fn choose(
     file_name: &str,
     value: &Value,
@@ -100,7 +94,7 @@ fn choose(
     (score > 0 || members.is_empty() || any_in_section).then_some(shape)
 }
 
-/// The section a file's name begins with: `03.6-1-permission.json` and `s3_6_permission.json` are 3.6.
+/// Returns the section in a file name: `03.6-1-permission.json` and `s3_6_permission.json` are 3.6.
 fn section(file_name: &str) -> Option<String> {
     let name = file_name.strip_prefix('s').unwrap_or(file_name);
     let (chapter, rest) = name.split_once(['.', '_'])?;

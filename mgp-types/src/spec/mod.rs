@@ -1,10 +1,8 @@
-//! Checks an example message against the Rust type it belongs to (feature `schema`).
+//! Checks of example messages against the Rust types they belong to (feature `schema`).
 //!
-//! The type is chosen by content: the method of a request; for results and fragments the members they
-//! have, with the section in the file's name as a hint. Each example is decoded, encoded again and
-//! compared, and then held against rules stricter than the decoders: see [`check_example`].
-//!
-//! Applies to: both.
+//! The type is chosen by content: the method of a request, or the members of a result or fragment together
+//! with the section in the file name. Each example is decoded, encoded again and compared, and then checked
+//! by rules stricter than the decoders, see [`check_example`].
 
 mod envelope;
 mod guess;
@@ -18,32 +16,32 @@ use crate::Payload;
 use crate::method::{self, Kind, Shape};
 use crate::record::RawObject;
 
-/// Why an example does not fit.
+/// The error of an example that does not fit.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// It is no JSON.
-    #[error("no JSON: {0}")]
+    /// The text is not JSON.
+    #[error("the example is not JSON: {0}")]
     Json(#[source] serde_json::Error),
-    /// It does not decode as the type it belongs to.
+    /// The example does not decode as its type.
     #[error("does not decode as {name}: {source}")]
     Decode {
         /// The type.
         name: &'static str,
-        /// What did not fit.
+        /// The decoding error.
         source: serde_json::Error,
     },
-    /// It comes out different from what went in.
+    /// The example changes when it is decoded and encoded.
     #[error("{name} changes it from {before} to {after}")]
     Changed {
         /// The type.
         name: &'static str,
-        /// What went in, in normal form.
+        /// The example, in normal form.
         before: String,
-        /// What came out.
+        /// The encoded value.
         after: String,
     },
-    /// A member that must be there is not, or is of the wrong kind.
+    /// A required member is absent or of the wrong kind.
     #[error("{name} needs {path}")]
     Missing {
         /// The type.
@@ -58,11 +56,11 @@ pub enum SpecError {
 
 /// Decodes an example with its type, encodes it again, compares, and returns the name of the type.
 ///
-/// It is stricter than the decoders: members the specification shows or requires must be there, even
-/// where a decoder is lenient with peers that leave them out.
+/// It is stricter than the decoders: members that the specification shows or requires must be present, even
+/// if a decoder is lenient with peers that omit them.
 ///
 /// # Errors
-/// The first thing that does not fit.
+/// Returns the first fault.
 ///
 /// ```
 /// use mgp_types::spec::check_example;
@@ -74,7 +72,7 @@ pub enum SpecError {
 pub fn check_example(file_name: &str, text: &str) -> Result<&'static str, SpecError> {
     let value: Value = serde_json::from_str(text).map_err(SpecError::Json)?;
     let Some(members) = value.as_object() else {
-        return Err(SpecError::NoType("a value that is no object".to_owned()));
+        return Err(SpecError::NoType("a value that is not an object".to_owned()));
     };
     let has = |name| members.contains_key(name);
     if !has("jsonrpc") {
@@ -95,16 +93,16 @@ pub fn check_example(file_name: &str, text: &str) -> Result<&'static str, SpecEr
     }
 }
 
-/// The normal form of a JSON text: members sorted, no spaces.
+/// Returns the normal form of a JSON text: members sorted, no spaces.
 ///
 /// # Errors
-/// The text is no JSON.
+/// Returns an error if the text is not JSON.
 pub fn normal_form(text: &str) -> Result<String, SpecError> {
     let value: Value = serde_json::from_str(text).map_err(SpecError::Json)?;
     Ok(sorted(&value).to_string())
 }
 
-/// Sorts members by hand: whether the map of `serde_json` does depends on features of other crates.
+/// Sorted by hand, since the order of `serde_json`'s map depends on features of other crates.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -135,7 +133,7 @@ fn check_request(text: &str, value: &Value) -> Result<&'static str, SpecError> {
 fn check_notification(text: &str, value: &Value) -> Result<&'static str, SpecError> {
     let mut envelope: NotificationEnvelope = decode("NotificationEnvelope", text)?;
     let Some(info) = method::lookup(&envelope.method) else {
-        // A request that lost its id is no notification.
+        // A request that lost its id is not a notification.
         if !envelope.method.starts_with("notifications/") {
             return Err(SpecError::NoType(format!("notification {}", envelope.method)));
         }
@@ -150,12 +148,12 @@ fn check_notification(text: &str, value: &Value) -> Result<&'static str, SpecErr
     same(shape.name, value, &encode(shape.name, &envelope)?)
 }
 
-/// Decodes and encodes params; absent ones must be as good as empty.
+/// Absent params must be equivalent to empty ones.
 fn check_params(shape: &Shape, params: Option<RawObject>) -> Result<Option<RawObject>, SpecError> {
     let Some(params) = params else {
-        return again(shape, "{}").map(|_| None);
+        return reencode(shape, "{}").map(|_| None);
     };
-    let text = again(shape, params.as_payload().as_str())?;
+    let text = reencode(shape, params.as_payload().as_str())?;
     let text = RawObject::try_from(Payload::from_trusted(text));
     text.map(Some).map_err(|_| SpecError::NoType(shape.name.to_owned()))
 }
@@ -164,14 +162,14 @@ fn check_result(file_name: &str, text: &str, value: &Value) -> Result<&'static s
     let mut envelope: ResultEnvelope = decode("ResultEnvelope", text)?;
     let shape = guess::result(file_name, &value["result"])
         .ok_or_else(|| SpecError::NoType(format!("result {}", value["result"])))?;
-    envelope.result = Payload::from_trusted(again(&shape, envelope.result.as_str())?);
+    envelope.result = Payload::from_trusted(reencode(&shape, envelope.result.as_str())?);
     same(shape.name, value, &encode(shape.name, &envelope)?)
 }
 
 fn check_error(text: &str, value: &Value) -> Result<&'static str, SpecError> {
     let envelope: ErrorEnvelope = decode("RpcError", text)?;
     if let Some(raw) = value.pointer("/error/data/_mgp") {
-        // The decoder keeps hints that it cannot read; an example must be readable.
+        // The decoder preserves unreadable hints; an example must be readable.
         decode::<crate::Recovery>("Recovery", &raw.to_string())?;
         rule::check("Recovery", raw)?;
     } else if envelope.error.code().category().is_some() {
@@ -183,13 +181,13 @@ fn check_error(text: &str, value: &Value) -> Result<&'static str, SpecError> {
 fn check_fragment(file_name: &str, value: &Value) -> Result<&'static str, SpecError> {
     let shape = guess::fragment(file_name, value)
         .ok_or_else(|| SpecError::NoType(format!("fragment {value}")))?;
-    same(shape.name, value, &again(&shape, &value.to_string())?)
+    same(shape.name, value, &reencode(&shape, &value.to_string())?)
 }
 
 /// Decodes and encodes with a type, then applies its rules.
-fn again(shape: &Shape, text: &str) -> Result<String, SpecError> {
+fn reencode(shape: &Shape, text: &str) -> Result<String, SpecError> {
     let after =
-        (shape.again)(text).map_err(|source| SpecError::Decode { name: shape.name, source })?;
+        (shape.reencode)(text).map_err(|source| SpecError::Decode { name: shape.name, source })?;
     rule::check(shape.name, &serde_json::from_str(text).map_err(SpecError::Json)?)?;
     Ok(after)
 }

@@ -1,27 +1,25 @@
-//! What an example must have although decoders do without it.
-//!
-//! Applies to: both.
+//! Members that an example must have although decoders do not require them.
 
 use serde_json::Value;
 
 use super::SpecError;
 use crate::mgp;
 
-/// One rule; paths are split at `/`, `*` is every element of a list.
+/// A rule; paths are split at `/`, and `*` stands for every element of a list.
 enum Rule {
-    /// The member is there.
+    /// The member is present.
     Has(&'static str),
-    /// The member, if there, is an object.
+    /// The member, if present, is an object.
     Object(&'static str),
-    /// The member, if there, is a valid `security`, or left out as `{"...": …}`.
+    /// The member, if present, is a valid `security`, or abbreviated as `{"...": …}`.
     Security(&'static str),
-    /// The member, if there, is a valid `mgp`.
+    /// The member, if present, is a valid `mgp`.
     Mgp(&'static str),
 }
 
 use Rule::{Has, Mgp, Object, Security};
 
-/// The rules of a type. What §4.3 and §2.3 call optional is not in them.
+/// Members that §4.3 and §2.3 call optional are not included.
 fn rules(name: &str) -> &'static [Rule] {
     match name {
         "InitializeParams" | "InitializeResult" | "DiscoverResult" => &[Mgp("capabilities/mgp")],
@@ -100,9 +98,8 @@ fn rules(name: &str) -> &'static [Rule] {
     }
 }
 
-/// Applies the rules of a type.
 pub(super) fn check(name: &'static str, value: &Value) -> Result<(), SpecError> {
-    // Without a tool, a query is answered with a list of entries.
+    // Without a tool, the result of a query is a list of entries.
     if name == "AccessQueryResult" && value.get("entries").is_none() {
         let members = ["permission", "source", "granted_by", "granted_at", "expires_at"];
         return members.iter().try_for_each(|path| apply(name, value, &Has(path)));

@@ -1,31 +1,31 @@
-//! A store that lives as long as its process.
-//!
-//! Applies to: both.
+//! A store in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::ready;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use super::{
-    Change, GONE_MAX, Loaded, PENDING_FULL, PENDING_MAX, PendingEvent, Record, Store, StoreError,
+    Change, Loaded, MAX_PENDING, MAX_REMOVALS, PENDING_FULL, PendingEvent, Record, Store,
+    StoreError,
 };
 use crate::Payload;
 use crate::service::BoxFuture;
+use crate::sync::Mutex;
 
-/// Keeps records in memory; nothing survives the process.
+/// A store in memory; nothing survives the process.
 #[derive(Clone)]
-pub struct MemoryStore(Arc<Inner>);
+pub struct MemoryStore(Arc<Shared>);
 
-struct Inner {
-    kept: Mutex<Kept>,
+struct Shared {
+    data: Mutex<MemoryData>,
     revision: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct MemoryData {
     records: BTreeMap<(&'static str, String), (Payload, u64)>,
     /// Removed records with the revision that removed them, oldest first.
     gone: VecDeque<(&'static str, String, u64)>,
@@ -37,15 +37,11 @@ struct Kept {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         let (revision, _) = watch::channel(0);
-        Self(Arc::new(Inner { kept: Mutex::default(), revision }))
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        Self(Arc::new(Shared { data: Mutex::default(), revision }))
     }
 }
 
@@ -57,13 +53,13 @@ impl Default for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemoryStore({})", self.kept().records.len())
+        write!(f, "MemoryStore({})", self.0.data.lock().records.len())
     }
 }
 
 impl Store for MemoryStore {
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
-        Box::pin(ready(Ok(self.kept().since(space, None))))
+        Box::pin(ready(Ok(self.0.data.lock().since(space, None))))
     }
 
     fn changes(
@@ -71,17 +67,17 @@ impl Store for MemoryStore {
         space: &'static str,
         since: u64,
     ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
-        let kept = self.kept();
-        if since < kept.forgotten {
+        let data = self.0.data.lock();
+        if since < data.forgotten {
             return Box::pin(ready(Err(StoreError::Forgotten)));
         }
-        Box::pin(ready(Ok(kept.since(space, Some(since)))))
+        Box::pin(ready(Ok(data.since(space, Some(since)))))
     }
 
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        // The lock is held until the news is out, so that revisions are told in order.
-        let mut kept = self.kept();
-        let committed = kept.commit(change);
+        // The lock is held until subscribers are notified, so that revisions are reported in order.
+        let mut data = self.0.data.lock();
+        let committed = data.commit(change);
         if let Ok(revision) = committed {
             self.0.revision.send_replace(revision);
         }
@@ -95,21 +91,21 @@ impl Store for MemoryStore {
     fn pending(
         &self,
         log: &str,
-        most: usize,
+        limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
-        let kept = self.kept();
-        let of_log = kept.pending.iter().filter(|(name, _)| name == log);
-        let found = of_log.map(|(_, event)| event.clone()).take(most).collect();
+        let data = self.0.data.lock();
+        let of_log = data.pending.iter().filter(|(name, _)| name == log);
+        let found = of_log.map(|(_, event)| event.clone()).take(limit).collect();
         Box::pin(ready(Ok(found)))
     }
 
     fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
-        self.kept().pending.retain(|(name, event)| name != log || event.number > through);
+        self.0.data.lock().pending.retain(|(name, event)| name != log || event.number > through);
         Box::pin(ready(Ok(())))
     }
 }
 
-impl Kept {
+impl MemoryData {
     fn since(&self, space: &'static str, since: Option<u64>) -> Loaded {
         let is_news = |revision: u64| since.is_none_or(|since| revision > since);
         let of_space = self.records.iter().filter(|((of, _), _)| *of == space);
@@ -134,7 +130,7 @@ impl Kept {
                 return Err(StoreError::Conflict { space: expected.space, key: expected.key });
             }
         }
-        if self.pending.len() + events.len() > PENDING_MAX {
+        if self.pending.len() + events.len() > MAX_PENDING {
             return Err(PENDING_FULL);
         }
         self.revision += 1;
@@ -152,7 +148,7 @@ impl Kept {
                 None => {}
             }
         }
-        while self.gone.len() > GONE_MAX {
+        while self.gone.len() > MAX_REMOVALS {
             if let Some((.., at)) = self.gone.pop_front() {
                 self.forgotten = self.forgotten.max(at);
             }

@@ -1,9 +1,7 @@
-//! State that outlives a call: records by space and key, changed together with the events that tell of it (DESIGN §6).
+//! State that outlives a call: records by space and key, changed together with their audit events.
 //!
-//! Whoever keeps state writes through a [`Store`] and decides from a snapshot of its own;
-//! [`Store::revision`] wakes it when somebody else changed something.
-//!
-//! Applies to: both.
+//! Code that keeps state writes through a [`Store`] and decides from its own snapshot;
+//! [`Store::revision`] notifies it of changes by others.
 
 mod memory;
 #[cfg(feature = "sqlite")]
@@ -23,23 +21,23 @@ use crate::service::BoxFuture;
 use crate::{ErrorCode, Payload, RpcError};
 
 pub use memory::MemoryStore;
-/// The SQLite that a [`Db`] is made of, for closures given to [`Db::read`] and [`Db::write`].
+/// The SQLite library behind [`Db`], for closures given to [`Db::read`] and [`Db::write`].
 #[cfg(feature = "sqlite")]
 pub use rusqlite as sql;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Db, DbConfig, DbFault, Durability};
+pub use sqlite::{Db, DbConfig, DbError, Durability};
 pub use within::within;
 
-/// How many removed records a store remembers; whoever looks less often than that loads everything again.
-const GONE_MAX: usize = 4096;
+/// The maximum number of remembered removals; a reader that lags further behind must load everything again.
+const MAX_REMOVALS: usize = 4096;
 
-/// How many events may wait for their logs; changes that tell of more are refused as [`PENDING_FULL`].
-const PENDING_MAX: usize = 65_536;
+/// The maximum number of events that wait for their logs; a change with more events is refused as [`PENDING_FULL`].
+const MAX_PENDING: usize = 65_536;
 
-/// Nothing is changed that could not be told.
-const PENDING_FULL: StoreError = StoreError::Busy("no log takes the events that wait");
+/// A change whose events cannot be stored is refused.
+const PENDING_FULL: StoreError = StoreError::Busy("too many events wait for their logs");
 
-/// Keeps records, in memory or in a file that several processes share.
+/// A store of records, in memory or in a file that several processes share.
 ///
 /// ```
 /// use mgp_types::store::{Change, MemoryStore, Store};
@@ -57,51 +55,51 @@ const PENDING_FULL: StoreError = StoreError::Busy("no log takes the events that 
 /// # });
 /// ```
 pub trait Store: Send + Sync {
-    /// All records of a space.
+    /// Returns all records of a space.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read.
+    /// Returns [`StoreError`] if the store cannot be read.
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>>;
 
-    /// What changed in a space after a revision; records that are gone have no value.
+    /// Returns the changes in a space after a revision; removed records have no value.
     ///
     /// # Errors
-    /// [`StoreError::Forgotten`] when that is too long ago; else the store cannot be read.
+    /// Returns [`StoreError::Forgotten`] if the revision is too old, else the error of reading the store.
     fn changes(
         &self,
         space: &'static str,
         since: u64,
     ) -> BoxFuture<'static, Result<Loaded, StoreError>>;
 
-    /// Applies a change, all of it or nothing, and answers with its revision once it is kept.
+    /// Applies a change as a whole, and returns its revision once it is stored.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when something was expected otherwise; else the store cannot be written.
+    /// Returns [`StoreError::Conflict`] if an expectation failed, else the error of writing the store.
     ///
     /// # Cancel safety
-    /// The change is handed over before the future is returned; dropping it leaves open whether it was applied.
+    /// The change is handed over before the future is returned; if the future is dropped, it may or may not be applied.
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>>;
 
-    /// The newest revision known here; it moves with every change, of this process and of others.
+    /// Returns a receiver of the newest known revision; it changes with every change by this process or another.
     fn revision(&self) -> watch::Receiver<u64>;
 
-    /// Events that were committed for an audit log and not yet taken by it, oldest first.
+    /// Returns the events that were committed for an audit log and not yet consumed by it, oldest first.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be read.
+    /// Returns [`StoreError`] if the store cannot be read.
     fn pending(
         &self,
         log: &str,
-        most: usize,
+        limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>>;
 
-    /// Forgets the pending events of a log up to and including a number.
+    /// Removes the pending events of a log up to and including a number.
     ///
     /// # Errors
-    /// [`StoreError`] when the store cannot be written.
+    /// Returns [`StoreError`] if the store cannot be written.
     fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// How long whoever serves a caller waits for an answer; then that caller is told [`StoreError::Late`]. 500 ms.
+    /// Returns the time a caller waits for an answer before it gets [`StoreError::Late`]; 500 ms by default.
     fn answers_within(&self) -> Duration {
         Duration::from_millis(500)
     }
@@ -111,53 +109,52 @@ pub trait Store: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Record {
-    /// Its name in its space.
+    /// The name in its space.
     pub key: String,
-    /// What it says; none once it is gone.
+    /// The value; `None` if the record was removed.
     pub value: Option<Payload>,
     /// The revision that wrote it.
     pub revision: u64,
 }
 
 impl Record {
-    /// A record as a store keeps it.
+    /// Creates a record as a store returns it.
     #[must_use]
     pub fn new(key: impl Into<String>, value: Option<Payload>, revision: u64) -> Self {
         Self { key: key.into(), value, revision }
     }
 }
 
-/// Records, and the revision they stand at.
+/// Records as of a revision.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The newest revision that is in them.
+    /// The newest revision included.
     pub revision: u64,
-    /// The records, in no order.
+    /// The records, in any order.
     pub records: Vec<Record>,
 }
 
 impl Loaded {
-    /// Records as of a revision.
+    /// Creates a set of records as of a revision.
     #[must_use]
     pub fn new(revision: u64, records: Vec<Record>) -> Self {
         Self { revision, records }
     }
 }
 
-/// What is to be changed, all of it or nothing.
+/// A change, applied as a whole or not at all.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a change does nothing until it is committed"]
 pub struct Change {
-    /// Records to write, or to remove where there is no value.
+    /// Records to write, or to remove if there is no value.
     pub(crate) writes: Vec<Write>,
-    /// Records that must be as they are said to be, or nothing is changed.
-    pub(crate) expected: Vec<Expected>,
-    /// Events that tell of the change, and the log that is to take them.
+    /// Expectations about records; if one fails, nothing is changed.
+    pub(crate) expected: Vec<Expectation>,
+    /// Events about the change, and the logs that consume them.
     pub(crate) events: Vec<(String, AuditEvent)>,
 }
 
-/// One record to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) space: &'static str,
@@ -165,57 +162,56 @@ pub(crate) struct Write {
     pub(crate) value: Option<Payload>,
 }
 
-/// What is expected of one record.
 #[derive(Clone, Debug)]
-pub(crate) struct Expected {
+pub(crate) struct Expectation {
     pub(crate) space: &'static str,
     pub(crate) key: String,
-    /// The revision that wrote it; none where there must be no such record.
+    /// The revision that wrote the record; `None` if it must not exist.
     pub(crate) revision: Option<u64>,
 }
 
 impl Change {
-    /// Changes nothing yet.
+    /// Creates an empty change.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Writes a record.
+    /// Adds a record to write.
     pub fn put(mut self, space: &'static str, key: impl Into<String>, value: Payload) -> Self {
         self.writes.push(Write { space, key: key.into(), value: Some(value) });
         self
     }
 
-    /// Removes a record; removing what is not there is no error.
+    /// Adds a record to remove; removing an absent one is not an error.
     pub fn remove(mut self, space: &'static str, key: impl Into<String>) -> Self {
         self.writes.push(Write { space, key: key.into(), value: None });
         self
     }
 
-    /// Makes the change depend on a record: on the revision that wrote it, or on there being none.
+    /// Makes the change depend on the revision of a record, or on its absence.
     pub fn expect(
         mut self,
         space: &'static str,
         key: impl Into<String>,
         revision: Option<u64>,
     ) -> Self {
-        self.expected.push(Expected { space, key: key.into(), revision });
+        self.expected.push(Expectation { space, key: key.into(), revision });
         self
     }
 
-    /// Adds an event for an audit log, which takes it from the store later: it is kept if the change is.
+    /// Adds an event for an audit log, which consumes it later; it is stored together with the change.
     pub fn event(mut self, log: impl Into<String>, event: AuditEvent) -> Self {
         self.events.push((log.into(), event));
         self
     }
 
-    /// The records of a space that it writes, by key, and whether there is one afterwards.
+    /// Returns the records of a space that the change writes: their keys, and whether they exist afterwards.
     pub fn writes_to(&self, space: &str) -> impl Iterator<Item = (&str, bool)> {
         let of_space = self.writes.iter().filter(move |write| write.space == space);
         of_space.map(|write| (write.key.as_str(), write.value.is_some()))
     }
 
-    /// Whether there is nothing to change and nothing to tell.
+    /// Returns whether the change writes nothing and has no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.events.is_empty()
@@ -226,59 +222,61 @@ impl Change {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PendingEvent {
-    /// Its number; it grows within a store and is never used again.
+    /// The number, which only grows within a store and is never reused.
     pub number: u64,
     /// The event.
     pub event: AuditEvent,
 }
 
 impl PendingEvent {
-    /// An event under a number.
+    /// Creates an event with a number.
     #[must_use]
     pub fn new(number: u64, event: AuditEvent) -> Self {
         Self { number, event }
     }
 }
 
-/// Why a store did not do what it was asked.
+/// The error of a store operation.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A record is not as it was expected; read again and decide anew.
-    #[error("`{key}` in `{space}` was changed meanwhile")]
+    /// A record is not as expected; read it again and decide again.
+    #[error("`{key}` in `{space}` was changed concurrently")]
     Conflict {
         /// The space.
         space: &'static str,
         /// The record.
         key: String,
     },
-    /// What happened since that revision is no longer known: load everything again.
-    #[error("changes that long ago are forgotten: load everything again")]
+    /// The changes since that revision are no longer known; load everything again.
+    #[error("changes that old are forgotten; load everything again")]
     Forgotten,
-    /// The store is full, or too many wait for it.
+    /// The store is full, or too many operations wait for it.
     #[error("the store is busy: {0}")]
     Busy(&'static str),
-    /// It did not answer in time; what it was given may still be kept, now or later.
+    /// There was no answer in time; the change may still be stored, now or later.
     #[error(
-        "the store did not answer within {0:?}; what it was given may still be kept: look before you try again"
+        "the store did not answer within {0:?}; the change may still be kept, so read again before retrying"
     )]
     Late(Duration),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// Nobody has read what is in the store: it was not opened yet, or could not be read when it was.
-    #[error("what the store holds is not known: open it first, or wait until it can be read again")]
+    /// The content of the store is not known: the store was not opened yet, or could not be read.
+    #[error(
+        "the content of the store is not known; open it first, or wait until it can be read again"
+    )]
     Unread,
-    /// What is in the store cannot be read: a newer version wrote it, or it is damaged.
+    /// The content cannot be read: a newer version wrote it, or it is damaged.
     #[error("the store cannot be used: {0}")]
     Unreadable(String),
-    /// The system refused.
+    /// The system reported an error.
     #[error("the store failed: {0}")]
     Failed(#[source] Arc<dyn StdError + Send + Sync>),
 }
 
 impl StoreError {
-    /// The store failed for a reason.
+    /// Creates the error for a failed store.
     #[must_use]
     pub fn failed(reason: impl StdError + Send + Sync + 'static) -> Self {
         Self::Failed(Arc::new(reason))
@@ -288,15 +286,15 @@ impl StoreError {
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         let (code, message) = match &error {
-            // Somebody else was first, or there is no room now: trying again helps.
+            // Another change was first, or there is no room now: a retry helps.
             StoreError::Conflict { .. } | StoreError::Forgotten | StoreError::Busy(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
             StoreError::Late(_) => (ErrorCode::TIMEOUT, error.to_string()),
-            // Whoever runs this must look; what they find there is no caller's business.
+            // The operator must act; the details are not shown to callers.
             _ => (
                 ErrorCode::SERVER_NOT_READY,
-                "the store cannot be used; whoever runs the server must look at it".to_owned(),
+                "the store cannot be used; the operator must check it".to_owned(),
             ),
         };
         Self::new(code, message).because(error)

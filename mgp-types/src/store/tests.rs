@@ -1,6 +1,4 @@
-//! What every store does, checked on each of them.
-//!
-//! Applies to: both.
+//! Tests of the behaviour common to all stores.
 
 use std::sync::Arc;
 
@@ -39,8 +37,8 @@ async fn on_each(check: impl AsyncFn(Arc<dyn Store>)) {
 async fn a_change_that_expects_otherwise_changes_nothing() {
     on_each(async |store| {
         let first = store.commit(Change::new().put("s", "a", one())).await.unwrap();
-        let told = Change::new().put("s", "b", one()).event("log", event("u"));
-        let refused = store.commit(told.expect("s", "a", None)).await.unwrap_err();
+        let change = Change::new().put("s", "b", one()).event("log", event("u"));
+        let refused = store.commit(change.expect("s", "a", None)).await.unwrap_err();
         let StoreError::Conflict { space: "s", key } = refused else { panic!("{refused}") };
         assert_eq!(key, "a");
         assert_eq!(store.load("s").await.unwrap().records.len(), 1);
@@ -48,7 +46,7 @@ async fn a_change_that_expects_otherwise_changes_nothing() {
         let right = Change::new().remove("s", "a").expect("s", "a", Some(first));
         assert_eq!(store.commit(right).await.unwrap(), 2);
         assert_eq!(*store.revision().borrow(), 2);
-        // What is gone is as if it had never been.
+        // A removed record leaves no trace.
         store.commit(Change::new().put("s", "a", one()).expect("s", "a", None)).await.unwrap();
     })
     .await;
@@ -69,7 +67,7 @@ async fn every_expectation_counts_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn spaces_are_apart() {
+async fn spaces_are_separate() {
     on_each(async |store| {
         store.commit(Change::new().put("s", "a", one())).await.unwrap();
         assert!(store.load("other").await.unwrap().records.is_empty());
@@ -91,7 +89,7 @@ async fn the_last_write_of_a_change_counts() {
 }
 
 #[tokio::test]
-async fn a_record_that_came_back_is_not_gone() {
+async fn a_record_written_again_is_not_reported_as_removed() {
     on_each(async |store| {
         store.commit(Change::new().put("s", "a", one())).await.unwrap();
         store.commit(Change::new().remove("s", "a")).await.unwrap();
@@ -103,7 +101,7 @@ async fn a_record_that_came_back_is_not_gone() {
 }
 
 #[tokio::test]
-async fn a_record_removed_twice_is_still_known_to_be_gone() {
+async fn a_record_removed_twice_is_still_reported_as_removed() {
     on_each(async |store| {
         store.commit(Change::new().put("s", "a", one())).await.unwrap();
         store.commit(Change::new().remove("s", "a")).await.unwrap();
@@ -117,7 +115,7 @@ async fn a_record_removed_twice_is_still_known_to_be_gone() {
 #[tokio::test]
 async fn removals_are_remembered_for_a_while() {
     on_each(async |store| {
-        let every = (0..=GONE_MAX).map(|number| number.to_string());
+        let every = (0..=MAX_REMOVALS).map(|number| number.to_string());
         let put = every.clone().fold(Change::new(), |change, key| change.put("s", key, one()));
         store.commit(put).await.unwrap();
         store.commit(Change::new().remove("s", "0")).await.unwrap();
@@ -125,7 +123,7 @@ async fn removals_are_remembered_for_a_while() {
         let gone = every.skip(1).fold(Change::new(), |change, key| change.remove("s", key));
         store.commit(gone).await.unwrap();
         assert!(matches!(store.changes("s", 1).await, Err(StoreError::Forgotten)));
-        assert_eq!(store.changes("s", 2).await.unwrap().records.len(), GONE_MAX);
+        assert_eq!(store.changes("s", 2).await.unwrap().records.len(), MAX_REMOVALS);
         assert!(store.load("s").await.unwrap().records.is_empty());
     })
     .await;
@@ -151,9 +149,9 @@ async fn events_wait_for_their_log_under_numbers_that_only_grow() {
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_told_is_not_made() {
+async fn a_change_whose_event_cannot_be_stored_is_refused() {
     on_each(async |store| {
-        let full = (0..PENDING_MAX).fold(Change::new(), |change, _| change.event("a", event("u")));
+        let full = (0..MAX_PENDING).fold(Change::new(), |change, _| change.event("a", event("u")));
         store.commit(full).await.unwrap();
         let more = Change::new().put("s", "a", one()).event("b", event("u"));
         assert!(matches!(store.commit(more.clone()).await, Err(StoreError::Busy(_))));
@@ -165,7 +163,7 @@ async fn a_change_that_cannot_be_told_is_not_made() {
 }
 
 #[tokio::test]
-async fn who_watches_learns_of_each_change_before_it_is_answered() {
+async fn subscribers_are_notified_before_a_commit_returns() {
     on_each(async |store| {
         let mut news = store.revision();
         assert!(!news.has_changed().unwrap());
@@ -179,14 +177,11 @@ async fn who_watches_learns_of_each_change_before_it_is_answered() {
 }
 
 #[test]
-fn callers_learn_nothing_of_the_file() {
+fn errors_for_callers_do_not_name_the_file() {
     let error = RpcError::from(StoreError::Unreadable("`/home/u/mgp.db` is damaged".to_owned()));
-    assert_eq!(
-        error.to_string(),
-        "the store cannot be used; whoever runs the server must look at it (2000)"
-    );
+    assert_eq!(error.to_string(), "the store cannot be used; the operator must check it (2000)");
     let source = std::error::Error::source(&error).unwrap();
-    assert!(source.to_string().contains("/home/u/mgp.db"), "whoever runs it learns all");
+    assert!(source.to_string().contains("/home/u/mgp.db"), "the operator sees the details");
 }
 
 #[cfg(feature = "sqlite")]
@@ -207,7 +202,7 @@ mod random {
     enum Edit {
         Put(&'static str, &'static str, u8),
         Remove(&'static str, &'static str),
-        /// Expects the revision that many before the newest, or none.
+        /// Expects the revision this many before the newest, or none.
         Expect(&'static str, &'static str, Option<u64>),
         Tell(&'static str, u8),
     }
@@ -242,7 +237,6 @@ mod random {
         })
     }
 
-    /// Everything that can be read of a store.
     async fn seen(store: &dyn Store) -> String {
         let newest = *store.revision().borrow();
         let mut seen = Vec::new();

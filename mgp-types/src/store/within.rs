@@ -1,6 +1,4 @@
-//! Waits for a store, and not for ever (MGP §14.3: 3003).
-//!
-//! Applies to: both.
+//! Waiting for a store with a timeout (MGP §14.3: 3003).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -11,10 +9,10 @@ use tokio::time::timeout;
 
 use super::StoreError;
 
-/// Waits so long for what a store was asked, [`Store::answers_within`](super::Store::answers_within) as a rule.
+/// Waits for the result of a store operation, usually for [`Store::answers_within`](super::Store::answers_within).
 ///
-/// A change that was handed over may be made all the same, so whoever gives up looks again before it tells anybody.
-/// What is answered at once needs no timer; anything else needs a runtime with timers (`enable_all`, as `#[tokio::main]` has).
+/// A change may be applied nevertheless, so a caller that times out must read again before it reports a result.
+/// An immediate answer needs no timer; any other needs a runtime with timers (`enable_all`, as in `#[tokio::main]`).
 ///
 /// ```
 /// use mgp_types::store::{Change, MemoryStore, Store, StoreError, within};
@@ -30,23 +28,23 @@ use super::StoreError;
 /// ```
 ///
 /// # Errors
-/// [`StoreError::Late`] when there was no answer in time, else what the store answers.
+/// Returns [`StoreError::Late`] if there was no answer in time, else the error of the operation.
 ///
 /// # Panics
-/// Where it has to wait and the runtime has no timers.
+/// Panics if it has to wait and the runtime has no timers.
 ///
 /// # Cancel safety
-/// As what was asked.
+/// The operation may or may not be applied.
 pub async fn within<T>(
-    patience: Duration,
-    asked: impl Future<Output = Result<T, StoreError>>,
+    limit: Duration,
+    operation: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let mut asked = pin!(asked);
-    // A store in memory answers at once, on a runtime of any kind.
-    if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(asked.as_mut().poll(task))).await {
+    let mut operation = pin!(operation);
+    // A store in memory answers at once, in any runtime.
+    if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(operation.as_mut().poll(task))).await {
         return answer;
     }
-    timeout(patience, asked).await.unwrap_or(Err(StoreError::Late(patience)))
+    timeout(limit, operation).await.unwrap_or(Err(StoreError::Late(limit)))
 }
 
 #[cfg(test)]
@@ -56,24 +54,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_answered_at_once_needs_no_timer() {
+    fn an_immediate_answer_needs_no_timer() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         assert_eq!(runtime.block_on(within(Duration::ZERO, ready(Ok(7)))).unwrap(), 7);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_ends_and_says_so() {
+    async fn a_slow_operation_times_out() {
         let slow = |secs| async move {
             tokio::time::sleep(Duration::from_secs(secs)).await;
             Ok(secs)
         };
         assert_eq!(within(Duration::from_secs(2), slow(1)).await.unwrap(), 1);
         let late = within(Duration::from_secs(2), slow(3)).await.unwrap_err();
-        let told = crate::RpcError::from(late);
+        let error = crate::RpcError::from(late);
         assert_eq!(
-            told.to_string(),
-            "the store did not answer within 2s; what it was given may still be kept: look before you try again (3003)"
+            error.to_string(),
+            "the store did not answer within 2s; the change may still be kept, so read again before retrying (3003)"
         );
-        assert!(!told.as_recovery().unwrap().is_retryable());
+        assert!(!error.as_recovery().unwrap().is_retryable());
     }
 }

@@ -1,6 +1,4 @@
-//! Error codes: an open set with the standard ones named (MGP §14.2, §14.3).
-//!
-//! Applies to: both.
+//! Error codes: an open set with named standard codes (MGP §14.2, §14.3).
 
 use std::fmt;
 
@@ -15,7 +13,6 @@ use super::Category;
 #[serde(transparent)]
 pub struct ErrorCode(pub i32);
 
-/// Defines the constants, the list of all codes and their names from one table.
 macro_rules! codes {
     ($( $(#[doc = $doc:literal])* $name:ident = $code:literal; )+) => {
         impl ErrorCode {
@@ -24,7 +21,7 @@ macro_rules! codes {
             /// Every code with a name: JSON-RPC, MCP, MGP §14.3 and its later additions.
             pub const KNOWN: &'static [Self] = &[$(Self::$name),+];
 
-            /// The name of the code, if it has one.
+            /// Returns the name of the code, if it has one.
             #[must_use]
             pub fn name(self) -> Option<&'static str> {
                 match self {
@@ -37,29 +34,29 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The text is no JSON (JSON-RPC).
+    /// The text is not JSON (JSON-RPC).
     PARSE_ERROR = -32700;
-    /// JSON, but no message (JSON-RPC).
+    /// The text is JSON, but not a message (JSON-RPC).
     INVALID_REQUEST = -32600;
     /// Unknown method (JSON-RPC).
     METHOD_NOT_FOUND = -32601;
-    /// Parameters do not fit (JSON-RPC).
+    /// The parameters do not fit (JSON-RPC).
     INVALID_PARAMS = -32602;
-    /// A fault of the receiver (JSON-RPC).
+    /// An internal error of the receiver (JSON-RPC).
     INTERNAL_ERROR = -32603;
     /// The resource does not exist (MCP up to 2025-11-25; later `INVALID_PARAMS`).
     MCP_RESOURCE_NOT_FOUND = -32002;
-    /// The headers contradict the body (MCP 2026-07-28).
+    /// The headers differ from the body (MCP 2026-07-28).
     HEADER_MISMATCH = -32020;
     /// The request needs a capability the client did not declare (MCP 2026-07-28).
     MISSING_CLIENT_CAPABILITY = -32021;
-    /// The server does not speak this revision (MCP 2026-07-28).
+    /// The server does not support this revision (MCP 2026-07-28).
     UNSUPPORTED_VERSION = -32022;
     /// The user must visit a URL first (MCP 2025-11-25).
     URL_ELICITATION_REQUIRED = -32042;
     /// The caller lacks a permission (§14.3).
     PERMISSION_DENIED = 1000;
-    /// The agent may not use this tool (§14.3).
+    /// The agent has no access to this tool (§14.3).
     ACCESS_DENIED = 1001;
     /// Credentials are needed (§14.3).
     AUTH_REQUIRED = 1002;
@@ -71,7 +68,7 @@ codes! {
     CODE_SAFETY_VIOLATION = 1011;
     /// The server is not in state `connected` (§14.3).
     SERVER_NOT_READY = 2000;
-    /// The server is shutting down and takes no new requests (§14.3).
+    /// The server is shutting down and accepts no new requests (§14.3).
     SERVER_DRAINING = 2001;
     /// The server is restarting (§14.3).
     SERVER_RESTARTING = 2002;
@@ -79,7 +76,7 @@ codes! {
     RATE_LIMITED = 3000;
     /// A limit of the server is reached (§14.3).
     RESOURCE_EXHAUSTED = 3001;
-    /// A usage quota is used up (§14.3).
+    /// A usage quota is exhausted (§14.3).
     QUOTA_EXCEEDED = 3002;
     /// The operation took too long (§14.3).
     TIMEOUT = 3003;
@@ -93,13 +90,13 @@ codes! {
     TOOL_NAME_CONFLICT = 4003;
     /// The server, subscription or entry does not exist (added after the seed).
     RESOURCE_NOT_FOUND = 4004;
-    /// Registration is not possible here (added after the seed).
+    /// Registration is not available here (added after the seed).
     DISCOVERY_UNAVAILABLE = 4100;
     /// A server with this id exists (added after the seed).
     SERVER_ALREADY_REGISTERED = 4101;
-    /// The server comes from the configuration and stays (added after the seed).
+    /// The server is configured, so it cannot be deregistered (added after the seed).
     CANNOT_DEREGISTER_CONFIG = 4102;
-    /// An external service answered with an error (§14.3).
+    /// An external service responded with an error (§14.3).
     UPSTREAM_ERROR = 5000;
     /// An external service took too long (§14.3).
     UPSTREAM_TIMEOUT = 5001;
@@ -108,9 +105,9 @@ codes! {
 }
 
 impl ErrorCode {
-    /// The category of an MGP code, from its range (§14.2); none for codes of JSON-RPC and MCP.
+    /// Returns the category of an MGP code, from its range (§14.2); `None` for codes of JSON-RPC and MCP.
     ///
-    /// 4100 to 4199 is the range later revisions gave to discovery; it counts as validation.
+    /// Later revisions use 4100 to 4199 for discovery; it counts as validation.
     #[must_use]
     pub fn category(self) -> Option<Category> {
         match self.0 {
@@ -123,7 +120,7 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the code is one of the nineteen of §14.3.
+    /// Returns whether the code is one of the nineteen of §14.3.
     #[must_use]
     pub fn is_seed(self) -> bool {
         matches!(self.0, 1000..=5099 if self.name().is_some())
@@ -131,18 +128,14 @@ impl ErrorCode {
     }
 }
 
-// === impl Display ===
-
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-// === impl Deserialize ===
-
 impl<'de> Deserialize<'de> for ErrorCode {
-    /// Codes outside 32 bits are cut to the nearest one: the message matters more than the figure.
+    /// Codes outside 32 bits are clamped: the message matters more than the number.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 

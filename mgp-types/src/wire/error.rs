@@ -1,6 +1,4 @@
-//! What crosses the wire when a call fails (MGP §14).
-//!
-//! Applies to: both.
+//! The error of a failed call (MGP §14).
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -22,24 +20,24 @@ use crate::record::Extras;
 /// assert_eq!(error.to_string(), "unknown tool `grpe` (4001)");
 /// ```
 #[derive(Clone)]
-pub struct RpcError(Box<Inner>);
+pub struct RpcError(Box<ErrorData>);
 
 #[derive(Clone)]
-struct Inner {
+struct ErrorData {
     code: ErrorCode,
     message: String,
     recovery: Option<Recovery>,
     data: Option<Payload>,
-    /// Other members of the error object, as a peer sent them.
+    /// Other members of the error object, as received.
     extra: Extras,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl RpcError {
-    /// Makes an error with the code's own recovery hints (MGP §14.5).
+    /// Creates an error with the default recovery hints of its code (MGP §14.5).
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(ErrorData {
             code,
             message: message.into(),
             recovery: Recovery::default_for(code),
@@ -49,93 +47,91 @@ impl RpcError {
         }))
     }
 
-    /// −32700: the text is no JSON.
+    /// Creates a −32700: the text is not JSON.
     #[must_use]
     pub fn parse(source: serde_json::Error) -> Self {
         Self::new(ErrorCode::PARSE_ERROR, format!("parse error: {source}")).because(source)
     }
 
-    /// −32600: JSON, but no message.
+    /// Creates a −32600: the text is JSON, but not a message.
     #[must_use]
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INVALID_REQUEST, message)
     }
 
-    /// −32601: nobody here answers this method.
+    /// Creates a −32601: the method is unknown.
     #[must_use]
     pub fn method_not_found(method: &str) -> Self {
         Self::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method `{method}`"))
     }
 
-    /// −32602: the parameters do not fit the method.
+    /// Creates a −32602: the parameters do not fit the method.
     #[must_use]
     pub fn invalid_params(message: impl fmt::Display) -> Self {
         Self::new(ErrorCode::INVALID_PARAMS, format!("invalid params: {message}"))
     }
 
-    /// −32603: a fault of ours.
+    /// Creates a −32603: an internal error of this side.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::INTERNAL_ERROR, message)
     }
 
-    /// Keeps the error below this one; it never crosses the wire.
+    /// Sets the source of this error; it is never sent to a peer.
     #[must_use]
     pub fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.0.source = Some(Arc::new(source));
         self
     }
 
-    /// Replaces the recovery hints.
+    /// Sets the recovery hints.
     #[must_use]
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.0.recovery = Some(recovery);
         self
     }
 
-    /// Drops the recovery hints, for a peer that did not negotiate MGP.
+    /// Removes the recovery hints, for a peer that did not negotiate MGP.
     #[must_use]
     pub fn without_recovery(mut self) -> Self {
         self.0.recovery = None;
         self
     }
 
-    /// Adds further members of `error.data`.
+    /// Sets further members of `error.data`.
     #[must_use]
     pub fn data(mut self, data: Payload) -> Self {
         self.0.data = Some(data);
         self
     }
 
-    /// The code.
+    /// Returns the code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
 
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The recovery hints (`error.data._mgp`).
+    /// Returns the recovery hints (`error.data._mgp`).
     #[must_use]
     pub fn as_recovery(&self) -> Option<&Recovery> {
         self.0.recovery.as_ref()
     }
 
-    /// Further data, without `_mgp`.
+    /// Returns the further data, without `_mgp`.
     #[must_use]
     pub fn as_data(&self) -> Option<&Payload> {
         self.0.data.as_ref()
     }
 }
 
-// === impl PartialEq ===
-
 impl PartialEq for RpcError {
-    /// Compares what crosses the wire.
+    /// Compares the parts that are sent to a peer.
     fn eq(&self, other: &Self) -> bool {
         self.0.code == other.0.code
             && self.0.message == other.0.message
@@ -145,15 +141,11 @@ impl PartialEq for RpcError {
     }
 }
 
-// === impl Display ===
-
 impl fmt::Display for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.0.message, self.0.code)
     }
 }
-
-// === impl Debug ===
 
 impl fmt::Debug for RpcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,15 +159,11 @@ impl fmt::Debug for RpcError {
     }
 }
 
-// === impl Error ===
-
 impl StdError for RpcError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
     }
 }
-
-// === impl Serialize ===
 
 impl Serialize for RpcError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -186,7 +174,7 @@ impl Serialize for RpcError {
             (None, None) => {}
             (Some(data), None) => map.serialize_entry("data", data)?,
             (data, Some(recovery)) => {
-                map.serialize_entry("data", &Data { data: data.as_ref(), recovery })?;
+                map.serialize_entry("data", &DataWithRecovery { data: data.as_ref(), recovery })?;
             }
         }
         self.0.extra.write(&mut map)?;
@@ -195,17 +183,17 @@ impl Serialize for RpcError {
 }
 
 /// `error.data` with the recovery hints among its members.
-struct Data<'a> {
+struct DataWithRecovery<'a> {
     data: Option<&'a Payload>,
     recovery: &'a Recovery,
 }
 
-impl Serialize for Data<'_> {
+impl Serialize for DataWithRecovery<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let members = match self.data.map(|data| serde_json::from_str::<Extras>(data.as_str())) {
             None => Extras::new(),
             Some(Ok(members)) => members,
-            // Data that is no object has no room for hints.
+            // Data that is not an object has no room for hints.
             Some(Err(_)) => return self.data.serialize(serializer),
         };
         let mut map = serializer.serialize_map(None)?;
@@ -221,10 +209,8 @@ impl Serialize for Data<'_> {
 /// The member of `error.data` that holds the recovery hints.
 const MGP: &str = "_mgp";
 
-// === impl Deserialize ===
-
 impl<'de> Deserialize<'de> for RpcError {
-    /// Reads what can be read: an error that is itself malformed is still an error.
+    /// A malformed error is still an error, so unreadable members are ignored.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Extras::deserialize(deserializer)?;
         let code = members.decode("code").map_err(D::Error::custom)?;
@@ -232,7 +218,7 @@ impl<'de> Deserialize<'de> for RpcError {
         members.remove("code");
         members.remove("message");
         let (data, recovery) = split(members.remove("data").filter(|data| !data.is_null()));
-        Ok(Self(Box::new(Inner {
+        Ok(Self(Box::new(ErrorData {
             code: code.ok_or_else(|| D::Error::missing_field("code"))?,
             message,
             recovery,
@@ -243,7 +229,7 @@ impl<'de> Deserialize<'de> for RpcError {
     }
 }
 
-/// Takes the recovery hints out of `error.data`; hints that cannot be read stay where they are.
+/// Splits the recovery hints from `error.data`; unreadable hints stay in the data.
 fn split(data: Option<Payload>) -> (Option<Payload>, Option<Recovery>) {
     let Some(data) = data else { return (None, None) };
     let Ok(mut members) = serde_json::from_str::<Extras>(data.as_str()) else {
@@ -300,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_is_no_object_stays_whole() {
+    fn data_that_is_not_an_object_is_preserved() {
         for text in [
             r#"{"code":1,"message":"m","data":"text"}"#,
             r#"{"code":1,"message":"m","data":[1]}"#,
@@ -314,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_still_an_error() {
+    fn a_malformed_error_is_still_an_error() {
         check(r#"{"code":99999999999}"#, r#"{"code":2147483647,"message":""}"#);
         check(
             r#"{"code":-1,"message":7,"data":null,"_mgp":{}}"#,

@@ -1,13 +1,11 @@
-//! The id of a request, echoed exactly (MGP §1.5).
-//!
-//! Applies to: both.
+//! Request ids, which are echoed exactly (MGP §1.5).
 
 use std::fmt;
 
 use bytestring::ByteString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A request id: an integer or a string; what a peer sent goes back as it came.
+/// A request id: an integer or a string; a peer's id is returned unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Id {
@@ -77,16 +75,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Id {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Id".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": ["integer", "string"] })
-    }
-}
+crate::record::schema_of!(Id as "Id", { "type": ["integer", "string"] });
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,4 @@
 //! The JSON-RPC layer: ids, payloads, errors (MGP §1.5, §14).
-//!
-//! Applies to: both.
 
 mod code;
 mod error;

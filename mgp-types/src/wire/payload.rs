@@ -1,6 +1,4 @@
-//! A piece of JSON text that is passed on without being parsed (MGP §1.5).
-//!
-//! Applies to: both.
+//! A JSON text that is passed on without being parsed (MGP §1.5).
 
 use std::fmt;
 
@@ -11,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::RpcError;
 
-/// One valid JSON value as text, cheap to clone and decoded once, at the leaf.
+/// A valid JSON value as text; cheap to clone, and decoded only where its content is needed.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -27,50 +25,50 @@ impl Payload {
     /// Encodes a value.
     ///
     /// # Errors
-    /// −32603 when the value cannot be written as JSON (a map with keys that are no strings).
+    /// Returns −32603 if the value cannot be written as JSON (e.g. a map whose keys are not strings).
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, RpcError> {
         serde_json::to_string(value).map(|text| Self(text.into())).map_err(|error| {
             RpcError::internal("a value could not be written as JSON").because(error)
         })
     }
 
-    /// Takes text that is already known to be one JSON value.
+    /// Creates a payload from text that is known to be one JSON value.
     ///
-    /// The caller vouches for it; a receiver of wrong text answers with an error of its own.
+    /// The text is not checked; invalid text leads to an error at its receiver.
     #[must_use]
     pub fn from_trusted(text: impl Into<ByteString>) -> Self {
         Self(text.into())
     }
 
-    /// Checks that the text is one JSON value and takes it.
+    /// Creates a payload from text, after checking that it is one JSON value.
     ///
     /// # Errors
-    /// −32700 when it is not.
+    /// Returns −32700 if it is not.
     pub fn parse(text: impl Into<ByteString>) -> Result<Self, RpcError> {
         let text = text.into();
         serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(RpcError::parse)?;
         Ok(Self(text))
     }
 
-    /// `null`.
+    /// Returns the value `null`.
     #[must_use]
     pub const fn null() -> Self {
         Self(ByteString::from_static("null"))
     }
 
-    /// `{}`.
+    /// Returns the object `{}`.
     #[must_use]
     pub const fn empty_object() -> Self {
         Self(ByteString::from_static("{}"))
     }
 
-    /// Borrows the text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Borrows the shared text, to take ranges of it.
+    /// Returns the shared text, from which ranges can be taken.
     #[must_use]
     pub fn as_shared(&self) -> &ByteString {
         &self.0
@@ -79,19 +77,17 @@ impl Payload {
     /// Decodes the value.
     ///
     /// # Errors
-    /// −32602 naming what did not fit.
+    /// Returns −32602 with the member that does not fit.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         serde_json::from_str(&self.0).map_err(RpcError::invalid_params)
     }
 
-    /// Whether the value is `null`.
+    /// Returns whether the value is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.0.trim() == "null"
     }
 }
-
-// === impl Debug ===
 
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,17 +95,13 @@ impl fmt::Debug for Payload {
     }
 }
 
-// === impl Serialize ===
-
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Borrowing it as a raw value re-checks the text, so wrong text fails here and never reaches the wire.
+        // This checks the text again, so invalid text fails here and is never sent.
         let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }
 }
-
-// === impl Deserialize ===
 
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -118,42 +110,27 @@ impl<'de> Deserialize<'de> for Payload {
     }
 }
 
-// === impl From ===
-
 impl From<Box<RawValue>> for Payload {
     fn from(raw: Box<RawValue>) -> Self {
         Self(String::from(Box::<str>::from(raw)).into())
     }
 }
 
-#[cfg(feature = "schema")]
-impl schemars::JsonSchema for Payload {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Any".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        true.into()
-    }
-}
+crate::record::schema_of!(Payload as inline "Any", true);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn keeps_the_text_as_it_came() {
+    fn preserves_the_text() {
         let text = r#"{"b":1.50,"a":[ null ]}"#;
         let payload: Payload = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&payload).unwrap(), text);
     }
 
     #[test]
-    fn refuses_text_that_is_no_json() {
+    fn refuses_text_that_is_not_json() {
         assert_eq!(Payload::parse("{").unwrap_err().code(), crate::ErrorCode::PARSE_ERROR);
         assert!(serde_json::to_string(&Payload::from_trusted("{")).is_err());
     }

@@ -1,18 +1,16 @@
-//! What a caller may do about an error (MGP §14.5).
-//!
-//! Applies to: both.
+//! Recovery hints: what a caller may do about an error (MGP §14.5).
 
 use super::{ErrorCode, Payload};
 use crate::record::{Object, open_enum, record};
 
 open_enum! {
-    /// The kind of an error (§14.5).
+    /// The category of an error (§14.5).
     pub enum Category {
         /// Permission, access, authentication, validators.
         Security = "security",
         /// The state of the server.
         Lifecycle = "lifecycle",
-        /// Limits.
+        /// Limits and quotas.
         Resource = "resource",
         /// The request itself.
         Validation = "validation",
@@ -20,19 +18,19 @@ open_enum! {
         External = "external" | "upstream",
     }
 
-    /// How long to wait between attempts (§14.5).
+    /// The delay between attempts (§14.5).
     pub enum RetryStrategy {
-        /// Not at all.
+        /// No delay.
         Immediate = "immediate",
-        /// The same time again.
+        /// The same delay each time.
         FixedDelay = "fixed_delay",
-        /// Twice as long each time.
+        /// A delay that doubles each time.
         ExponentialBackoff = "exponential_backoff" | "exponential",
     }
 }
 
 impl RetryStrategy {
-    /// The strategy to follow: an unknown one counts as `fixed_delay`.
+    /// Returns the strategy to follow: an unknown one counts as `fixed_delay`.
     #[must_use]
     pub fn effective(&self) -> Self {
         match self {
@@ -45,28 +43,28 @@ impl RetryStrategy {
 record! {
     /// Recovery hints of an error (`error.data._mgp`, §14.4).
     pub struct Recovery {
-        /// The kind of error.
+        /// The category of the error.
         opt category: Option<Category>,
-        /// Whether trying again makes sense; when false the caller must not.
+        /// `true` if a retry may succeed; if `false`, the caller must not retry.
         opt retryable: Option<bool>,
-        /// How long to wait at least, in milliseconds.
+        /// The minimum delay, in milliseconds.
         opt retry_after_ms: Option<u64>,
-        /// How to wait between attempts.
+        /// The growth of the delay.
         opt retry_strategy: Option<RetryStrategy>,
-        /// How often to try at most.
+        /// The maximum number of attempts.
         opt max_retries: Option<u32>,
-        /// A tool to try when all attempts failed.
+        /// A tool to try after all attempts failed.
         opt fallback_tool: Option<String>,
-        /// Facts about this error, defined by the server.
+        /// Details of this error, defined by the server.
         opt details: Option<Object>,
     }
 }
 
 impl Recovery {
-    /// The hints that go with a code: all of §14.3, none for codes of JSON-RPC and MCP.
+    /// Returns the default hints of a code: for all codes of §14.3, but not for codes of JSON-RPC and MCP.
     ///
-    /// 2001 is retryable only when a restart follows, 3003, 5000 and 5001 only for tools that are
-    /// read-only or idempotent; here they are not, and who knows better says so.
+    /// 2001 is retryable only if a restart follows, and 3003, 5000 and 5001 only for read-only or idempotent
+    /// tools; by default they are not, and code that knows more overrides the hints.
     #[must_use]
     pub fn default_for(code: ErrorCode) -> Option<Self> {
         use RetryStrategy::{ExponentialBackoff, FixedDelay};
@@ -76,7 +74,7 @@ impl Recovery {
             ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_RESTARTING => {
                 (FixedDelay, Some(1000), 5)
             }
-            // How long a caller must wait for its next token is known to the limiter only.
+            // Only the limiter knows the delay until the next token.
             ErrorCode::RATE_LIMITED => (ExponentialBackoff, None, 3),
             ErrorCode::RESOURCE_EXHAUSTED | ErrorCode::UPSTREAM_UNAVAILABLE => {
                 (ExponentialBackoff, Some(1000), 3)
@@ -93,7 +91,7 @@ impl Recovery {
         Some(recovery)
     }
 
-    /// The hints for a tool that is read-only or idempotent, where another attempt does no harm:
+    /// Returns the hints for a tool that is read-only or idempotent, and can be retried without harm:
     /// 3003, 5000 and 5001 become retryable, all others are as in [`Recovery::default_for`].
     #[must_use]
     pub fn for_repeatable(code: ErrorCode) -> Option<Self> {
@@ -106,20 +104,20 @@ impl Recovery {
         })
     }
 
-    /// Reads hints whose figures may be written in any way JSON knows: `5.0`, or more than anybody counts to.
+    /// Reads hints whose numbers may have any JSON form, e.g. `5.0`, or be out of range.
     ///
-    /// A fraction is rounded up and what is too large is as much as fits, since each reader has bounds of its own.
-    /// `None` where they cannot be read at all.
+    /// A fraction is rounded up and a large number clamped, since each reader has its own bounds.
+    /// Returns `None` if the hints cannot be read.
     #[must_use]
     pub fn read(hints: &Payload) -> Option<Self> {
         let text = hints.as_str();
-        // Nearly all are as they should be.
+        // Nearly all hints are well-formed.
         if let Ok(hints) = serde_json::from_str(text) {
             return Some(hints);
         }
         let mut members: Object = serde_json::from_str(text).ok()?;
-        for (name, most) in [("retry_after_ms", u64::MAX), ("max_retries", u32::MAX.into())] {
-            if let Some(figure) = members.get(name).and_then(|figure| whole(figure.as_str(), most))
+        for (name, limit) in [("retry_after_ms", u64::MAX), ("max_retries", u32::MAX.into())] {
+            if let Some(figure) = members.get(name).and_then(|figure| whole(figure.as_str(), limit))
             {
                 members.encode(name, &figure).ok()?;
             }
@@ -127,13 +125,13 @@ impl Recovery {
         serde_json::from_str(Payload::of(&members).ok()?.as_str()).ok()
     }
 
-    /// Whether the caller may try again: only when the hints say so.
+    /// Returns whether the caller may retry: only if the hints allow it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.retryable == Some(true)
     }
 
-    /// Allows another attempt.
+    /// Allows a retry.
     #[must_use]
     pub fn retry(mut self, strategy: RetryStrategy, after_ms: u64, max_retries: u32) -> Self {
         self.retryable = Some(true);
@@ -143,7 +141,7 @@ impl Recovery {
         self
     }
 
-    /// Forbids another attempt.
+    /// Forbids a retry.
     #[must_use]
     pub fn no_retry(mut self) -> Self {
         self.retryable = Some(false);
@@ -153,7 +151,7 @@ impl Recovery {
         self
     }
 
-    /// Replaces the details.
+    /// Sets the details.
     #[must_use]
     pub fn details(mut self, details: Object) -> Self {
         self.details = Some(details);
@@ -161,12 +159,12 @@ impl Recovery {
     }
 }
 
-/// A number that is not negative, as a whole one up to a bound.
-fn whole(text: &str, most: u64) -> Option<u64> {
+/// Returns a non-negative number as an integer up to a bound.
+fn whole(text: &str, limit: u64) -> Option<u64> {
     if let Ok(figure) = text.parse::<u64>() {
-        return Some(figure.min(most));
+        return Some(figure.min(limit));
     }
-    // Words and texts are no numbers, though some of them read as floats.
+    // Names and strings are not numbers, though some of them parse as floats.
     let is_number = text.starts_with(|first: char| first.is_ascii_digit());
     let figure = text.parse::<f64>().ok().filter(|figure| is_number && *figure >= 0.0)?;
     #[expect(
@@ -175,7 +173,7 @@ fn whole(text: &str, most: u64) -> Option<u64> {
         reason = "it is not negative, and a cast of what is too large gives the largest"
     )]
     let figure = figure.ceil() as u64;
-    Some(figure.min(most))
+    Some(figure.min(limit))
 }
 
 #[cfg(test)]
@@ -222,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_read_however_json_writes_them() {
+    fn numbers_are_read_in_any_json_form() {
         let read = |figure: &str| {
             let text = format!(
                 r#"{{"retryable":true,"retry_after_ms":{figure},"max_retries":{figure},"x":1}}"#

@@ -9,6 +9,8 @@ use super::{
 use crate::{bench, conformance, interop};
 
 const CLIENT: &str = "mgp-client-sdk";
+const KERNEL: &str = "mgp-kernel";
+const MGP: &str = "mgp";
 const SECURITY: &str = "mgp-security";
 const SERVER: &str = "mgp-server-sdk";
 const TRANSPORT: &str = "mgp-transport";
@@ -265,17 +267,17 @@ pub(super) const CHECKS: &[Check] = &[
     check(
         "kernel.refusals",
         "refusals with reason and remedy for the caller and in the log; an agent tries everything",
-        &[TestStep(&[Tests::of(CLIENT, "kernel_refusals"), Tests::of(CLIENT, "kernel_admin")])],
+        &[TestStep(&[Tests::of(MGP, "refusals"), Tests::of(KERNEL, "admin")])],
     ),
     check(
         "kernel.tenants",
         "two hosts, one child, equal ids and tokens: no message crosses",
-        &[TestStep(&[Tests::of(CLIENT, "kernel_route").each(&["tenants"])])],
+        &[TestStep(&[Tests::of(KERNEL, "route").each(&["tenants"])])],
     ),
     check(
         "kernel.chaos",
         "kills of kernel and child under load; 200 servers, most of them broken",
-        &[TestStep(&[Tests::of(CLIENT, "kernel_run")
+        &[TestStep(&[Tests::of(MGP, "run")
             .any(&["chaos::", "broken::"])
             .env(&[("ROUNDS", "200")])
             .prints(&["200 rounds:", "200 servers:"])
@@ -287,14 +289,14 @@ pub(super) const CHECKS: &[Check] = &[
         "kernel.first-ten-minutes",
         "every first mistake is answered in one line with the fix",
         &[TestStep(&[
-            Tests::of(CLIENT, "kernel_run").each(&["first::"]),
-            Tests::of(CLIENT, "cli").each(&["begin::"]),
+            Tests::of(MGP, "run").each(&["first::"]),
+            Tests::of(MGP, "commands").each(&["begin::"]),
         ])],
     ),
     check(
         "kernel.flows",
         "a model that sees only tools/list finds a tool, and requests one it lacks",
-        &[TestStep(&[Tests::of(CLIENT, "kernel_flow")])],
+        &[TestStep(&[Tests::of(MGP, "flow")])],
     ),
     check(
         "kernel.bench",

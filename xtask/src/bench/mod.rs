@@ -53,15 +53,16 @@ impl Transport {
     fn about(self) -> &'static str {
         match self {
             Self::Stdio => {
-                "`ours` runs on a current-thread runtime and is what the bounds are for; `multi` is the same server on a multi-thread one.\n\
-                 `rmcp` is the better of `stdio()` and `stdio_pipes()` (current-thread) of rmcp 3.8, `bare` the same tool without a framework.\n\
-                 CPU times are minima of alternating rounds.\n"
+                "`ours` runs on a current-thread runtime, and the bounds apply to it; `multi` is the same server on a multi-thread runtime.\n\
+                 `rmcp` is the better of `stdio()` and `stdio_pipes()` of rmcp 3.8, on a current-thread runtime; `bare` is the same tool without a framework.\n\
+                 CPU times are the minima of alternating rounds.\n"
             }
             Self::Http => {
-                "`ours` is `echo --http` (JSON answers) or `echo --http --sse` (a session, answers as events), `rmcp` is rmcp 3.8 in the same manner, `bare` the same tool on bare hyper; all run on a current-thread runtime.\n\
-                 A call echoes 64 bytes; both forms of a JSON call are held to the bound.\n\
-                 User CPU is the mean of alternating rounds, as the kernel counts it in ticks.\n\
-                 Sessions are counted in the server's resident memory; the first must still answer when the last is open.\n"
+                "`ours` is `echo --http` (JSON answers) or `echo --http --sse` (a session, answers as events); `rmcp` is rmcp 3.8 with the same setting; `bare` is the same tool on hyper alone.\n\
+                 All run on a current-thread runtime.\n\
+                 A call echoes 64 bytes; the bound applies to both forms of a JSON call.\n\
+                 User CPU is the mean of alternating rounds, since the system counts it in ticks.\n\
+                 The figure for sessions follows from the server's resident memory; the first session must still answer when the last is open.\n"
             }
         }
     }

@@ -129,14 +129,14 @@ pub(super) fn text(rows: &[Row]) -> String {
 pub(super) fn markdown(rows: &[Row], transport: Transport, effort: Effort, pinned: bool) -> String {
     let free = if pinned { "" } else { " --free" };
     let shared = if pinned {
-        "Generator and server share one processor, so that no call pays for waking a sleeping one."
+        "Generator and server share one processor, so no call pays for waking an idle one."
     } else {
-        "Generator and server run on processors of their own: each call may pay for waking a sleeping one."
+        "Generator and server run on separate processors, so each call may pay for waking an idle one."
     };
     let quick = if effort == Effort::Quick { " --quick" } else { "" };
     let name = transport.name();
     let mut text = format!(
-        "{}\n\nMade by `cargo xtask bench {name}{quick}{free} --markdown FILE` on {}.\n{}{shared}\n\n",
+        "{}\n\nMeasured by `cargo xtask bench {name}{quick}{free} --markdown FILE` on {}.\n{}{shared}\n\n",
         heading(transport),
         machine(),
         transport.about(),

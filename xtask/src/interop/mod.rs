@@ -99,7 +99,7 @@ impl Stage {
             Ours::Workbench => release_example("mgp-server-sdk", "workbench", &[]),
             Ours::CallTool => release_example("mgp-client-sdk", "call_tool", &[]),
             Ours::Mgp => {
-                let build = ["build", "--quiet", "-p", "mgp-client-sdk", "--features", "cli"];
+                let build = ["build", "--quiet", "-p", "mgp"];
                 Program::cargo(&build).args(&["--bin", "mgp"]).run()?;
                 Ok(target()?.join("debug/mgp"))
             }

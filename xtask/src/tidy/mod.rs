@@ -6,7 +6,6 @@ mod arrows;
 mod circles;
 pub(crate) mod exports;
 mod layout;
-mod methods;
 pub(crate) mod source;
 mod text;
 mod weight;
@@ -85,9 +84,6 @@ fn check(tree: &Tree) -> Vec<Violation> {
     }
     for (path, content) in &tree.prose {
         found.extend(text::unfinished(path, content));
-    }
-    if let Some(table) = tree.prose("docs/methods.md") {
-        found.extend(methods::complete(table, &tree.rust, &|path| root().join(path).exists()));
     }
     found
 }

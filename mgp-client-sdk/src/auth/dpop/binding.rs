@@ -1,7 +1,5 @@
-//! Whether tokens are to be bound to a key: what the user, the server and its authorization server say
-//! (RFC 9449 §5.1, §7.1, RFC 9728 §2).
-//!
-//! Applies to: outbound.
+//! The decision whether tokens are bound to a key, from the user's configuration, the server and its authorization
+//! server (RFC 9449 §5.1, §7.1, RFC 9728 §2).
 
 use super::key::ALGORITHM;
 use crate::auth::challenge::Demand;
@@ -9,11 +7,11 @@ use crate::auth::discovery::Discovered;
 use crate::auth::error::AuthError;
 use crate::auth::store::TokenKind;
 
-/// When a client has its tokens bound to a key (RFC 9449), so that who steals one cannot use it.
+/// The condition for binding tokens to a key (RFC 9449), so that a stolen token is useless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Dpop {
-    /// Where the authorization server offers it and the server does not take bearers only, and wherever the server
+pub enum DpopMode {
+    /// If the authorization server offers it and the server does not accept bearer tokens only, and whenever the server
     /// requires it.
     #[default]
     Offered,
@@ -23,83 +21,83 @@ pub enum Dpop {
     Never,
 }
 
-/// What is done about it in one request for tokens.
+/// The binding of the tokens of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::auth) enum Binding {
     /// No proof is sent.
     None,
-    /// A proof is sent, and the authorization server may give a bearer token all the same.
+    /// A proof is sent, and a bearer token is accepted too.
     Wanted,
-    /// A proof is sent, and a bearer token is not used.
+    /// A proof is sent, and a bearer token is refused.
     Must,
 }
 
-/// The schemes a refusal names.
+/// The authentication schemes that a refusal names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) enum Schemes {
-    /// None that we know.
+    /// None that is supported.
     #[default]
-    Unsaid,
-    /// Bearers only.
+    Unstated,
+    /// Bearer tokens only.
     Bearer,
-    /// Proofs only.
+    /// Bound tokens only.
     Dpop,
-    /// Either.
+    /// Both.
     Both,
 }
 
-/// What a server says of the proofs it can check.
+/// The declared support for our proofs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::auth) enum Signs {
-    /// Nothing.
+pub(in crate::auth) enum ProofSupport {
+    /// Nothing is declared.
     #[default]
-    Unsaid,
-    /// Ours.
-    Ours,
-    /// Others.
-    Others,
+    Unstated,
+    /// Our algorithm is listed.
+    Supported,
+    /// Only other algorithms are listed.
+    Unsupported,
 }
 
-impl Signs {
+impl ProofSupport {
     pub(in crate::auth) fn of<'a>(list: Option<impl IntoIterator<Item = &'a str>>) -> Self {
         match list {
-            None => Self::Unsaid,
+            None => Self::Unstated,
             Some(list) => {
                 let has_ours = list.into_iter().any(|one| one == ALGORITHM);
-                if has_ours { Self::Ours } else { Self::Others }
+                if has_ours { Self::Supported } else { Self::Unsupported }
             }
         }
     }
 }
 
-/// Settles whether tokens are to be bound; `before` is what kind those are that the server was shown so far.
+/// Decides whether tokens are bound; `before` is the kind of the tokens used so far.
 pub(in crate::auth) fn binding(
-    mode: Dpop,
+    mode: DpopMode,
     found: &Discovered,
     demand: &Demand,
     before: Option<TokenKind>,
 ) -> Result<Binding, AuthError> {
     let is_required = found.requires_dpop || demand.schemes == Schemes::Dpop;
     let refuse = |why| AuthError::NoDpop { issuer: found.server.issuer.clone(), why };
-    if mode == Dpop::Never {
-        let why = "the server requires it, and this client was told never to use it";
+    if mode == DpopMode::Never {
+        let why = "the server requires it, but this client is configured never to use it";
         return if is_required { Err(refuse(why)) } else { Ok(Binding::None) };
     }
     let signs = [found.server.proofs(), found.proofs, demand.proofs];
-    let is_unfit = signs.contains(&Signs::Others);
-    // What was bound stays bound, unless the server says what it takes now.
-    let was_bound = before == Some(TokenKind::Dpop) && demand.schemes == Schemes::Unsaid;
-    if is_required || was_bound || mode == Dpop::Always {
-        let why = "no proofs are taken that are signed with `ES256`";
+    let is_unfit = signs.contains(&ProofSupport::Unsupported);
+    // Bound tokens stay bound, unless the server now declares what it accepts.
+    let was_bound = before == Some(TokenKind::Dpop) && demand.schemes == Schemes::Unstated;
+    if is_required || was_bound || mode == DpopMode::Always {
+        let why = "proofs signed with `ES256` are not accepted";
         return if is_unfit { Err(refuse(why)) } else { Ok(Binding::Must) };
     }
-    let is_taken = match demand.schemes {
+    let is_accepted = match demand.schemes {
         Schemes::Both | Schemes::Dpop => true,
-        Schemes::Bearer => found.proofs == Signs::Ours,
-        Schemes::Unsaid => before.is_none() || found.proofs == Signs::Ours,
+        Schemes::Bearer => found.proofs == ProofSupport::Supported,
+        Schemes::Unstated => before.is_none() || found.proofs == ProofSupport::Supported,
     };
-    let is_offered = found.server.proofs() == Signs::Ours && !is_unfit;
-    Ok(if is_taken && is_offered { Binding::Wanted } else { Binding::None })
+    let is_offered = found.server.proofs() == ProofSupport::Supported && !is_unfit;
+    Ok(if is_accepted && is_offered { Binding::Wanted } else { Binding::None })
 }
 
 #[cfg(test)]
@@ -107,19 +105,19 @@ mod tests {
     use super::*;
     use crate::auth::metadata::AuthServer;
 
-    fn found(server: Signs, resource: Signs, requires_dpop: bool) -> Discovered {
+    fn found(server: ProofSupport, resource: ProofSupport, requires_dpop: bool) -> Discovered {
         let mut found = Discovered {
             resource: String::new(),
             metadata: None,
             scopes: None,
             requires_dpop,
             proofs: resource,
-            server: AuthServer::unpublished("https://a.example"),
+            server: AuthServer::without_metadata("https://a.example"),
         };
         found.server.dpop_signing_alg_values_supported = match server {
-            Signs::Unsaid => None,
-            Signs::Ours => Some(vec!["RS256".to_owned(), "ES256".to_owned()]),
-            Signs::Others => Some(vec!["RS256".to_owned()]),
+            ProofSupport::Unstated => None,
+            ProofSupport::Supported => Some(vec!["RS256".to_owned(), "ES256".to_owned()]),
+            ProofSupport::Unsupported => Some(vec!["RS256".to_owned()]),
         };
         found
     }
@@ -127,33 +125,33 @@ mod tests {
     #[test]
     fn tokens_are_bound_where_it_is_offered_and_required() {
         use Binding::{Must, None as No, Wanted};
-        use Schemes::{Bearer, Both, Dpop as Only, Unsaid};
-        use Signs::{Others, Ours, Unsaid as Quiet};
+        use ProofSupport::{Supported, Unstated as Quiet, Unsupported};
+        use Schemes::{Bearer, Both, Dpop as Only, Unstated};
         let (bearer, bound) = (Some(TokenKind::Bearer), Some(TokenKind::Dpop));
         // (mode, authorization server, resource, required, challenge, tokens) -> binding; `Err` is refused
         let cases = [
-            (Dpop::Offered, Quiet, Quiet, false, Unsaid, None, Ok(No)),
-            (Dpop::Offered, Ours, Quiet, false, Unsaid, None, Ok(Wanted)),
-            (Dpop::Offered, Ours, Quiet, false, Unsaid, bearer, Ok(No)),
-            (Dpop::Offered, Ours, Ours, false, Unsaid, bearer, Ok(Wanted)),
-            (Dpop::Offered, Quiet, Quiet, false, Unsaid, bound, Ok(Must)),
-            (Dpop::Offered, Ours, Quiet, false, Both, bound, Ok(Wanted)),
-            (Dpop::Offered, Ours, Quiet, false, Bearer, bound, Ok(No)),
-            (Dpop::Offered, Ours, Quiet, false, Bearer, None, Ok(No)),
-            (Dpop::Offered, Ours, Ours, false, Bearer, None, Ok(Wanted)),
-            (Dpop::Offered, Ours, Quiet, false, Both, bearer, Ok(Wanted)),
-            (Dpop::Offered, Ours, Others, false, Both, None, Ok(No)),
-            (Dpop::Offered, Others, Quiet, false, Both, None, Ok(No)),
-            (Dpop::Offered, Ours, Quiet, false, Only, bearer, Ok(Must)),
-            (Dpop::Offered, Quiet, Quiet, false, Only, None, Ok(Must)),
-            (Dpop::Offered, Quiet, Quiet, true, Bearer, bearer, Ok(Must)),
-            (Dpop::Offered, Others, Quiet, true, Unsaid, None, Err(())),
-            (Dpop::Offered, Ours, Others, true, Unsaid, None, Err(())),
-            (Dpop::Always, Quiet, Quiet, false, Bearer, bearer, Ok(Must)),
-            (Dpop::Always, Others, Quiet, false, Both, None, Err(())),
-            (Dpop::Never, Ours, Ours, false, Both, None, Ok(No)),
-            (Dpop::Never, Ours, Ours, true, Both, None, Err(())),
-            (Dpop::Never, Ours, Ours, false, Only, None, Err(())),
+            (DpopMode::Offered, Quiet, Quiet, false, Unstated, None, Ok(No)),
+            (DpopMode::Offered, Supported, Quiet, false, Unstated, None, Ok(Wanted)),
+            (DpopMode::Offered, Supported, Quiet, false, Unstated, bearer, Ok(No)),
+            (DpopMode::Offered, Supported, Supported, false, Unstated, bearer, Ok(Wanted)),
+            (DpopMode::Offered, Quiet, Quiet, false, Unstated, bound, Ok(Must)),
+            (DpopMode::Offered, Supported, Quiet, false, Both, bound, Ok(Wanted)),
+            (DpopMode::Offered, Supported, Quiet, false, Bearer, bound, Ok(No)),
+            (DpopMode::Offered, Supported, Quiet, false, Bearer, None, Ok(No)),
+            (DpopMode::Offered, Supported, Supported, false, Bearer, None, Ok(Wanted)),
+            (DpopMode::Offered, Supported, Quiet, false, Both, bearer, Ok(Wanted)),
+            (DpopMode::Offered, Supported, Unsupported, false, Both, None, Ok(No)),
+            (DpopMode::Offered, Unsupported, Quiet, false, Both, None, Ok(No)),
+            (DpopMode::Offered, Supported, Quiet, false, Only, bearer, Ok(Must)),
+            (DpopMode::Offered, Quiet, Quiet, false, Only, None, Ok(Must)),
+            (DpopMode::Offered, Quiet, Quiet, true, Bearer, bearer, Ok(Must)),
+            (DpopMode::Offered, Unsupported, Quiet, true, Unstated, None, Err(())),
+            (DpopMode::Offered, Supported, Unsupported, true, Unstated, None, Err(())),
+            (DpopMode::Always, Quiet, Quiet, false, Bearer, bearer, Ok(Must)),
+            (DpopMode::Always, Unsupported, Quiet, false, Both, None, Err(())),
+            (DpopMode::Never, Supported, Supported, false, Both, None, Ok(No)),
+            (DpopMode::Never, Supported, Supported, true, Both, None, Err(())),
+            (DpopMode::Never, Supported, Supported, false, Only, None, Err(())),
         ];
         for (mode, server, resource, required, schemes, before, expected) in cases {
             let found = found(server, resource, required);

@@ -1,6 +1,4 @@
-//! The key that tokens are bound to, and the proofs made with it (RFC 9449 §4.2).
-//!
-//! Applies to: outbound.
+//! The key that tokens are bound to, and its proofs (RFC 9449 §4.2).
 
 use std::fmt;
 
@@ -14,18 +12,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use crate::auth::clock::now;
 use crate::auth::error::AuthError;
+use crate::auth::now;
 use crate::auth::secret::Secret;
 
-/// How the key signs, in the words of RFC 7518.
+/// The signature algorithm (RFC 7518).
 pub(in crate::auth) const ALGORITHM: &str = "ES256";
-/// How often a key is drawn; one draw in 2³² is none.
-const DRAWS: u32 = 8;
+/// Attempts to generate a key; one in 2³² fails.
+const MAX_DRAWS: u32 = 8;
 
 /// A private key on P-256 that tokens are bound to.
 ///
-/// `Debug` shows its thumbprint; serialising it writes it out, which is for a token store to do.
+/// `Debug` shows its thumbprint; serialising writes the key, for token stores.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProofKey {
     key: SigningKey,
@@ -61,9 +59,9 @@ struct Claims<'a> {
 }
 
 impl ProofKey {
-    /// A new key.
+    /// Creates a random key.
     pub(in crate::auth) fn new() -> Result<Self, AuthError> {
-        for _ in 0..DRAWS {
+        for _ in 0..MAX_DRAWS {
             let mut bytes = [0; 32];
             getrandom::fill(&mut bytes).map_err(|_| no_randomness())?;
             if let Some(key) = Self::of(&bytes) {
@@ -73,13 +71,13 @@ impl ProofKey {
         Err(no_randomness().into())
     }
 
-    /// The public key's thumbprint (`jkt`, RFC 7638).
+    /// Returns the public key's thumbprint (`jkt`, RFC 7638).
     #[must_use]
     pub fn thumbprint(&self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::digest(json(&self.jwk)))
     }
 
-    /// Proves that who sends this request, now and once, holds the key; and with a token, that it is theirs.
+    /// Creates a proof that the sender of one request holds the key, and with `token` that the token is bound to it.
     pub(in crate::auth) fn proof(
         &self,
         method: &str,
@@ -111,7 +109,7 @@ impl ProofKey {
     }
 }
 
-/// The private key, in base64url.
+/// Serialises the private key, in base64url.
 impl Serialize for ProofKey {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&URL_SAFE_NO_PAD.encode(self.key.to_bytes()))
@@ -140,11 +138,11 @@ fn json(what: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(what).expect("text and numbers are always JSON")
 }
 
-/// An address without its query and fragment, in the one form that both sides compare.
+/// Returns an address without its query and fragment, in the form that both sides compare.
 fn plain(url: &str) -> Result<String, AuthError> {
     let refuse = |_| AuthError::Address {
         what: "the request's URL",
-        url: crate::auth::address::shown(url),
+        url: crate::auth::address::display_url(url),
         why: "it is not an absolute URL",
     };
     let mut url = Url::parse(url).map_err(refuse)?;

@@ -1,6 +1,4 @@
 //! Proofs for a token endpoint (RFC 9449 §5, §8).
-//!
-//! Applies to: outbound.
 
 use mgp_types::service::{FetchRequest, Fetched};
 use url::Url;
@@ -10,12 +8,12 @@ use super::nonces::Nonces;
 use crate::auth::address;
 use crate::auth::error::AuthError;
 
-/// How often a token endpoint may name another nonce before it is given up.
-pub(in crate::auth) const RETRIES: u32 = 2;
-/// What a server says that wants to see a nonce.
+/// The number of times a token endpoint may require another nonce.
+pub(in crate::auth) const MAX_RETRIES: u32 = 2;
+/// The error code of a server that requires a nonce.
 pub(in crate::auth) const WANTS_NONCE: &str = "use_dpop_nonce";
 
-/// Proves the requests to a token endpoint.
+/// Adds proofs to requests to a token endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::auth) struct Prover<'a> {
     pub(in crate::auth) key: &'a ProofKey,
@@ -23,14 +21,13 @@ pub(in crate::auth) struct Prover<'a> {
 }
 
 impl Prover<'_> {
-    /// Adds the proof to a request.
     pub(in crate::auth) fn prove(&self, request: FetchRequest) -> Result<FetchRequest, AuthError> {
-        let nonce = self.nonces.of(&place(&request.url)?);
+        let nonce = self.nonces.of(&application_type(&request.url)?);
         let proof = self.key.proof(request.method, &request.url, nonce.as_deref(), None)?;
         Ok(request.header("dpop", proof))
     }
 
-    /// Takes note of the nonce of an answer; says whether there was one.
+    /// Stores the nonce of a response; returns whether there was one.
     pub(in crate::auth) fn learn(
         &self,
         endpoint: &str,
@@ -38,13 +35,13 @@ impl Prover<'_> {
     ) -> Result<bool, AuthError> {
         let mut found = answer.headers.iter().filter(|(name, _)| name == "dpop-nonce");
         let (Some((_, nonce)), None) = (found.next(), found.next()) else { return Ok(false) };
-        self.nonces.take(&place(endpoint)?, nonce);
+        self.nonces.take(&application_type(endpoint)?, nonce);
         Ok(true)
     }
 }
 
-/// The server of a token endpoint, apart from a protected one at the same origin.
-fn place(endpoint: &str) -> Result<String, AuthError> {
-    let url: Url = address::secure("the token endpoint", endpoint)?;
+/// Returns the key of a token endpoint in [`Nonces`], distinct from that of a protected server at the same origin.
+fn application_type(endpoint: &str) -> Result<String, AuthError> {
+    let url: Url = address::parse_secure("the token endpoint", endpoint)?;
     Ok(format!("token {}", address::origin(&url)))
 }

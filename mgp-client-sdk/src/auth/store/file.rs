@@ -1,32 +1,31 @@
-//! Tokens in a file that only its owner may read.
-//!
-//! Applies to: outbound.
+//! Tokens in a file that only its owner can read.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::{PrivateFile, Turn};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use super::turn::{self, slot};
-use super::{Entries, StoreError, Stored, TokenStore, TokenTurn};
+use super::{
+    Entries, RENEWAL_LOCK_TIMEOUT, RenewalLock, StoreError, TokenEntry, TokenStore, lock_index,
+};
 
-/// How long a file may be.
-const LONGEST: u64 = 1024 * 1024;
-/// How long another process may hold the file that this one wants to change.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long is waited between two looks at whether another process still renews tokens.
-const PAUSE: Duration = Duration::from_millis(50);
-/// What the file says it is.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// Time to wait for another process that is changing the file.
+const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Delay between two attempts to get the right to renew tokens.
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// The format version in the file.
 const VERSION: u32 = 1;
 
-/// Keeps tokens in a file.
+/// A token store in a file.
 ///
-/// On Unix the file is made with mode 0600, and one that others can read is refused.
-/// It is replaced as a whole, so a crash leaves the old one or the new one; processes that share it take turns, by a lock on
-/// a file beside it (`….lock`), and renew tokens in turn as well (`….turn-0.lock` and the like, sixteen at most).
+/// On Unix the file is created with mode 0600, and refused if others can read it.
+/// It is replaced as a whole, so that a crash leaves either the old or the new one. Processes that share it use a lock
+/// file beside it (`….lock`) for changes, and up to sixteen (`….turn-0.lock` and so on) for renewals.
 #[derive(Clone, Debug)]
 pub struct FileTokens {
     file: PrivateFile,
@@ -39,9 +38,9 @@ struct Content {
 }
 
 impl FileTokens {
-    /// A store at a path; the file is made when there is something to keep, its folder is not.
+    /// Creates a store at a path; the file is created with the first entry, its folder is not.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { file: PrivateFile::new(path, LONGEST) }
+        Self { file: PrivateFile::new(path, MAX_FILE_BYTES) }
     }
 
     async fn run<T: Send + 'static>(
@@ -54,20 +53,21 @@ impl FileTokens {
     }
 }
 
+#[async_trait]
 impl TokenStore for FileTokens {
-    async fn load(&self, server: &str, issuer: &str) -> Result<Option<Stored>, StoreError> {
+    async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, StoreError> {
         let (server, issuer) = (server.to_owned(), issuer.to_owned());
         self.run(move |file| Ok(read(file)?.load(&server, &issuer))).await
     }
 
-    async fn latest(&self, server: &str) -> Result<Option<Stored>, StoreError> {
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, StoreError> {
         let server = server.to_owned();
         self.run(move |file| Ok(read(file)?.latest(&server))).await
     }
 
-    async fn save(&self, entry: Stored) -> Result<(), StoreError> {
+    async fn save(&self, entry: TokenEntry) -> Result<(), StoreError> {
         self.run(move |file| {
-            let turn = file.turn(PATIENCE)?;
+            let turn = file.turn(WRITE_LOCK_TIMEOUT)?;
             let mut entries = read(file)?;
             entries.save(entry);
             write(file, &turn, entries)
@@ -75,30 +75,30 @@ impl TokenStore for FileTokens {
         .await
     }
 
-    async fn turn(&self, server: &str, issuer: &str) -> Result<TokenTurn, StoreError> {
-        let name = format!(".turn-{:x}", slot(server, issuer));
-        let until = Instant::now() + turn::PATIENCE;
+    async fn lock_renewal(&self, server: &str, issuer: &str) -> Result<RenewalLock, StoreError> {
+        let name = format!(".turn-{:x}", lock_index(server, issuer));
+        let until = Instant::now() + RENEWAL_LOCK_TIMEOUT;
         loop {
             let name = name.clone();
             if let Some(turn) = self.run(move |file| Ok(file.try_turn(&name)?)).await? {
-                return Ok(TokenTurn::holding(turn));
+                return Ok(RenewalLock::new(turn));
             }
             if Instant::now() >= until {
-                return Err(StoreError::Busy { patience: turn::PATIENCE });
+                return Err(StoreError::Busy { timeout: RENEWAL_LOCK_TIMEOUT });
             }
-            sleep(PAUSE).await;
+            sleep(LOCK_RETRY_DELAY).await;
         }
     }
 }
 
-/// The entries of a file; none where there is no file.
+/// Reads the entries of a file, or none if there is no file.
 fn read(file: &PrivateFile) -> Result<Entries, StoreError> {
     let damaged =
         |why: &str| StoreError::Damaged { path: file.path().to_owned(), why: why.to_owned() };
     let Some(text) = file.read()? else { return Ok(Entries::default()) };
-    // What serde says quotes the text, and the text is secret.
+    // An error of serde quotes the text, which is secret.
     let content: Content =
-        serde_json::from_slice(&text).map_err(|_| damaged("it is not what this program writes"))?;
+        serde_json::from_slice(&text).map_err(|_| damaged("it has another format"))?;
     if content.version != VERSION {
         return Err(damaged("another version wrote it"));
     }
@@ -107,47 +107,27 @@ fn read(file: &PrivateFile) -> Result<Entries, StoreError> {
 
 fn write(file: &PrivateFile, turn: &Turn, entries: Entries) -> Result<(), StoreError> {
     let text = serde_json::to_vec(&Content { version: VERSION, entries });
-    // What serde says might quote what it wrote.
-    let text = text.map_err(|_| StoreError::Other("they cannot be written as JSON".to_owned()))?;
+    // An error of serde might quote the secret text.
+    let text = text.map_err(|_| StoreError::Other("encoding the tokens failed".to_owned()))?;
     Ok(file.replace(turn, &text)?)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::sync::atomic::{AtomicU32, Ordering};
 
+    use mgp_testkit::temp_dir;
     use mgp_types::PrivateFileError;
 
     use super::*;
     use crate::auth::store::{TokenKind, Tokens};
 
-    /// A folder of its own for each test, gone with it.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new() -> Self {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let name =
-                format!("tokens-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-
-        fn file(&self) -> PathBuf {
-            self.0.join("tokens.json")
-        }
+    fn file_in(folder: &impl AsRef<std::path::Path>) -> PathBuf {
+        folder.as_ref().join("tokens.json")
     }
 
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn entry(issuer: &str) -> Stored {
-        let mut entry = Stored::new("https://s.example/mcp", issuer);
+    fn entry(issuer: &str) -> TokenEntry {
+        let mut entry = TokenEntry::new("https://s.example/mcp", issuer);
         let key = format!("\"{}AQE\"", "AQEB".repeat(10));
         entry.key = Some(serde_json::from_str(&key).unwrap());
         entry.tokens = Some(Tokens {
@@ -162,41 +142,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_saved_is_there_for_the_next_process() {
-        let folder = Folder::new();
-        let tokens = FileTokens::at(folder.file());
+    async fn a_saved_entry_is_there_for_the_next_process() {
+        let folder = temp_dir();
+        let tokens = FileTokens::at(file_in(&folder));
         assert_eq!(tokens.latest("https://s.example/mcp").await.unwrap(), None);
         tokens.save(entry("a")).await.unwrap();
         tokens.save(entry("b")).await.unwrap();
-        let again = FileTokens::at(folder.file());
+        let again = FileTokens::at(file_in(&folder));
         assert_eq!(again.load("https://s.example/mcp", "a").await.unwrap(), Some(entry("a")));
         assert_eq!(again.latest("https://s.example/mcp").await.unwrap(), Some(entry("b")));
         assert_eq!(again.load("https://other.example/mcp", "a").await.unwrap(), None);
     }
 
     #[tokio::test]
-    async fn writers_at_one_time_lose_nothing() {
-        let folder = Folder::new();
+    async fn concurrent_writers_lose_nothing() {
+        let folder = temp_dir();
         let writers = (0..20).map(|n| {
-            let tokens = FileTokens::at(folder.file());
+            let tokens = FileTokens::at(file_in(&folder));
             tokio::spawn(async move { tokens.save(entry(&n.to_string())).await })
         });
         for writer in writers.collect::<Vec<_>>() {
             writer.await.unwrap().unwrap();
         }
-        assert_eq!(read(&PrivateFile::new(folder.file(), LONGEST)).unwrap().0.len(), 20);
+        assert_eq!(read(&PrivateFile::new(file_in(&folder), MAX_FILE_BYTES)).unwrap().0.len(), 20);
     }
 
     #[cfg(unix)]
     #[tokio::test]
     async fn only_the_owner_may_read() {
         use std::os::unix::fs::PermissionsExt as _;
-        let folder = Folder::new();
-        let tokens = FileTokens::at(folder.file());
+        let folder = temp_dir();
+        let tokens = FileTokens::at(file_in(&folder));
         tokens.save(entry("a")).await.unwrap();
-        let mode = fs::metadata(folder.file()).unwrap().permissions().mode();
+        let mode = fs::metadata(file_in(&folder)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(file_in(&folder), fs::Permissions::from_mode(0o640)).unwrap();
         let exposed = |error| matches!(error, StoreError::File(PrivateFileError::Exposed { .. }));
         assert!(exposed(tokens.latest("https://s.example/mcp").await.unwrap_err()));
         assert!(exposed(tokens.save(entry("a")).await.unwrap_err()));
@@ -204,19 +184,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_damaged_file_is_refused_without_quoting_it() {
-        let folder = Folder::new();
-        let tokens = FileTokens::at(folder.file());
+        let folder = temp_dir();
+        let tokens = FileTokens::at(file_in(&folder));
         for text in
             [r#"{"version":1,"entries":["s3cret"]}"#, r#"{"version":9,"entries":[]}"#, "s3cret"]
         {
-            let file = PrivateFile::new(folder.file(), LONGEST);
-            file.replace(&file.turn(PATIENCE).unwrap(), text.as_bytes()).unwrap();
+            let file = PrivateFile::new(file_in(&folder), MAX_FILE_BYTES);
+            file.replace(&file.turn(WRITE_LOCK_TIMEOUT).unwrap(), text.as_bytes()).unwrap();
             let error = tokens.save(entry("a")).await.unwrap_err();
             assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
             assert!(!format!("{error} {error:?}").contains("s3cret"));
         }
-        let long = fs::OpenOptions::new().write(true).open(folder.file()).unwrap();
-        long.set_len(LONGEST + 1).unwrap();
+        let long = fs::OpenOptions::new().write(true).open(file_in(&folder)).unwrap();
+        long.set_len(MAX_FILE_BYTES + 1).unwrap();
         let refused = tokens.latest("https://s.example/mcp").await.unwrap_err();
         assert!(matches!(refused, StoreError::File(PrivateFileError::TooLong { .. })), "{refused}");
     }

@@ -1,50 +1,49 @@
-//! Tokens that are gone with the process.
-//!
-//! Applies to: outbound.
+//! Tokens in memory.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use async_trait::async_trait;
+use mgp_types::sync::Mutex;
 use tokio::time::timeout;
 
-use super::turn::{PATIENCE, SLOTS, slot};
-use super::{Entries, StoreError, Stored, TokenStore, TokenTurn};
+use super::{
+    Entries, MAX_LOCKS, RENEWAL_LOCK_TIMEOUT, RenewalLock, StoreError, TokenEntry, TokenStore,
+    lock_index,
+};
 
-/// Keeps tokens in memory.
+/// A token store in memory.
 #[derive(Debug, Default)]
 pub struct MemoryTokens {
     entries: Mutex<Entries>,
-    turns: [Arc<tokio::sync::Mutex<()>>; SLOTS],
+    renewals: [Arc<tokio::sync::Mutex<()>>; MAX_LOCKS],
 }
 
 impl MemoryTokens {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-
-    fn with<T>(&self, run: impl FnOnce(&mut Entries) -> T) -> T {
-        run(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
+#[async_trait]
 impl TokenStore for MemoryTokens {
-    async fn load(&self, server: &str, issuer: &str) -> Result<Option<Stored>, StoreError> {
-        Ok(self.with(|entries| entries.load(server, issuer)))
+    async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, StoreError> {
+        Ok(self.entries.lock().load(server, issuer))
     }
 
-    async fn latest(&self, server: &str) -> Result<Option<Stored>, StoreError> {
-        Ok(self.with(|entries| entries.latest(server)))
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, StoreError> {
+        Ok(self.entries.lock().latest(server))
     }
 
-    async fn save(&self, entry: Stored) -> Result<(), StoreError> {
-        self.with(|entries| entries.save(entry));
+    async fn save(&self, entry: TokenEntry) -> Result<(), StoreError> {
+        self.entries.lock().save(entry);
         Ok(())
     }
 
-    async fn turn(&self, server: &str, issuer: &str) -> Result<TokenTurn, StoreError> {
-        let turn = Arc::clone(&self.turns[slot(server, issuer)]).lock_owned();
-        let turn = timeout(PATIENCE, turn).await;
-        turn.map(TokenTurn::holding).map_err(|_| StoreError::Busy { patience: PATIENCE })
+    async fn lock_renewal(&self, server: &str, issuer: &str) -> Result<RenewalLock, StoreError> {
+        let lock = Arc::clone(&self.renewals[lock_index(server, issuer)]).lock_owned();
+        let lock = timeout(RENEWAL_LOCK_TIMEOUT, lock).await;
+        lock.map(RenewalLock::new).map_err(|_| StoreError::Busy { timeout: RENEWAL_LOCK_TIMEOUT })
     }
 }

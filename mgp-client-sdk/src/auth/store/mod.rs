@@ -1,103 +1,93 @@
-//! Where registrations and tokens are kept, by server and issuer (MCP authorization server binding).
-//!
-//! Applies to: outbound.
+//! Stores of registrations and tokens, by server and issuer (MCP authorization server binding).
 
 mod file;
 mod memory;
-mod turn;
 
+use std::any::Any;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::PrivateFileError;
-use mgp_types::service::BoxFuture;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 pub use file::FileTokens;
 pub use memory::MemoryTokens;
-pub use turn::TokenTurn;
 
 use super::dpop::ProofKey;
 use super::scope::Scopes;
 use super::secret::Secret;
 
-/// How many entries our own stores hold; the one not saved for longest goes first.
-const MOST: usize = 256;
+/// The number of entries in our stores; the one saved longest ago is dropped first.
+const MAX_ENTRIES: usize = 256;
 
-/// Keeps what a client got from authorization servers.
+/// A store of registrations and tokens.
 ///
-/// An entry belongs to one server *and* one issuer: what one issuer gave is never shown to another.
+/// An entry belongs to one server *and* one issuer: credentials of one issuer are never sent to another.
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait TokenStore: Send + Sync + 'static {
-    /// The entry of a server and an issuer.
+    /// Returns the entry of a server and an issuer.
     ///
     /// # Errors
-    /// That the store cannot be read, or may not be trusted.
-    fn load(
-        &self,
-        server: &str,
-        issuer: &str,
-    ) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send;
+    /// [`StoreError`] if the store cannot be read or trusted.
+    async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, StoreError>;
 
-    /// The entry of a server that was saved last, whoever the issuer is.
+    /// Returns the entry of a server that was saved last, with any issuer.
     ///
     /// # Errors
-    /// That the store cannot be read, or may not be trusted.
-    fn latest(
-        &self,
-        server: &str,
-    ) -> impl Future<Output = Result<Option<Stored>, StoreError>> + Send;
+    /// [`StoreError`] if the store cannot be read or trusted.
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, StoreError>;
 
-    /// Puts an entry in the place of what was there for its server and issuer.
+    /// Saves an entry in place of the one for its server and issuer.
     ///
     /// # Errors
-    /// That the store cannot be written.
-    fn save(&self, entry: Stored) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// [`StoreError`] if the store cannot be written.
+    async fn save(&self, entry: TokenEntry) -> Result<(), StoreError>;
 
-    /// Waits until nobody else renews the tokens of a server and an issuer, and keeps others from it until what it gives is
-    /// dropped; [`load`](Self::load) and [`save`](Self::save) are open to all meanwhile.
+    /// Waits until no other client renews the tokens of a server and an issuer, and locks renewal until the returned
+    /// lock is dropped; [`load`](Self::load) and [`save`](Self::save) are not locked.
     ///
-    /// A refresh token that is rotated may be shown once, and many issuers take back all tokens when it is shown again. So
-    /// a store that several clients or processes share must give turns; unless this is written, nobody waits.
+    /// A refresh token that is rotated may be used once, and many issuers revoke all tokens if it is used again. So a
+    /// store shared by several clients or processes must implement this; by default nothing is locked.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] when it takes too long; after any other, tokens are renewed without a turn.
+    /// [`StoreError::Busy`] if it takes too long; after any other error tokens are renewed without a lock.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the turn up.
-    fn turn(
-        &self,
-        server: &str,
-        issuer: &str,
-    ) -> impl Future<Output = Result<TokenTurn, StoreError>> + Send {
+    /// Dropping the future gives up the lock.
+    async fn lock_renewal(&self, server: &str, issuer: &str) -> Result<RenewalLock, StoreError> {
         let _ = (server, issuer);
-        std::future::ready(Ok(TokenTurn::default()))
+        Ok(RenewalLock::default())
     }
 }
 
-/// What a client got from one issuer for one server.
+/// Everything a client got from one issuer for one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Stored {
+pub struct TokenEntry {
     /// The server's URL, in its canonical form.
     pub server: String,
     /// The issuer, to the letter.
     pub issuer: String,
-    /// Where the server's metadata is, if a challenge said so.
+    /// The URL of the server's metadata, if a challenge named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<String>,
-    /// Who the client is there.
+    /// The client's registration at the issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<Registration>,
-    /// The key its tokens are bound to, if some are.
+    /// The key that the tokens are bound to, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<ProofKey>,
-    /// What it got.
+    /// The tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
 }
 
-/// Who a client is to an authorization server.
+/// A client's registration at an authorization server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Registration {
@@ -109,182 +99,174 @@ pub struct Registration {
     /// The second since 1970 from which the secret is no longer valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// How the client authenticates itself to the token endpoint.
+    /// The client's authentication method at the token endpoint.
     pub method: String,
-    /// Where logins come back to.
+    /// The redirect URI of logins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
-    /// How it came to be.
+    /// The origin of the client id.
     pub kind: RegistrationKind,
 }
 
-/// How a client came to its id.
+/// The origin of a client id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RegistrationKind {
-    /// Its id is the address of its metadata document.
+    /// The URL of the client's metadata document.
     Document,
-    /// Its user gave it.
-    Given,
-    /// It registered itself.
+    /// Configured by the user.
+    #[serde(rename = "given")]
+    Preregistered,
+    /// Dynamic registration.
     Dynamic,
 }
 
-/// How a token is shown.
+/// The scheme in which a token is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TokenKind {
-    /// As it is: whoever has it can use it.
+    /// A bearer token, usable by anyone who has it.
     #[default]
     Bearer,
-    /// With a proof that who shows it holds the key it is bound to (RFC 9449).
+    /// With a proof of possession of the key it is bound to (RFC 9449).
     Dpop,
 }
 
-/// What a token endpoint gave.
+/// The tokens from a token endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tokens {
-    /// What is shown to the server.
+    /// The access token.
     pub access: Secret,
-    /// How it is shown.
+    /// The kind of the access token.
     #[serde(default)]
     pub kind: TokenKind,
-    /// What is shown to the authorization server for another.
+    /// The refresh token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh: Option<Secret>,
-    /// The second since 1970 when it was got.
+    /// The second since 1970 when it was issued.
     pub issued_at: u64,
     /// The second since 1970 from which it is no longer valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// The scopes asked for, or granted where that is more.
+    /// The requested scopes and any others that were granted.
     #[serde(default)]
     pub scopes: Scopes,
 }
 
-/// Why a store cannot be used.
+/// An error of a token store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The file cannot be used.
     #[error(transparent)]
     File(#[from] PrivateFileError),
-    /// The file holds something else.
-    #[error("`{path}` holds no tokens: {why}; remove it to begin anew")]
+    /// The file does not contain tokens.
+    #[error("`{path}` is not a token file: {why}; remove it to start again")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// Somebody else has been renewing the tokens for too long.
-    #[error(
-        "another process has been renewing the tokens for {patience:?}; look for one that hangs"
-    )]
+    /// Another process has been renewing the tokens for too long.
+    #[error("another process has been renewing the tokens for {timeout:?}; check whether it hangs")]
     Busy {
-        /// How long was waited.
-        patience: Duration,
+        /// The time that was waited.
+        timeout: Duration,
     },
     /// Another store failed.
-    #[error("the tokens could not be reached: {0}")]
+    #[error("the token store failed: {0}")]
     Other(String),
 }
 
-impl Stored {
-    /// An empty entry.
+impl TokenEntry {
+    /// Creates an empty entry.
     pub fn new(server: impl Into<String>, issuer: impl Into<String>) -> Self {
         let (server, issuer) = (server.into(), issuer.into());
         Self { server, issuer, metadata: None, registration: None, key: None, tokens: None }
     }
 }
 
-/// Entries in the order of saving.
+/// Entries in the order in which they were saved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-struct Entries(Vec<Stored>);
+struct Entries(Vec<TokenEntry>);
 
 impl Entries {
-    fn load(&self, server: &str, issuer: &str) -> Option<Stored> {
+    fn load(&self, server: &str, issuer: &str) -> Option<TokenEntry> {
         self.0.iter().find(|e| e.server == server && e.issuer == issuer).cloned()
     }
 
-    fn latest(&self, server: &str) -> Option<Stored> {
+    fn latest(&self, server: &str) -> Option<TokenEntry> {
         self.0.iter().rfind(|entry| entry.server == server).cloned()
     }
 
-    fn save(&mut self, entry: Stored) {
+    fn save(&mut self, entry: TokenEntry) {
         self.0.retain(|known| known.server != entry.server || known.issuer != entry.issuer);
         self.0.push(entry);
-        let excess = self.0.len().saturating_sub(MOST);
+        let excess = self.0.len().saturating_sub(MAX_ENTRIES);
         self.0.drain(..excess);
     }
 }
 
-/// A store whose type is forgotten.
-pub(super) trait AnyStore: Send + Sync {
-    fn load<'a>(
-        &'a self,
-        server: &'a str,
-        issuer: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Stored>, StoreError>>;
-
-    fn latest<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Option<Stored>, StoreError>>;
-
-    fn save(&self, entry: Stored) -> BoxFuture<'_, Result<(), StoreError>>;
-
-    fn turn<'a>(
-        &'a self,
-        server: &'a str,
-        issuer: &'a str,
-    ) -> BoxFuture<'a, Result<TokenTurn, StoreError>>;
-}
-
-impl<S: TokenStore> AnyStore for S {
-    fn load<'a>(
-        &'a self,
-        server: &'a str,
-        issuer: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Stored>, StoreError>> {
-        Box::pin(TokenStore::load(self, server, issuer))
-    }
-
-    fn latest<'a>(&'a self, server: &'a str) -> BoxFuture<'a, Result<Option<Stored>, StoreError>> {
-        Box::pin(TokenStore::latest(self, server))
-    }
-
-    fn save(&self, entry: Stored) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(TokenStore::save(self, entry))
-    }
-
-    fn turn<'a>(
-        &'a self,
-        server: &'a str,
-        issuer: &'a str,
-    ) -> BoxFuture<'a, Result<TokenTurn, StoreError>> {
-        Box::pin(TokenStore::turn(self, server, issuer))
-    }
-}
-
-/// Sharing a store is using it.
+/// A shared store.
+#[async_trait]
 impl<S: TokenStore> TokenStore for Arc<S> {
-    async fn load(&self, server: &str, issuer: &str) -> Result<Option<Stored>, StoreError> {
+    async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, StoreError> {
         S::load(self, server, issuer).await
     }
 
-    async fn latest(&self, server: &str) -> Result<Option<Stored>, StoreError> {
+    async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, StoreError> {
         S::latest(self, server).await
     }
 
-    async fn save(&self, entry: Stored) -> Result<(), StoreError> {
+    async fn save(&self, entry: TokenEntry) -> Result<(), StoreError> {
         S::save(self, entry).await
     }
 
-    async fn turn(&self, server: &str, issuer: &str) -> Result<TokenTurn, StoreError> {
-        S::turn(self, server, issuer).await
+    async fn lock_renewal(&self, server: &str, issuer: &str) -> Result<RenewalLock, StoreError> {
+        S::lock_renewal(self, server, issuer).await
     }
+}
+
+// === Locking ===
+
+/// The number of entries that can be renewed at a time: a bound on the locks.
+const MAX_LOCKS: usize = 16;
+
+/// Time to wait for another process that renews the same tokens: twice the time-out of a request.
+const RENEWAL_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The exclusive right to renew the tokens of an entry, until this is dropped.
+///
+/// The default is a lock that excludes no other process.
+#[derive(Default)]
+#[must_use = "the lock is released when it is dropped"]
+pub struct RenewalLock(Option<Box<dyn Any + Send>>);
+
+impl RenewalLock {
+    /// Creates a lock that is released when the guard is dropped.
+    pub fn new(guard: impl Send + 'static) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+}
+
+impl fmt::Debug for RenewalLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "RenewalLock" } else { "RenewalLock(none)" })
+    }
+}
+
+/// Returns the lock of an entry, the same in every process; entries that share one wait for each other.
+fn lock_index(server: &str, issuer: &str) -> usize {
+    let mut hash = Sha256::new();
+    hash.update(server);
+    hash.update([0]);
+    hash.update(issuer);
+    usize::from(hash.finalize()[0]) % MAX_LOCKS
 }
 
 #[cfg(test)]
@@ -292,18 +274,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_told_apart_by_server_and_issuer_and_bounded() {
+    fn entries_are_keyed_by_server_and_issuer_and_bounded() {
         let mut entries = Entries::default();
-        entries.save(Stored::new("s", "a"));
-        entries.save(Stored::new("s", "b"));
-        entries.save(Stored::new("t", "a"));
+        entries.save(TokenEntry::new("s", "a"));
+        entries.save(TokenEntry::new("s", "b"));
+        entries.save(TokenEntry::new("t", "a"));
         assert_eq!(entries.latest("s").unwrap().issuer, "b");
-        entries.save(Stored::new("s", "a"));
+        entries.save(TokenEntry::new("s", "a"));
         assert_eq!(entries.latest("s").unwrap().issuer, "a");
         assert_eq!(entries.load("s", "c"), None);
         assert_eq!(entries.0.len(), 3);
-        (0..MOST).for_each(|n| entries.save(Stored::new("u", n.to_string())));
-        assert_eq!(entries.0.len(), MOST);
+        (0..MAX_ENTRIES).for_each(|n| entries.save(TokenEntry::new("u", n.to_string())));
+        assert_eq!(entries.0.len(), MAX_ENTRIES);
         assert_eq!(entries.latest("s"), None);
     }
 }

@@ -7,16 +7,17 @@ use mgp_transport::http::{Credentials as _, Refused, Target};
 use mgp_types::RpcError;
 
 use super::{SERVER, World, words};
-use crate::proofs::{Proved, Wants};
+use crate::proofs::{NonceRule, ProofResult};
 
-/// What a request shows: what its token may do; else that it is not good, or the error and nonce for its proof.
+/// The result of a request's credentials: the scopes of its token; else that it is invalid, or the error and nonce for
+/// its proof.
 type Judged = Result<BTreeSet<String>, Option<(&'static str, Option<String>)>>;
 
 impl World {
-    /// Sends a request that needs scopes, as the HTTP link does: again after each refusal that was mended.
+    /// Sends a request that needs scopes, as the HTTP transport does: again after each refusal that was handled.
     pub(crate) async fn call(&self, oauth: &OAuth, needs: &str) -> Result<String, RpcError> {
         for times in 1..=32 {
-            // The query is no business of proofs.
+            // Proofs do not cover the query.
             let url = format!("{SERVER}?key=value");
             let shown = oauth.shown(Target::new("POST", &url)).await?;
             let header = shown.headers.iter().find(|(name, _)| *name == "dpop");
@@ -25,9 +26,9 @@ impl World {
             let (scheme, token) = authorization.split_once(' ').unwrap_or_default();
             let refusal = match self.judge(scheme, token, proof) {
                 Ok(granted) if words(needs).is_subset(&granted) => {
-                    if self.switches().server_wants == Wants::Rotated {
-                        self.memory().at_server.rotate();
-                        oauth.nonce(&self.memory().at_server.nonce());
+                    if self.switches().server_wants == NonceRule::Rotated {
+                        self.state().at_server.rotate();
+                        oauth.nonce(&self.state().at_server.nonce());
                     }
                     return Ok(token.to_owned());
                 }
@@ -51,7 +52,7 @@ impl World {
 
     fn judge(&self, scheme: &str, token: &str, proof: Option<&str>) -> Judged {
         let switches = self.switches();
-        let (granted, key) = self.memory().access.get(token).cloned().ok_or(None)?;
+        let (granted, key) = self.state().access.get(token).cloned().ok_or(None)?;
         if !switches.schemes.contains(&scheme) {
             return Err(None);
         }
@@ -65,24 +66,24 @@ impl World {
             self.fault(format!("a bound token shown as {scheme}"));
         }
         let wants = switches.server_wants;
-        let mut memory = self.memory();
+        let mut state = self.state();
         let proved =
-            memory.at_server.check(proof.unwrap_or_default(), ("POST", SERVER), Some(token), wants);
+            state.at_server.check(proof.unwrap_or_default(), ("POST", SERVER), Some(token), wants);
         if let Some((error, nonce)) = switches.proof_fault {
             return Err(Some((error, nonce.map(str::to_owned))));
         }
         match proved {
-            Ok(Proved::Key(found)) if found == key => Ok(granted),
-            Ok(Proved::Nonce) => {
-                let nonce = memory.at_server.nonce();
-                if wants == Wants::Endless {
-                    memory.at_server.rotate();
+            Ok(ProofResult::Key(found)) if found == key => Ok(granted),
+            Ok(ProofResult::Nonce) => {
+                let nonce = state.at_server.nonce();
+                if wants == NonceRule::Endless {
+                    state.at_server.rotate();
                 }
                 Err(Some(("use_dpop_nonce", Some(nonce))))
             }
             wrong => {
                 let why = wrong.err().unwrap_or_else(|| "another key".to_owned());
-                memory.faults.push(format!("proof at the server: {why}"));
+                state.faults.push(format!("proof at the server: {why}"));
                 Err(Some(("invalid_dpop_proof", None)))
             }
         }

@@ -1,79 +1,79 @@
-//! The permission flow of one connection: what the server needs is decided, and it is told what stands (MGP §3.4–§3.6).
+//! The permission flow of one connection: the permissions a server needs are decided, and it is notified
+//! (MGP §3.4–§3.6).
 //!
-//! A legacy server is told by requests, before `initialized` and whenever something changes.
-//! A modern server is told with each request, in `_meta`, and asks by `input_required` for what it misses.
-//! Either way it is only told: what it may do is enforced on our side of the wire.
-//!
-//! Applies to: outbound.
+//! A legacy server is notified by requests, before `initialized` and after each change.
+//! A modern server receives its grants with each request, in `_meta`, and requests further ones by `input_required`.
+//! These are notifications only: permissions are enforced on this side of the wire.
 
-mod answer;
-mod carry;
-mod follow;
-mod shake;
-mod told;
+mod negotiate;
+mod notice;
+mod request_meta;
+mod requests;
+mod updates;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_types::mcp::{Era, ServerCapabilities, key};
 use mgp_types::mgp::{Extension, PermissionDecision};
 use mgp_types::service::{BoxFuture, Context, Facts, Grantor, ServerId};
+use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 
-use self::carry::Carried;
-use self::told::{Told, Wanted};
+use self::notice::{GrantNotice, RequestedPermissions};
+use self::request_meta::GrantCache;
 
-/// How long a server may take to acknowledge what it is told; then it is told no more of it.
-const ANSWER: Duration = Duration::from_secs(5);
+/// The time a server may take to acknowledge a notification.
+const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The permission flow of one connection; cheap to clone.
 ///
-/// It stands in the [`Session`](super::Session) of the connection once [`connect`](super::connect) was given a
-/// [`Grantor`]; whoever drives the connection lets it [`follow`](Self::follow) what changes, and has it
-/// [`answer`](Self::answer) what the server asks for itself.
+/// It is stored in the [`Session`](super::Session) of the connection if [`connect`](super::connect) was given a
+/// [`Grantor`]; the driver of the connection must run [`follow`](Self::follow), and call [`answer`](Self::answer) for
+/// the server's own requests.
 #[derive(Clone)]
-pub struct PermissionFlow(Arc<Inner>);
+pub struct PermissionFlow(Arc<FlowShared>);
 
-struct Inner {
+struct FlowShared {
     server: ServerId,
     grantor: Arc<dyn Grantor>,
     changes: watch::Receiver<u64>,
-    /// How long a decision may take before it counts as deferred.
+    /// The time limit of a decision, after which it counts as deferred.
     limit: Duration,
-    state: Mutex<State>,
+    state: Mutex<FlowState>,
 }
 
 #[derive(Default)]
-struct State {
-    /// The names the server declared or asked for, in its own words.
-    wanted: Wanted,
-    /// Whether it is told by requests, and in which words.
-    spelling: Option<Spelling>,
-    /// Whether it reads `dev.cloto/mgp/grants`.
+struct FlowState {
+    /// The permission names that the server declared or requested.
+    requested: RequestedPermissions,
+    /// The methods by which it is notified, if it is notified by requests.
+    dialect: Option<Dialect>,
+    /// If set, it reads `dev.cloto/mgp/grants`.
     reads_old_key: bool,
-    /// How many requests were made of it.
+    /// The number of requests sent to it.
     number: u64,
-    /// What it was told last.
-    last: Told,
-    /// A decision that took too long and may still come.
+    /// The latest acknowledged notification.
+    last: GrantNotice,
+    /// A decision that timed out and may still complete.
     late: Option<BoxFuture<'static, PermissionDecision>>,
-    /// What it asked for itself and waits for.
-    asking: usize,
-    carried: Carried,
+    /// The number of its own open requests.
+    open_requests: usize,
+    grant_cache: GrantCache,
 }
 
-/// The words in which a legacy server is told.
+/// The methods by which a legacy server is notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spelling {
-    /// `mgp/permission/request` and `mgp/permission/response`, with words for decisions (§3.5, §3.6).
+enum Dialect {
+    /// `mgp/permission/request` and `mgp/permission/response`, with decisions as words (§3.5, §3.6).
     Seed,
     /// `mgp/permission/await` and `mgp/permission/grant`, where decisions may have limits.
     Later,
 }
 
-impl Spelling {
-    /// The later one where the server named the extension `permissions` itself (checklist C5, C48).
+impl Dialect {
+    /// Returns the later one if the server named the extension `permissions` explicitly.
     fn of(facts: &Facts, capabilities: &ServerCapabilities) -> Option<Self> {
         if facts.era != Era::Legacy || !facts.has(Extension::Permissions) {
             return None;
@@ -87,32 +87,27 @@ impl Spelling {
 }
 
 impl PermissionFlow {
-    /// A flow for a server of this configured id.
     pub(super) fn new(server: ServerId, grantor: Arc<dyn Grantor>, limit: Duration) -> Self {
         let changes = grantor.changes();
-        Self(Arc::new(Inner { server, grantor, changes, limit, state: Mutex::default() }))
+        Self(Arc::new(FlowShared { server, grantor, changes, limit, state: Mutex::default() }))
     }
 
-    /// Takes note of what the server said in the handshake.
-    fn meet(&self, facts: &Facts) {
+    /// Stores what the server declared in the handshake.
+    fn read_handshake(&self, facts: &Facts) {
         let capabilities: ServerCapabilities =
             facts.capabilities.as_ref().and_then(|all| all.get().ok()).unwrap_or_default();
         let named = facts.permissions_required.iter().map(|name| name.as_str().into());
-        let mut state = self.state();
-        state.wanted = Wanted::of(named);
-        state.spelling = Spelling::of(facts, &capabilities);
+        let mut state = self.0.state.lock();
+        state.requested = RequestedPermissions::of(named);
+        state.dialect = Dialect::of(facts, &capabilities);
         let extensions = capabilities.extensions.as_ref();
         state.reads_old_key = extensions.is_some_and(|all| all.get(key::MGP_GRANTS).is_some());
     }
 
-    /// What the server is to be told now.
-    fn told(&self, cx: &Context) -> Told {
+    /// Returns the notification by the current decisions.
+    fn current_notice(&self, cx: &Context) -> GrantNotice {
         let standing = self.0.grantor.standing(cx, &self.0.server);
-        Told::of(&standing, &self.state().wanted, SystemTime::now())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        GrantNotice::of(&standing, &self.0.state.lock().requested, SystemTime::now())
     }
 }
 

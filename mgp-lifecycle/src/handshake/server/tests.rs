@@ -1,10 +1,11 @@
-//! The server's side of the handshake.
+//! Tests of the server side of the handshake.
 
 use mgp_types::method::{AuditNotification, Notification as _};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Stack, mock};
 
 use mgp_types::ErrorCode;
+use tower_layer::Layer;
 
 use super::*;
 use crate::handshake::MgpOffer;
@@ -75,7 +76,7 @@ async fn a_malformed_or_foreign_offer_means_plain_mcp() {
 }
 
 #[tokio::test]
-async fn refusals_reach_plain_callers_as_results_the_model_can_read() {
+async fn a_plain_caller_receives_a_refusal_as_a_result_the_model_can_read() {
     let mut client = server(None);
     client.request("initialize", &hello("{}")).await.unwrap();
     let result = client.request("tools/call", r#"{"name":"slow"}"#).await.unwrap();
@@ -89,7 +90,7 @@ async fn refusals_reach_plain_callers_as_results_the_model_can_read() {
 }
 
 #[tokio::test]
-async fn refusals_reach_mgp_callers_as_errors_with_recovery() {
+async fn an_mgp_caller_receives_a_refusal_as_an_error_with_recovery() {
     let mut client = server(Some(ExtensionSet::STANDARD));
     client.request("initialize", &hello(MGP)).await.unwrap();
     let error = client.request("tools/call", r#"{"name":"slow"}"#).await.unwrap_err();
@@ -98,7 +99,7 @@ async fn refusals_reach_mgp_callers_as_errors_with_recovery() {
 }
 
 #[tokio::test]
-async fn modern_requests_need_no_initialize_and_are_judged_one_by_one() {
+async fn modern_requests_need_no_initialize_and_are_negotiated_one_by_one() {
     let mut client = server(Some(ExtensionSet::STANDARD));
     let with = format!(
         r"{{{}}}",
@@ -116,16 +117,16 @@ async fn modern_requests_need_no_initialize_and_are_judged_one_by_one() {
     }
     let error = client.request("mgp/health/ping", &without).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::MISSING_CLIENT_CAPABILITY);
-    // What left the modern era is unknown in it.
+    // A method that was removed in the modern era is unknown there.
     assert_eq!(client.request("ping", &without).await.unwrap_err().code().0, -32601);
 }
 
 #[tokio::test]
-async fn a_modern_notification_of_an_extension_is_heard_from_who_offers_it() {
-    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let hears = Arc::clone(&heard);
+async fn a_modern_notification_of_an_extension_is_accepted_only_with_the_offer() {
+    let received = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let sink = Arc::clone(&received);
     let inner = Stack::from_fn(move |call: Call| {
-        hears.lock().unwrap().push(call.method().to_string());
+        sink.lock().unwrap().push(call.method().to_string());
         std::future::ready(Ok(Reply::None))
     });
     let mut offer = ServerOffer::new(Implementation::new("s", "1"));
@@ -137,7 +138,7 @@ async fn a_modern_notification_of_an_extension_is_heard_from_who_offers_it() {
         client.notify(AuditNotification::METHOD, &format!(r#"{{"seen":1,{meta}}}"#)).await.unwrap();
     }
     client.notify(AuditNotification::METHOD, "{}").await.unwrap();
-    assert_eq!(*heard.lock().unwrap(), [AuditNotification::METHOD]);
+    assert_eq!(*received.lock().unwrap(), [AuditNotification::METHOD]);
 }
 
 #[tokio::test]
@@ -149,7 +150,7 @@ async fn initialize_never_negotiates_the_modern_revision() {
 }
 
 #[tokio::test]
-async fn a_server_of_few_revisions_refuses_the_others_and_says_which() {
+async fn a_server_with_restricted_revisions_refuses_the_others_and_names_its_own() {
     let mut offer = ServerOffer::new(Implementation::new("s", "1"));
     offer.revisions = vec![Revision::V2024_11_05, Revision::V2025_06_18];
     let inner = Stack::from_fn(|_| async { Reply::of(&()) });
@@ -163,4 +164,30 @@ async fn a_server_of_few_revisions_refuses_the_others_and_says_which() {
     let hello = hello("{}").replace("2025-11-25", "2025-06-18");
     let result = client.request("initialize", &hello).await.unwrap();
     assert!(result.as_str().contains(r#""protocolVersion":"2025-06-18""#));
+}
+
+#[tokio::test]
+async fn a_nested_member_named_result_type_does_not_replace_the_one_of_the_result() {
+    for (result, expected) in [
+        (r#"{"content":[]}"#, r#"{"resultType":"complete","content":[]}"#),
+        (
+            r#"{"structuredContent":{"resultType":"x"}}"#,
+            r#"{"resultType":"complete","structuredContent":{"resultType":"x"}}"#,
+        ),
+        (r#"{"a":"\"resultType\""}"#, r#"{"resultType":"complete","a":"\"resultType\""}"#),
+        (r#"{"resultType":"other"}"#, r#"{"resultType":"other"}"#),
+    ] {
+        let inner =
+            Stack::from_fn(
+                move |_| async move { Ok(Reply::raw(Payload::parse(result.to_owned())?)) },
+            );
+        let offer = ServerOffer::new(Implementation::new("s", "1"));
+        let mut client = mock::client(Stack::new(HandshakeLayer::new(offer).layer(inner)));
+        let params = format!(r#"{{"name":"a",{}}}"#, modern("{}"));
+        let reply = client.call("tools/call", &params).await.unwrap();
+        let json: serde_json::Value =
+            serde_json::from_slice(&reply.as_body().unwrap().to_json()).unwrap();
+        let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(json, expected, "{result}");
+    }
 }

@@ -1,10 +1,11 @@
-//! Turns as calls see them.
+//! Tests of the concurrency limit through its layer.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_types::service::{Deadline, Principal, Stack, mock};
+use mgp_types::sync::Mutex;
 use tokio::time::{Duration, sleep};
+use tower_layer::Layer;
 
 use super::*;
 
@@ -14,33 +15,33 @@ fn config(running: usize, waiting: usize) -> LimitConfig {
     LimitConfig { running, waiting, ..LimitConfig::default() }
 }
 
-/// Counts what runs, and notes who ran in which order.
+/// Counts running calls, and records the order of their callers.
 #[derive(Clone, Default)]
-struct Seen {
+struct Recorder {
     running: Arc<AtomicUsize>,
     peak: Arc<AtomicUsize>,
     order: Arc<Mutex<Vec<String>>>,
 }
 
-struct Runs(Arc<AtomicUsize>);
+struct RunningGuard(Arc<AtomicUsize>);
 
-impl Drop for Runs {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Seen {
-    /// Tools that take ten milliseconds.
+impl Recorder {
+    /// Returns tools that take ten milliseconds.
     fn tools(&self) -> Stack {
-        let seen = self.clone();
+        let recorder = self.clone();
         Stack::from_fn(move |call: Call| {
-            let seen = seen.clone();
+            let recorder = recorder.clone();
             async move {
-                seen.order.lock().unwrap().push(call.cx().principal.subject().to_string());
-                let now = seen.running.fetch_add(1, Ordering::SeqCst) + 1;
-                let _runs = Runs(Arc::clone(&seen.running));
-                seen.peak.fetch_max(now, Ordering::SeqCst);
+                recorder.order.lock().push(call.cx().principal.subject().to_string());
+                let now = recorder.running.fetch_add(1, Ordering::SeqCst) + 1;
+                let _guard = RunningGuard(Arc::clone(&recorder.running));
+                recorder.peak.fetch_max(now, Ordering::SeqCst);
                 sleep(Duration::from_millis(10)).await;
                 Ok(Reply::empty())
             }
@@ -48,20 +49,20 @@ impl Seen {
     }
 
     fn order(&self) -> String {
-        self.order.lock().unwrap().join(" ")
+        self.order.lock().join(" ")
     }
 }
 
-fn client(layer: &LimitLayer, seen: &Seen, subject: &str) -> mock::Client {
-    let mut client = mock::client(Stack::new(layer.layer(seen.tools())));
+fn client(layer: &LimitLayer, recorder: &Recorder, subject: &str) -> mock::Client {
+    let mut client = mock::client(Stack::new(layer.layer(recorder.tools())));
     client.cx.principal = Principal::new("t", subject);
     client
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_wait_their_turn_and_leave_when_dropped() {
-    let (seen, layer) = (Seen::default(), LimitLayer::new(config(2, 8)));
-    let mut client = client(&layer, &seen, "ann");
+async fn calls_wait_for_a_permit_and_leave_when_dropped() {
+    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(2, 8)));
+    let mut client = client(&layer, &recorder, "ann");
     let calls: Vec<_> = (0..6).map(|_| tokio::spawn(client.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
     assert_eq!((layer.running(), layer.waiting()), (2, 4));
@@ -70,14 +71,14 @@ async fn calls_wait_their_turn_and_leave_when_dropped() {
     for call in calls {
         answered += usize::from(call.await.is_ok_and(|outcome| outcome.is_ok()));
     }
-    assert_eq!((answered, seen.peak.load(Ordering::SeqCst)), (5, 2));
+    assert_eq!((answered, recorder.peak.load(Ordering::SeqCst)), (5, 2));
     assert_eq!((layer.running(), layer.waiting()), (0, 0));
 }
 
 #[tokio::test]
 async fn other_methods_pass_a_full_limit() {
-    let (seen, layer) = (Seen::default(), LimitLayer::new(config(0, 0)));
-    let mut client = client(&layer, &seen, "ann");
+    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(0, 0)));
+    let mut client = client(&layer, &recorder, "ann");
     let refused = client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(refused.code().0, 3001);
     tokio::time::pause();
@@ -85,14 +86,14 @@ async fn other_methods_pass_a_full_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_calls_of_one_delay_another_by_a_turn() {
-    let (seen, layer) = (Seen::default(), LimitLayer::new(config(1, 1024)));
-    let (mut ann, mut bob) = (client(&layer, &seen, "ann"), client(&layer, &seen, "bob"));
+async fn a_thousand_calls_of_one_caller_delay_another_by_one_turn() {
+    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(1, 1024)));
+    let (mut ann, mut bob) = (client(&layer, &recorder, "ann"), client(&layer, &recorder, "bob"));
     let flood: Vec<_> = (0..1_000).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
     assert_eq!(layer.waiting(), 999);
     bob.request("tools/call", CALL).await.unwrap();
-    assert_eq!(seen.order(), "ann ann bob");
+    assert_eq!(recorder.order(), "ann ann bob");
     for call in &flood {
         call.abort();
     }
@@ -103,13 +104,13 @@ async fn a_thousand_calls_of_one_delay_another_by_a_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_with_most_gives_way_to_others() {
-    let (seen, layer) = (Seen::default(), LimitLayer::new(config(1, 4)));
-    let (mut ann, mut bob) = (client(&layer, &seen, "ann"), client(&layer, &seen, "bob"));
+async fn the_caller_with_the_most_waiting_calls_is_evicted_for_others() {
+    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(1, 4)));
+    let (mut ann, mut bob) = (client(&layer, &recorder, "ann"), client(&layer, &recorder, "bob"));
     let flood: Vec<_> = (0..5).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
     let refused = ann.request("tools/call", CALL).await.unwrap_err();
-    assert_eq!(refused.code().0, 3001, "its own do not give way to its own");
+    assert_eq!(refused.code().0, 3001, "its own calls are not evicted for its own");
     let others: Vec<_> = (0..2).map(|_| tokio::spawn(bob.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
     assert_eq!(layer.waiting(), 4);
@@ -119,20 +120,20 @@ async fn whoever_waits_with_most_gives_way_to_others() {
     for call in flood.into_iter().chain(others) {
         codes.push(call.await.unwrap().map_or_else(|error| error.code().0, |_| 0));
     }
-    assert_eq!(codes, [0, 0, 0, 3001, 3001, 0, 0], "its newest gave way");
-    assert_eq!(seen.order(), "ann ann bob ann bob");
+    assert_eq!(codes, [0, 0, 0, 3001, 3001, 0, 0], "its newest were evicted");
+    assert_eq!(recorder.order(), "ann ann bob ann bob");
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_caller_may_have_its_share_and_no_more() {
+async fn one_caller_gets_its_share_and_no_more() {
     let mut bounds = config(8, 8);
-    (bounds.running_each, bounds.waiting_each) = (Some(2), Some(1));
-    let (seen, layer) = (Seen::default(), LimitLayer::new(bounds));
-    let (mut ann, mut bob) = (client(&layer, &seen, "ann"), client(&layer, &seen, "bob"));
+    (bounds.running_per_caller, bounds.waiting_per_caller) = (Some(2), Some(1));
+    let (recorder, layer) = (Recorder::default(), LimitLayer::new(bounds));
+    let (mut ann, mut bob) = (client(&layer, &recorder, "ann"), client(&layer, &recorder, "bob"));
     let anns: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
     assert_eq!((layer.running(), layer.waiting()), (2, 1));
-    // It passes those who wait for their own.
+    // Another caller passes those that wait for their share.
     bob.request("tools/call", CALL).await.unwrap();
     let mut codes = Vec::new();
     for call in anns {
@@ -143,9 +144,9 @@ async fn one_caller_may_have_its_share_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_with_a_bound_of_its_own_holds_up_nobody_else() {
-    let (seen, layer) = (Seen::default(), LimitLayer::new(config(8, 8).tool("slow", 1)));
-    let mut client = client(&layer, &seen, "ann");
+async fn a_tool_with_its_own_limit_blocks_no_other_tool() {
+    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(8, 8).tool("slow", 1)));
+    let mut client = client(&layer, &recorder, "ann");
     let slow = r#"{"name":"slow"}"#;
     let slow: Vec<_> = (0..3).map(|_| tokio::spawn(client.call("tools/call", slow))).collect();
     tokio::task::yield_now().await;
@@ -160,9 +161,9 @@ async fn a_tool_with_a_bound_of_its_own_holds_up_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stops_waiting_before_its_turn_never_ran() {
-    let (seen, layer) = (Seen::default(), LimitLayer::new(config(1, 8)));
-    let mut client = client(&layer, &seen, "ann");
+async fn a_call_that_stops_waiting_for_a_permit_never_ran() {
+    let (recorder, layer) = (Recorder::default(), LimitLayer::new(config(1, 8)));
+    let mut client = client(&layer, &recorder, "ann");
     let first = tokio::spawn(client.call("tools/call", CALL));
     tokio::task::yield_now().await;
     client.cx.deadline = Deadline::after(Duration::from_millis(4));
@@ -172,24 +173,24 @@ async fn who_stops_waiting_before_its_turn_never_ran() {
         r#"{"code":3003,"message":"no turn came within 4ms; the call did not run, so call again when less is waiting","data":{"_mgp":{"category":"resource","retryable":false,"details":{"started":false}}}}"#
     );
     first.await.unwrap().unwrap();
-    assert_eq!((seen.order().as_str(), layer.waiting()), ("ann", 0));
+    assert_eq!((recorder.order().as_str(), layer.waiting()), ("ann", 0));
 }
 
-/// Callers come and go as they like: what runs stays within all bounds, whoever stays is served, and nothing is left.
+/// With random callers and drops: limits hold, every call that stays is served, and nothing is left.
 #[tokio::test(start_paused = true)]
 async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut bounds = config(random.usize(1..4), random.usize(0..12));
         if random.bool() {
-            bounds.running_each = Some(random.usize(1..3));
+            bounds.running_per_caller = Some(random.usize(1..3));
         }
         if random.bool() {
             bounds = bounds.tool("a", random.usize(1..3));
         }
-        let (seen, layer) = (Seen::default(), LimitLayer::new(bounds.clone()));
+        let (recorder, layer) = (Recorder::default(), LimitLayer::new(bounds.clone()));
         let mut clients: Vec<_> =
-            ["ann", "bob", "cyd"].iter().map(|name| client(&layer, &seen, name)).collect();
+            ["ann", "bob", "cyd"].iter().map(|name| client(&layer, &recorder, name)).collect();
         let mut calls = Vec::new();
         for _ in 0..80 {
             let client = &mut clients[random.usize(0..3)];
@@ -211,18 +212,18 @@ async fn bounds_hold_and_counts_return_to_zero_wherever_calls_are_dropped() {
                 assert_eq!(refused.code().0, 3001);
             }
         }
-        assert!(ran > 0 && seen.peak.load(Ordering::SeqCst) <= bounds.running, "{seed}");
+        assert!(ran > 0 && recorder.peak.load(Ordering::SeqCst) <= bounds.running, "{seed}");
         assert_eq!((layer.running(), layer.waiting()), (0, 0), "{seed}");
-        assert_eq!(seen.running.load(Ordering::SeqCst), 0);
+        assert_eq!(recorder.running.load(Ordering::SeqCst), 0);
     }
 }
 
-/// A turn that is given back is never lost between a caller that looks for one and another that waits.
+/// A released permit is not lost between a caller that looks for one and another that waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_turn_is_lost_between_threads() {
+async fn no_permit_is_lost_between_threads() {
     for each in [None, Some(2)] {
         let mut bounds = config(3, 4096);
-        bounds.running_each = each;
+        bounds.running_per_caller = each;
         let layer = LimitLayer::new(bounds);
         let tools = Stack::from_fn(|_| async {
             tokio::task::yield_now().await;
@@ -248,16 +249,16 @@ async fn no_turn_is_lost_between_threads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_share_takes_the_place_of_nobody_who_could_run() {
-    let seen = Seen::default();
+async fn a_call_that_waits_for_a_share_blocks_none_that_could_run() {
+    let recorder = Recorder::default();
     let layer = LimitLayer::new(config(4, 3).tool("a", 1));
-    let mut ann = client(&layer, &seen, "ann");
+    let mut ann = client(&layer, &recorder, "ann");
     let clogged: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
     assert_eq!((layer.running(), layer.waiting()), (1, 3));
     let begun = Instant::now();
-    // Neither another caller nor the same one is refused, and nobody gives way to them.
-    let mut bob = client(&layer, &seen, "bob");
+    // Neither another caller nor the same one is refused, and no waiting call is evicted for them.
+    let mut bob = client(&layer, &recorder, "bob");
     for caller in [&mut bob, &mut ann] {
         caller.request("tools/call", r#"{"name":"b"}"#).await.unwrap();
     }

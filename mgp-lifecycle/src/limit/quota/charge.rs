@@ -1,106 +1,106 @@
-//! What one call was charged for, and how it is taken back.
-//!
-//! Applies to: both.
+//! The charge of one call, and its refund.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytestring::ByteString;
 use mgp_types::service::Context;
+use mgp_types::sync::Mutex;
 
 use super::super::caller::Caller;
 use super::QuotaExceeded;
-use super::books::{Begun, Books, Shared};
+use super::counters::{BeginResult, QuotaCounters};
 
-/// What a call was charged for; gates and handlers further in find it in the extensions.
+/// The charge of a call; layers and handlers further in find it in the call's extensions.
 #[derive(Debug)]
 pub(super) struct Charge {
-    books: Shared,
+    counters: Arc<QuotaCounters>,
     caller: Caller,
-    /// The same of a quota further out.
+    /// The charge to a quota further out.
     outer: Option<Arc<Self>>,
-    so_far: Mutex<SoFar>,
+    state: Mutex<ChargeState>,
 }
 
 #[derive(Debug)]
-struct SoFar {
-    /// The period the call itself was charged in; none where an earlier round was, or it was given back.
+struct ChargeState {
+    /// The period in which the call was charged; `None` if an earlier round was, or after a refund.
     charged: Option<u128>,
     /// Units of all rounds.
     units: u64,
-    /// Units of earlier rounds, which this round has not come to yet.
+    /// Units of earlier rounds that this round has not charged again yet.
     paid: u64,
 }
 
 impl Charge {
     /// Charges for a call.
-    pub(super) fn begin(books: &Shared, cx: &Context) -> Result<Self, QuotaExceeded> {
+    pub(super) fn begin(
+        counters: &Arc<QuotaCounters>,
+        cx: &Context,
+    ) -> Result<Self, QuotaExceeded> {
         let caller = Caller::of(&cx.principal);
-        let so_far = match books.begin(&caller, cx.logical.as_ref())? {
-            Begun::Charged(period) => SoFar { charged: Some(period), units: 0, paid: 0 },
-            Begun::Continued(units) => SoFar { charged: None, units, paid: units },
+        let state = match counters.begin(&caller, cx.logical.as_ref())? {
+            BeginResult::Charged(period) => {
+                ChargeState { charged: Some(period), units: 0, paid: 0 }
+            }
+            BeginResult::Continued(units) => ChargeState { charged: None, units, paid: units },
         };
         let outer = cx.extensions.get_shared::<Self>();
-        Ok(Self { books: Arc::clone(books), caller, outer, so_far: Mutex::new(so_far) })
+        Ok(Self { counters: Arc::clone(counters), caller, outer, state: Mutex::new(state) })
     }
 
     /// Charges for units, to all quotas or to none.
     pub(super) fn add(&self, units: u64) -> Result<(), QuotaExceeded> {
-        let mut so_far = self.so_far();
-        let paid = units.min(so_far.paid);
+        let mut state = self.state.lock();
+        let paid = units.min(state.paid);
         let due = units - paid;
-        let period = self.books.period();
+        let period = self.counters.period();
         if due > 0 {
-            self.books.add(&self.caller, due)?;
+            self.counters.add(&self.caller, due)?;
         }
         if let Some(outer) = &self.outer
             && let Err(exceeded) = outer.add(units)
         {
-            self.books.give_back(&self.caller, period, 0, due);
+            self.counters.refund(&self.caller, period, 0, due);
             return Err(exceeded);
         }
-        so_far.paid -= paid;
-        so_far.units = so_far.units.saturating_add(due);
+        state.paid -= paid;
+        state.units = state.units.saturating_add(due);
         Ok(())
     }
 
-    /// Takes back the call, not its units: it never ran.
-    pub(super) fn give_back(&self) {
-        if let Some(period) = self.so_far().charged.take() {
-            self.books.give_back(&self.caller, period, 1, 0);
+    /// Refunds a call that never ran, but not its units.
+    pub(super) fn refund(&self) {
+        if let Some(period) = self.state.lock().charged.take() {
+            self.counters.refund(&self.caller, period, 1, 0);
         }
     }
 
-    /// Keeps in mind that the call goes on in another round.
-    pub(super) fn goes_on(&self, logical: ByteString) {
-        let units = self.so_far().units;
-        Books::keep_open(&self.books, logical, self.caller.clone(), units);
-    }
-
-    fn so_far(&self) -> MutexGuard<'_, SoFar> {
-        self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Records that the call continues in another round.
+    pub(super) fn keep_open(&self, logical: ByteString) {
+        let units = self.state.lock().units;
+        self.counters.keep_open(logical, self.caller.clone(), units);
     }
 }
 
-/// A call that waits and has not started: where it never does, it is charged to nobody.
+/// Refunds a waiting call when dropped before the call starts.
 #[derive(Debug)]
-pub(in super::super) struct Unstarted(Option<Arc<Charge>>);
+pub(in super::super) struct UnstartedGuard(Option<Arc<Charge>>);
 
-impl Unstarted {
+impl UnstartedGuard {
     pub(in super::super) fn of(cx: &Context) -> Self {
         Self(cx.extensions.get_shared::<Charge>())
     }
 
-    /// It starts.
-    pub(in super::super) fn starts(mut self) {
+    /// Keeps the charge, because the call starts.
+    pub(in super::super) fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Unstarted {
+impl Drop for UnstartedGuard {
     fn drop(&mut self) {
         let mut next = self.0.as_ref();
         while let Some(charge) = next {
-            charge.give_back();
+            charge.refund();
             next = charge.outer.as_ref();
         }
     }

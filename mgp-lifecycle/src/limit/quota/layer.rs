@@ -1,8 +1,7 @@
-//! Refuses tool calls of those who have used up what they may.
+//! The layer: refuses tool calls of principals whose quota is used up.
 //!
 //! Applies to: both.
 
-use std::fmt;
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,20 +11,19 @@ use bytestring::ByteString;
 use mgp_types::service::{Call, CallKey, Either, MgpService, Principal, Reply};
 use mgp_types::{Category, ErrorCode, RpcError};
 use pin_project_lite::pin_project;
-use tower_layer::Layer;
 use tower_service::Service;
 
 use super::super::caller::Caller;
-use super::books::{Books, Shared};
 use super::charge::Charge;
+use super::counters::QuotaCounters;
 use super::{Quota, QuotaUse};
 use crate::error::Refusal;
 
 /// Refuses tool calls of principals whose quota is used up (3002); other methods pass.
 ///
-/// A call is charged when it comes, once for all rounds in which its caller is asked.
-/// One that was refused further in, or left before its turn came, is given back; one that failed is not.
-/// What was used is kept in memory: a process that starts anew starts from zero.
+/// A call is charged when it arrives, once for all rounds in which its caller is asked.
+/// A call that was refused further in, or dropped before it got a permit, is refunded; a failed call is not.
+/// Counters are kept in memory: a restarted process starts from zero.
 ///
 /// ```
 /// use mgp_lifecycle::{Quota, QuotaLayer};
@@ -45,15 +43,15 @@ use crate::error::Refusal;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct QuotaLayer(Shared);
+pub struct QuotaLayer(Arc<QuotaCounters>);
 
 impl QuotaLayer {
-    /// A layer with one quota for each principal; all stacks it is put on share the counts.
+    /// Creates a layer with one quota for each principal; all its stacks share the counters.
     pub fn new(quota: Quota) -> Self {
-        Self(Arc::new(Books::new(quota)))
+        Self(Arc::new(QuotaCounters::new(quota)))
     }
 
-    /// What a principal has used in this period.
+    /// Returns the usage of a principal in this period.
     #[must_use]
     pub fn used(&self, principal: &Principal) -> QuotaUse {
         self.0.used(&Caller::of(principal))
@@ -66,40 +64,22 @@ impl From<Quota> for QuotaLayer {
     }
 }
 
-impl<S> Layer<S> for QuotaLayer {
-    type Service = Quotaed<S>;
-
-    fn layer(&self, inner: S) -> Quotaed<S> {
-        Quotaed { inner, books: Arc::clone(&self.0) }
-    }
+mgp_types::layer_service! {
+    /// Service of [`QuotaLayer`].
+    pub QuotaService for QuotaLayer
 }
 
-/// Service of [`QuotaLayer`].
-#[derive(Clone)]
-pub struct Quotaed<S> {
-    inner: S,
-    books: Shared,
-}
-
-impl<S> fmt::Debug for Quotaed<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.books.fmt(f)
-    }
-}
-
-impl<S: MgpService> Service<Call> for Quotaed<S> {
+impl<S: MgpService> Service<Call> for QuotaService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<ResponseFuture<S::Future>, Ready<Result<Reply, RpcError>>>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let charge = match call.tool() {
             None => None,
-            Some(_) => match Charge::begin(&self.books, call.cx()) {
+            Some(_) => match Charge::begin(&self.layer.0, call.cx()) {
                 Ok(charge) => Some(Arc::new(charge)),
                 Err(exceeded) => {
                     return Either::Right { future: ready(Err(Refusal::from(exceeded).into())) };
@@ -117,7 +97,7 @@ impl<S: MgpService> Service<Call> for Quotaed<S> {
 }
 
 pin_project! {
-    /// Response future of [`Quotaed`].
+    /// Response future of [`QuotaService`].
     pub struct ResponseFuture<F> {
         #[pin]
         future: F,
@@ -136,18 +116,18 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
         let Some(charge) = this.charge.take() else { return Poll::Ready(outcome) };
         match &outcome {
             Ok(Reply::InputRequired(_)) => {
-                // The next round of a call that had no name yet is called after its key.
+                // The next round of a call without a logical name has the call's key as its name.
                 let logical = this.logical.take();
-                charge.goes_on(logical.unwrap_or_else(|| this.key.to_text()));
+                charge.keep_open(logical.unwrap_or_else(|| this.key.to_text()));
             }
-            Err(error) if never_ran(error) => charge.give_back(),
+            Err(error) if never_ran(error) => charge.refund(),
             _ => {}
         }
         Poll::Ready(outcome)
     }
 }
 
-/// Whether an error says that nothing was done for the caller.
+/// Returns whether an error means that the call had no effect.
 fn never_ran(error: &RpcError) -> bool {
     match error.code() {
         ErrorCode::INVALID_PARAMS

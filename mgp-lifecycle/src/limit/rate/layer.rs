@@ -1,35 +1,34 @@
-//! Refuses tool calls that come too fast.
+//! The layer: refuses tool calls that exceed a rate.
 //!
 //! Applies to: both.
 
 use std::fmt;
 use std::future::{Ready, ready};
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context as Task, Poll};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::RpcError;
 use mgp_types::service::{Call, Either, MgpService, Reply};
+use mgp_types::sync::Mutex;
 use tokio::time::Instant;
-use tower_layer::Layer;
 use tower_service::Service;
 
-use super::bucket::{Pace, nanos};
-use super::table::{Counted, Reached, Table};
+use super::bucket::{BucketParams, nanos};
+use super::table::{BucketTable, CallKeys, LimitReached};
 use super::{RateKey, RateLimit, RateLimited};
 use crate::error::Refusal;
 
-/// How many keys are counted apart.
-const KEYS: usize = 65_536;
+/// The most keys that are counted separately.
+const MAX_KEYS: usize = 65_536;
 
-/// Refuses tool calls that come faster than they may (3000), and says when the next one may; other methods pass.
+/// Refuses tool calls that exceed a rate (3000), with the time until the next one is allowed; other methods pass.
 ///
-/// With several limits a call needs a turn of each, and a refused one takes none.
+/// With several limits a call is counted by all of them, and a refused one by none.
 /// Each request counts, so a call whose caller is asked in between counts more than once.
 ///
-/// It counts 65,536 keys apart, and forgets those that may call at full burst again.
-/// While there is no room, the keys of a caller that are new share the turns of one, some callers among each other too.
+/// The layer counts 65,536 keys separately, and removes those whose buckets are full again.
+/// While the table is full, the new keys of a caller share one bucket, and some callers share one with each other.
 ///
 /// ```
 /// use mgp_lifecycle::{RateKey, RateLayer, RateLimit};
@@ -50,81 +49,81 @@ const KEYS: usize = 65_536;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct RateLayer(Arc<Shared>);
+pub struct RateLayer(Arc<RateState>);
 
 type IsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-struct Shared {
+struct RateState {
     limits: Vec<RateLimit>,
-    paces: Vec<Pace>,
-    /// Whether a name is one of a tool; none where nobody knows.
+    params: Vec<BucketParams>,
+    /// Returns whether a name is a tool's; `None` if the tools are not known.
     is_tool: Option<IsTool>,
     start: Instant,
     hash: ahash::RandomState,
-    table: Mutex<Table>,
+    table: Mutex<BucketTable>,
 }
 
 impl RateLayer {
-    /// A layer with one limit; all stacks it is put on share its counts.
+    /// Creates a layer with one limit; all its stacks share the counts.
     pub fn new(limit: RateLimit) -> Self {
         Self::of([limit])
     }
 
-    /// A layer with several limits.
+    /// Creates a layer with several limits.
     pub fn of(limits: impl IntoIterator<Item = RateLimit>) -> Self {
-        Self::sized(limits.into_iter().collect(), KEYS, None)
+        Self::with_max_keys(limits.into_iter().collect(), MAX_KEYS, None)
     }
 
-    /// Adds a limit; what was counted before is forgotten.
+    /// Adds a limit; this resets all counts.
     pub fn and(self, limit: RateLimit) -> Self {
         let limits = self.0.limits.iter().copied().chain([limit]).collect();
-        Self::sized(limits, KEYS, self.0.is_tool.clone())
+        Self::with_max_keys(limits, MAX_KEYS, self.0.is_tool.clone())
     }
 
-    /// Counts all names together that this says are no tool's, where it is counted by [tool](RateKey::Tool): who makes up
-    /// names has no turns of its own for each. What was counted before is forgotten.
+    /// Sets which names are tools: all other names are counted together under [`RateKey::Tool`], so that a
+    /// caller cannot get a new bucket for each invented name. This resets all counts.
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        Self::sized(self.0.limits.clone(), KEYS, Some(Arc::new(is_tool)))
+        Self::with_max_keys(self.0.limits.clone(), MAX_KEYS, Some(Arc::new(is_tool)))
     }
 
-    fn sized(limits: Vec<RateLimit>, keys: usize, is_tool: Option<IsTool>) -> Self {
-        Self(Arc::new(Shared {
+    fn with_max_keys(limits: Vec<RateLimit>, keys: usize, is_tool: Option<IsTool>) -> Self {
+        Self(Arc::new(RateState {
             is_tool,
-            paces: limits.iter().map(Pace::of).collect(),
+            params: limits.iter().map(BucketParams::of).collect(),
             start: Instant::now(),
             hash: ahash::RandomState::new(),
-            table: Mutex::new(Table::new(keys, limits.len())),
+            table: Mutex::new(BucketTable::new(keys, limits.len())),
             limits,
         }))
     }
 }
 
-impl Shared {
-    /// Takes a turn of each limit for a call, or none.
+impl RateState {
+    /// Counts a call by each limit, or by none.
     fn take(&self, call: &Call) -> Result<(), Refusal> {
         let Some(tool) = call.tool() else { return Ok(()) };
         let now = nanos(self.start.elapsed());
-        let by = By { shared: self, call, tool: tool.name };
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = table.take(&self.paces, &by, now);
+        let by = CountedCall { state: self, call, tool: tool.name };
+        let mut table = self.table.lock();
+        let taken = table.take(&self.params, &by, now);
         drop(table);
-        taken.map_err(|Reached { limit, soon }| {
+        taken.map_err(|LimitReached { limit, soon }| {
             let wait = soon.wait.map(Duration::from_nanos);
             RateLimited { limit: self.limits[limit], current: soon.current, wait }.into()
         })
     }
 }
 
-/// What a call is counted by.
-struct By<'a> {
-    shared: &'a Shared,
+/// A call with the state that hashes its keys.
+struct CountedCall<'a> {
+    state: &'a RateState,
     call: &'a Call,
     tool: &'a str,
 }
 
-impl By<'_> {
-    fn hash_whose(&self, limit: usize, hasher: &mut impl Hasher) {
-        let (principal, by) = (&self.call.cx().principal, self.shared.limits[limit].by);
+impl CountedCall<'_> {
+    fn hash_owner(&self, limit: usize, hasher: &mut impl Hasher) {
+        let (principal, by) = (&self.call.cx().principal, self.state.limits[limit].by);
         limit.hash(hasher);
         principal.tenant().hash(hasher);
         if by.has(RateKey::Agent) || by.has(RateKey::Subject) {
@@ -133,16 +132,16 @@ impl By<'_> {
     }
 }
 
-impl Counted for By<'_> {
+impl CallKeys for CountedCall<'_> {
     fn key(&self, limit: usize) -> u64 {
-        let (cx, by) = (self.call.cx(), self.shared.limits[limit].by);
-        let mut hasher = self.shared.hash.build_hasher();
-        self.hash_whose(limit, &mut hasher);
+        let (cx, by) = (self.call.cx(), self.state.limits[limit].by);
+        let mut hasher = self.state.hash.build_hasher();
+        self.hash_owner(limit, &mut hasher);
         if by.has(RateKey::Agent) {
             cx.principal.as_agent().hash(&mut hasher);
         }
         if by.has(RateKey::Tool) {
-            let is_tool = self.shared.is_tool.as_ref().is_none_or(|is_tool| is_tool(self.tool));
+            let is_tool = self.state.is_tool.as_ref().is_none_or(|is_tool| is_tool(self.tool));
             is_tool.then_some(self.tool).hash(&mut hasher);
         }
         if by.has(RateKey::Server) {
@@ -151,39 +150,23 @@ impl Counted for By<'_> {
         hasher.finish()
     }
 
-    fn whose(&self, limit: usize) -> u64 {
-        let mut hasher = self.shared.hash.build_hasher();
-        self.hash_whose(limit, &mut hasher);
+    fn owner(&self, limit: usize) -> u64 {
+        let mut hasher = self.state.hash.build_hasher();
+        self.hash_owner(limit, &mut hasher);
         hasher.finish()
     }
 }
 
 impl fmt::Debug for RateLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.0.table.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let keys = self.0.table.lock().len();
         f.debug_struct("RateLayer").field("limits", &self.0.limits).field("keys", &keys).finish()
     }
 }
 
-impl<S> Layer<S> for RateLayer {
-    type Service = Rate<S>;
-
-    fn layer(&self, inner: S) -> Rate<S> {
-        Rate { inner, layer: self.clone() }
-    }
-}
-
-/// Service of [`RateLayer`].
-#[derive(Clone)]
-pub struct Rate<S> {
-    inner: S,
-    layer: RateLayer,
-}
-
-impl<S> fmt::Debug for Rate<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.layer.fmt(f)
-    }
+mgp_types::layer_service! {
+    /// Service of [`RateLayer`].
+    pub Rate for RateLayer
 }
 
 impl<S: MgpService> Service<Call> for Rate<S> {
@@ -191,9 +174,7 @@ impl<S: MgpService> Service<Call> for Rate<S> {
     type Error = RpcError;
     type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
 
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
         match self.layer.0.take(&call) {
@@ -208,6 +189,8 @@ mod tests {
     use mgp_types::service::{Principal, Stack, mock};
     use tokio::time::advance;
 
+    use tower_layer::Layer;
+
     use super::*;
 
     fn client(layer: &RateLayer) -> mock::Client {
@@ -220,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_refusal_says_when_and_why() {
+    async fn the_refusal_contains_wait_and_limit() {
         let layer = RateLayer::new(RateLimit::per_minute(10).by(RateKey::Agent));
         let mut client = client(&layer);
         for _ in 0..10 {
@@ -280,24 +263,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_makes_up_names_without_end_takes_the_turns_of_others_no_more_than_its_own() {
+    async fn a_caller_that_invents_names_uses_up_its_own_buckets_and_not_those_of_others() {
         let by = RateLimit::per_hour(5).by(RateKey::Agent).by(RateKey::Tool);
-        let mut client = client(&RateLayer::sized(vec![by], 8, None));
+        let mut client = client(&RateLayer::with_max_keys(vec![by], 8, None));
         for name in 0..100 {
             code(&mut client, &name.to_string()).await;
         }
-        assert_eq!(code(&mut client, "new").await, 3000, "its own turns are used up");
-        let mut came = 0;
+        assert_eq!(code(&mut client, "new").await, 3000, "its shared bucket is used up");
+        let mut admitted = 0;
         for name in 0..20 {
             client.cx.principal = Principal::new("t", format!("s{name}"));
-            came += usize::from(code(&mut client, "a").await == 0);
+            admitted += usize::from(code(&mut client, "a").await == 0);
         }
-        // Chance puts one or another of them into the place of the first.
-        assert!(came > 15, "{came}");
+        // By chance a few of them share the first caller's bucket.
+        assert!(admitted > 15, "{admitted}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_of_no_tool_count_as_one() {
+    async fn names_that_are_not_tools_count_as_one() {
         let layer = RateLayer::new(RateLimit::per_minute(1).by(RateKey::Tool));
         let mut client = client(&layer.tools(|name| name.starts_with('a')));
         let mut codes = Vec::new();
@@ -308,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn zero_is_never_and_says_so() {
+    async fn a_limit_of_zero_refuses_all_calls_for_ever() {
         let mut client = client(&RateLayer::new(RateLimit::per_hour(0)));
         let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
         assert!(!error.as_recovery().unwrap().is_retryable());
@@ -319,18 +302,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_minute_and_an_hour_hold_together() {
+    async fn a_minute_and_an_hour_limit_hold_together() {
         let layer = RateLayer::of([RateLimit::per_minute(2), RateLimit::per_hour(5)]);
         let mut client = client(&layer);
-        let mut came = 0;
+        let mut admitted = 0;
         for _ in 0..10 {
             for _ in 0..3 {
-                came += usize::from(code(&mut client, "a").await == 0);
+                admitted += usize::from(code(&mut client, "a").await == 0);
             }
             advance(Duration::from_secs(30)).await;
         }
-        // Five at once, and none of the hour's further ones: one comes each twelve minutes.
-        assert_eq!(came, 5);
+        // Five at once; the hour's next call is allowed after twelve minutes.
+        assert_eq!(admitted, 5);
         let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
         assert!(error.message().contains("5 calls an hour"), "{error}");
     }

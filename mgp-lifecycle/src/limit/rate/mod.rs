@@ -1,6 +1,4 @@
-//! How many tool calls may come in a time (MGP §14.3: 3000).
-//!
-//! Applies to: both.
+//! Rate limits of tool calls (MGP §14.3: 3000).
 
 mod bucket;
 mod layer;
@@ -13,10 +11,10 @@ use mgp_types::Object;
 
 pub use layer::{Rate, RateLayer};
 
-/// How many calls may come in a time, and who shares that.
+/// The number of calls allowed in a window, and the keys by which they are counted.
 ///
-/// Turns to call come evenly, and unused ones gather: at most a [burst](Self::burst) of them.
-/// So any stretch of a window's length holds at most the limit and one burst.
+/// Calls are spread evenly over the window; after a pause up to a [burst](Self::burst) of them may be made at once.
+/// So any window holds at most the limit and one burst.
 ///
 /// ```
 /// use mgp_lifecycle::{RateKey, RateLimit};
@@ -33,54 +31,54 @@ pub struct RateLimit {
     by: Keys,
 }
 
-/// What calls are counted by.
+/// The keys by which calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RateKey {
-    /// The agent of a subject; calls of a subject without one count together.
+    /// The agent of a subject; calls of a subject without an agent count together.
     Agent,
-    /// The subject: a person, a key, a client id.
+    /// The subject: a user, an API key, a client id.
     Subject,
     /// The tool.
     Tool,
-    /// The server, on an outbound stack; a server's own stack has one.
+    /// The server, on an outbound stack; a server's own stack has only one.
     Server,
 }
 
-/// A set of keys; the tenant is always one.
+/// A set of keys; the tenant is always included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Keys(u8);
 
 impl RateLimit {
-    /// So many calls a second.
+    /// Creates a limit of calls per second.
     pub const fn per_second(limit: u32) -> Self {
         Self::every(Duration::from_secs(1), limit)
     }
 
-    /// So many calls a minute.
+    /// Creates a limit of calls per minute.
     pub const fn per_minute(limit: u32) -> Self {
         Self::every(Duration::from_mins(1), limit)
     }
 
-    /// So many calls an hour.
+    /// Creates a limit of calls per hour.
     pub const fn per_hour(limit: u32) -> Self {
         Self::every(Duration::from_hours(1), limit)
     }
 
-    /// So many calls in a time; none at all where the limit is zero.
+    /// Creates a limit of calls per window; zero refuses all calls.
     ///
-    /// All calls of a tenant count together until it is said [by](Self::by) what they are counted.
+    /// Without a [key](Self::by) all calls of a tenant count together.
     pub const fn every(window: Duration, limit: u32) -> Self {
         Self { limit, window, burst: limit, by: Keys(0) }
     }
 
-    /// How many may come at once after a quiet time; as many as the limit without it, and none with zero.
+    /// Sets how many calls may be made at once after a pause; by default the limit. Zero refuses all calls.
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = burst;
         self
     }
 
-    /// Counts by this, besides what was said before: by agent and tool, each agent has its share of each tool.
+    /// Adds a key: e.g., by agent and tool, each agent has its own count for each tool.
     pub const fn by(mut self, key: RateKey) -> Self {
         self.by = Keys(self.by.0 | 1 << key as u8);
         self
@@ -129,34 +127,34 @@ impl fmt::Display for Keys {
     }
 }
 
-/// A call that came too soon.
+/// A refusal of a call that exceeded a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimited {
     limit: RateLimit,
-    /// Calls that are counted at the moment.
+    /// The calls counted at the moment.
     current: u32,
-    /// How long until the next may come; none where none may.
+    /// The time until the next call is allowed; `None` if no call is.
     wait: Option<Duration>,
 }
 
 impl RateLimited {
-    /// How long until a call may come; none where none may.
+    /// Returns the time until a call is allowed; `None` if no call is.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         self.wait
     }
 
-    /// The same in whole milliseconds, after which it is not too soon.
+    /// Returns the wait in whole milliseconds, rounded up.
     pub(crate) fn wait_ms(&self) -> Option<u64> {
         let wait = self.wait?;
         let ms = wait.as_nanos().div_ceil(1_000_000);
         Some(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
-    /// The facts of the refusal (§14.5).
+    /// Returns the details of the refusal (MGP §14.5).
     pub(crate) fn details(&self) -> Object {
         let mut details = Object::new();
-        // Numbers and words can always be written.
+        // Encoding numbers and strings cannot fail.
         drop(details.encode("limit", &self.limit.limit));
         drop(details.encode("window_secs", &self.limit.window.as_secs()));
         drop(details.encode("burst", &self.limit.burst));

@@ -1,9 +1,9 @@
-//! A server that is out of reach is left alone, and found again.
+//! The circuit breaker: an unreachable server is not called for a while, then probed.
 
 use super::*;
 use crate::CircuitConfig;
 
-/// No attempts but the first, so that every failure is a call.
+/// Returns a layer without retries, so that every failure is a call.
 fn circuit(failures: u32) -> RetryLayer {
     let mut config = RetryConfig::default();
     config.retries = 0;
@@ -12,12 +12,12 @@ fn circuit(failures: u32) -> RetryLayer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_out_of_reach_is_left_alone_and_one_call_finds_out() {
+async fn an_unreachable_server_is_not_called_until_one_call_probes_it() {
     let back = Arc::new(Mutex::new(false));
     let is_back = Arc::clone(&back);
     let server = Server::new(move |_, _| {
         let away = || Err(code(ErrorCode::UPSTREAM_UNAVAILABLE));
-        if *is_back.lock().unwrap() { Ok(Reply::empty()) } else { away() }
+        if *is_back.lock() { Ok(Reply::empty()) } else { away() }
     });
     let retry = circuit(3);
     let mut client = server.client(&retry);
@@ -35,13 +35,13 @@ async fn a_server_out_of_reach_is_left_alone_and_one_call_finds_out() {
     assert!(hints.is_retryable());
     assert_eq!(hints.retry_after_ms, Some(3001));
     assert_eq!(hints.details.as_ref().unwrap().get("server_id").unwrap().as_str(), "\"shop\"");
-    // Others wait while one finds out.
+    // Other calls are refused while one probes.
     advance(Duration::from_secs(3)).await;
     let (probe, other) = (client.call("tools/call", CALL), client.call("tools/call", CALL));
     let (probe, other) = tokio::join!(probe, other);
     assert_eq!((probe.unwrap_err().message(), server.count()), ("no", 4));
     assert!(other.unwrap_err().message().contains("several times"));
-    *back.lock().unwrap() = true;
+    *back.lock() = true;
     advance(Duration::from_secs(5)).await;
     for _ in 0..3 {
         client.request("tools/call", CALL).await.unwrap();
@@ -50,11 +50,11 @@ async fn a_server_out_of_reach_is_left_alone_and_one_call_finds_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_gate_or_the_caller_did_wrong_leaves_no_server_alone() {
+async fn an_error_of_a_gate_or_the_caller_opens_no_circuit() {
     for number in
         [1000, 1001, 1010, 2001, 2002, 3000, 3001, 3002, 3003, 4000, 4001, 5000, -32602, -32603]
     {
-        let server = Server::failing(said(number, "{}"));
+        let server = Server::failing(with_hints(number, "{}"));
         let retry = circuit(2);
         let mut client = server.client(&retry);
         for _ in 0..20 {
@@ -65,7 +65,7 @@ async fn what_a_gate_or_the_caller_did_wrong_leaves_no_server_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_are_told_apart_and_what_manages_them_passes() {
+async fn each_server_has_its_circuit_and_management_requests_pass() {
     let server = Server::failing(code(ErrorCode::SERVER_NOT_READY));
     let retry = circuit(1);
     let mut client = server.client(&retry);
@@ -89,11 +89,11 @@ async fn servers_are_told_apart_and_what_manages_them_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_whose_caller_leaves_is_left_to_the_next() {
+async fn after_a_dropped_probe_the_next_call_probes() {
     let tries = Arc::new(Mutex::new(0));
     let count = Arc::clone(&tries);
     let stack = Stack::from_fn(move |_| {
-        let mut tries = count.lock().unwrap();
+        let mut tries = count.lock();
         *tries += 1;
         let number = *tries;
         async move {

@@ -10,20 +10,20 @@ const TOOLS: &str = r#"{"name":"send","inputSchema":{},"security":{"risk_level":
     {"name":"fax","inputSchema":{},"security":{"risk_level":"dangerous"}},
     {"name":"mail","inputSchema":{}}"#;
 
-/// Fails `send` with this fallback, and answers the rest.
+/// Returns a server that fails `send` with this fallback, and answers other tools.
 fn server(fallback: &str) -> Server {
     let hints = format!(
         r#"{{"retryable":true,"retry_after_ms":1,"max_retries":1,"fallback_tool":"{fallback}"}}"#
     );
     Server::new(move |_, call| match call.tool() {
-        Some(tool) if tool.name == "send" => Err(said(3000, &hints)),
+        Some(tool) if tool.name == "send" => Err(with_hints(3000, &hints)),
         Some(tool) => Reply::of(&serde_json::json!({ "content": [], "by": tool.name })),
         None => Ok(list(TOOLS)),
     })
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_called_once_the_attempts_are_used_up() {
+async fn a_fallback_is_called_after_the_last_retry() {
     for fallback in ["queue", "post"] {
         let server = server(fallback);
         let retry = layer();
@@ -42,7 +42,7 @@ async fn it_is_called_once_the_attempts_are_used_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_never_more_dangerous_nor_unlisted_nor_the_same() {
+async fn a_fallback_is_never_riskier_unlisted_or_the_same_tool() {
     let long = "x".repeat(300);
     for fallback in ["fax", "mail", "nowhere", "send", "", &long] {
         let server = server(fallback);
@@ -52,14 +52,14 @@ async fn it_is_never_more_dangerous_nor_unlisted_nor_the_same() {
             server.names().into_iter().filter(|name| name != "tools/list").collect();
         assert_eq!(tools, ["send", "send"], "{fallback}");
     }
-    // It is for whoever knows better to say what is dangerous.
+    // The effective risk overrides the declared one.
     let server = server("fax");
     let retry = layer().risk(|_| mgp_types::mgp::RiskLevel::Safe);
     server.client(&retry).request("tools/call", CALL).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_not_called_where_trying_again_is_ruled_out() {
+async fn a_fallback_is_not_called_if_a_retry_is_ruled_out() {
     for hints in [
         r#"{"retryable":false,"fallback_tool":"queue"}"#,
         r#"{"fallback_tool":"queue"}"#,
@@ -68,7 +68,7 @@ async fn it_is_not_called_where_trying_again_is_ruled_out() {
         r#"{"retryable":true,"fallback_tool":"queue","details":{"started":true}}"#,
     ] {
         let server = Server::new(move |_, call| match call.tool() {
-            Some(tool) if tool.name == "send" => Err(said(3000, hints)),
+            Some(tool) if tool.name == "send" => Err(with_hints(3000, hints)),
             Some(_) => Ok(Reply::empty()),
             None => Ok(list(TOOLS)),
         });
@@ -85,9 +85,9 @@ async fn it_is_not_called_where_trying_again_is_ruled_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fallback_that_fails_leaves_the_first_error_and_is_one_hop() {
+async fn a_failed_fallback_returns_the_first_error_and_has_no_fallback() {
     let answers: [fn() -> Outcome; 4] = [
-        || Err(said(3000, r#"{"retryable":true,"retry_after_ms":1,"fallback_tool":"post"}"#)),
+        || Err(with_hints(3000, r#"{"retryable":true,"retry_after_ms":1,"fallback_tool":"post"}"#)),
         || Err(code(ErrorCode::ACCESS_DENIED)),
         || Ok(Reply::raw(Payload::from_trusted(r#"{"content":[],"isError":true}"#))),
         || {
@@ -98,21 +98,21 @@ async fn a_fallback_that_fails_leaves_the_first_error_and_is_one_hop() {
     for answer in answers {
         let hints = r#"{"retryable":true,"max_retries":0,"fallback_tool":"queue"}"#;
         let server = Server::new(move |_, call| match call.tool() {
-            Some(tool) if tool.name == "send" => Err(said(3000, hints)),
+            Some(tool) if tool.name == "send" => Err(with_hints(3000, hints)),
             Some(_) => answer(),
             None => Ok(list(TOOLS)),
         });
         let error = server.client(&layer()).request("tools/call", CALL).await.unwrap_err();
-        assert_eq!(error, said(3000, hints));
+        assert_eq!(error, with_hints(3000, hints));
         assert_eq!(server.names(), ["send", "tools/list", "queue"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn fallbacks_are_paid_for_as_well() {
+async fn fallbacks_are_taken_from_the_budget() {
     let hints = r#"{"retryable":true,"max_retries":0,"fallback_tool":"queue"}"#;
     let server = Server::new(move |_, call| match call.tool() {
-        Some(_) => Err(said(3000, hints)),
+        Some(_) => Err(with_hints(3000, hints)),
         None => Ok(list(TOOLS)),
     });
     let retry = layer();

@@ -1,9 +1,9 @@
-//! Who may see a task, and how many there are.
+//! Visibility and bounds of tasks.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn another_principal_does_not_learn_of_a_task() {
+async fn a_task_is_unknown_to_another_principal() {
     let layer = layer(config());
     let stack = over(&layer, slow);
     let mut owner = modern(stack.clone());
@@ -24,14 +24,14 @@ async fn another_principal_does_not_learn_of_a_task() {
             assert_eq!((seen.code().0, seen == unknown), (-32602, true), "{method}");
         }
     }
-    // Another connection of the same principal sees it.
+    // Another connection of the same principal sees the task.
     let mut again = modern(stack);
     again.cx.principal = Principal::local().operator();
     assert_eq!(get(&mut again, &task).await["status"], "working");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_table_refuses_and_what_was_read_gives_way() {
+async fn a_full_table_refuses_new_tasks_and_evicts_delivered_ones() {
     let layer = layer(TasksConfig { max: 3, max_per_principal: 2, ..config() });
     let begun = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&begun);
@@ -57,7 +57,7 @@ async fn a_full_table_refuses_and_what_was_read_gives_way() {
     assert_eq!(
         code(&mut client, "tools/call", r#"{"name":"a"}"#).await,
         3001,
-        "nobody read the ended ones"
+        "no outcome was delivered yet"
     );
     get(&mut client, &first).await;
     call(&mut client).await;
@@ -70,7 +70,7 @@ async fn a_thousand_tasks_leave_nothing_behind() {
     let count = Arc::clone(&live);
     let layer = layer(TasksConfig { max: 1000, max_per_principal: 1000, ..config() });
     let mut client = modern(over(&layer, move |call| {
-        let live = Live::new(&count);
+        let live = LiveGuard::new(&count);
         async move {
             let _live = live;
             slow(call).await

@@ -1,4 +1,4 @@
-//! How tasks end.
+//! The end of tasks: outcome, cancellation, expiry.
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn tool_errors_complete_and_protocol_errors_fail() {
         ended,
         [
             (completed(), Some(true), None),
-            // A caller without MGP reads a refusal as a result.
+            // A caller without MGP receives a refusal as a result.
             (completed(), Some(true), None),
             (failed(), None, Some(-32603)),
             (failed(), None, Some(-32603)),
@@ -47,7 +47,7 @@ async fn cancelling_drops_the_handler() {
     let count = Arc::clone(&live);
     let layer = layer(config());
     let mut client = modern(over(&layer, move |_| {
-        let live = Live::new(&count);
+        let live = LiveGuard::new(&count);
         async move {
             let _live = live;
             std::future::pending().await
@@ -60,7 +60,7 @@ async fn cancelling_drops_the_handler() {
     assert_eq!(get(&mut client, &task).await["status"], "cancelled");
     settle().await;
     assert_eq!((live.load(Ordering::SeqCst), layer.running()), (0, 0));
-    // The caller cannot know it ended, so cancelling again is no error.
+    // The caller cannot know that the task ended, so cancelling again is not an error.
     assert!(client.request("tasks/cancel", &named(&task)).await.is_ok());
 
     call(&mut client).await;
@@ -74,7 +74,7 @@ async fn cancelling_drops_the_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_to_live_ends_running_tasks_and_forgets_ended_ones() {
+async fn expiry_ends_running_tasks_and_removes_ended_ones() {
     let layer = layer(config());
     let mut client = modern(over(&layer, |call| async move {
         if call.tool().unwrap().name == "never" {

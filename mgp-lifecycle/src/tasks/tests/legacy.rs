@@ -53,12 +53,12 @@ async fn a_legacy_caller_lists_and_cancels() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_legacy_caller_who_asked_for_a_task_gets_one_even_at_once() {
+async fn a_legacy_caller_that_requests_a_task_gets_one_even_for_an_immediate_result() {
     let layer = layer(config());
     let mut client = legacy(over(&layer, |call| async move {
         match call.tool().unwrap().name {
             "refused" => Err(Refusal::Saturated.into()),
-            _ => said("now"),
+            _ => text_result("now"),
         }
     }));
     for (tool, text) in [
@@ -87,7 +87,7 @@ async fn a_task_asks_its_legacy_caller_on_a_connection_that_waits() {
         let early = call.cx().ask("a", elicit()).await?;
         sleep(Duration::from_secs(5)).await;
         let late = call.cx().ask("b", elicit()).await?;
-        said(&format!("{} {}", early.as_str(), late.as_str()))
+        text_result(&format!("{} {}", early.as_str(), late.as_str()))
     }));
     let mut facts = Facts::new(Revision::V2025_11_25);
     facts.asks = Asks::default();

@@ -4,7 +4,7 @@ use super::*;
 
 async fn ask_two(cx: &Context) -> Result<Reply, RpcError> {
     let (a, b) = tokio::join!(cx.ask("a", elicit()), cx.ask("b", elicit()));
-    said(&format!("{} {}", a?.as_str(), b?.as_str()))
+    text_result(&format!("{} {}", a?.as_str(), b?.as_str()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,14 +48,14 @@ async fn a_question_in_the_request_is_a_round_and_the_next_round_a_task() {
     let layer = layer(TasksConfig::default());
     let stack = over(&layer, |call| async move {
         let cx = call.cx().clone();
-        // A tool on its own task, driven where it is polled, as the SDK does.
+        // A tool that runs on its own tokio task and is driven where it is polled, as in the SDK.
         let asking = cx.asking.clone();
         let tool = async move {
             let name = cx.ask("name", elicit()).await?;
             TaskTicket::of(&cx).unwrap().begin().await?;
             let sure = cx.ask("sure", elicit()).await?;
             let again = cx.ask("name", elicit()).await?;
-            said(&format!("{} {} {}", name.as_str(), sure.as_str(), again.as_str()))
+            text_result(&format!("{} {} {}", name.as_str(), sure.as_str(), again.as_str()))
         };
         tokio::spawn(async move { asking.drive(tool).await }).await.unwrap()
     });
@@ -75,7 +75,7 @@ async fn a_question_in_the_request_is_a_round_and_the_next_round_a_task() {
     assert_eq!(
         (task["resultType"].as_str(), before.elapsed().is_zero()),
         (Some("task"), true),
-        "the tool chose"
+        "the tool itself became a task"
     );
     settle().await;
     let seen = get(&mut client, &task).await;
@@ -102,7 +102,7 @@ async fn a_gate_that_asks_in_its_first_poll_is_a_round() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_nobody_waits_for_is_withdrawn() {
+async fn a_question_is_withdrawn_when_its_asker_stops_waiting() {
     let layer = layer(config());
     let mut client = modern(over(&layer, |call| async move {
         tokio::task::yield_now().await;
@@ -119,13 +119,13 @@ async fn a_question_nobody_waits_for_is_withdrawn() {
 }
 
 #[tokio::test]
-async fn an_asker_behind_the_switch_keeps_values_and_its_rounds() {
+async fn the_asker_of_a_call_delegates_stored_values_and_rounds() {
     let layer = layer(config());
     let rounds = Rounds::default();
     rounds.keep("seed", &Payload::of(&7).unwrap());
     let mut client = modern(over(&layer, |call| async move {
         let seed: u32 = call.cx().once("seed", || async { Ok(1) }).await?;
-        said(&seed.to_string())
+        text_result(&seed.to_string())
     }));
     client.cx.asking = Asking::Via(Arc::new(rounds));
     assert_eq!(call(&mut client).await["content"][0]["text"], "7");
@@ -133,7 +133,7 @@ async fn an_asker_behind_the_switch_keeps_values_and_its_rounds() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_that_races_with_the_hand_over_is_never_lost() {
-    // On real threads, so real time: the bound only ends a test that hangs.
+    // On real threads and in real time; the bound only ends a test that hangs.
     let all = async {
         let layer = layer(TasksConfig { max: 1000, max_per_principal: 1000, ..config() });
         let stack = over(&layer, |call| async move {

@@ -1,14 +1,14 @@
-//! What stays a request, and what becomes a task.
+//! The decision between a request and a task.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn refusals_and_instant_answers_stay_what_they_are() {
+async fn refusals_and_instant_answers_do_not_become_tasks() {
     let layer = layer(config());
     let stack = over(&layer, |call| async move {
         match call.tool().unwrap().name {
             "refused" => Err(RpcError::invalid_params("no")),
-            _ => said("now"),
+            _ => text_result("now"),
         }
     });
     let mut client = modern(stack.clone());
@@ -20,11 +20,11 @@ async fn refusals_and_instant_answers_stay_what_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_done_within_the_grace_is_no_task() {
+async fn a_tool_that_completes_within_the_grace_is_not_a_task() {
     let layer = layer(TasksConfig::default());
     let spawned = |_| async {
         tokio::spawn(async { sleep(Duration::from_millis(5)).await }).await.unwrap();
-        said("soon")
+        text_result("soon")
     };
     let mut client = modern(over(&layer, spawned));
     assert_eq!(call(&mut client).await["content"][0]["text"], "soon");
@@ -32,7 +32,7 @@ async fn a_tool_that_is_done_within_the_grace_is_no_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_goes_on_without_its_request() {
+async fn a_task_continues_without_its_request() {
     let layer = layer(config());
     let mut client = modern(over(&layer, slow));
     let task = call(&mut client).await;
@@ -68,7 +68,7 @@ async fn a_request_dropped_before_the_hand_over_drops_the_call() {
     let count = Arc::clone(&live);
     let layer = layer(TasksConfig::default());
     let mut client = modern(over(&layer, move |_| {
-        let live = Live::new(&count);
+        let live = LiveGuard::new(&count);
         async move {
             let _live = live;
             std::future::pending().await
@@ -80,7 +80,7 @@ async fn a_request_dropped_before_the_hand_over_drops_the_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_negotiated_or_not_supported_stays_a_request() {
+async fn a_call_without_negotiated_or_supported_tasks_stays_a_request() {
     let layer = layer(config());
     let stack = over(&layer, slow);
     let mut plain = mock::client(stack.clone());
@@ -126,7 +126,7 @@ async fn what_is_not_negotiated_or_not_supported_stays_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn partial_results_of_a_task_go_nowhere_and_never_block() {
+async fn partial_results_of_a_task_are_dropped_and_never_block() {
     #[derive(Default)]
     struct Stuck(AtomicUsize);
     impl Sink for Stuck {
@@ -141,7 +141,7 @@ async fn partial_results_of_a_task_go_nowhere_and_never_block() {
         for _ in 0..3 {
             call.cx().outlet.send(Item::Chunk(Payload::null())).await.unwrap();
         }
-        said("sent")
+        text_result("sent")
     }));
     client.cx.outlet = Outlet::new(stuck.clone());
     let task = call(&mut client).await;

@@ -1,6 +1,4 @@
-//! The inbox: it is asked like anybody, and answered by operators.
-//!
-//! Applies to: both.
+//! The handle of the inbox, for calls that ask and operators who decide.
 
 use std::fmt;
 use std::pin::pin;
@@ -14,8 +12,7 @@ use mgp_types::{ErrorCode, RpcError, unguessable};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::book::Book;
-use super::request::{ApprovalRequest, RequestState};
+use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{About as Whom, Asker, Need};
 use crate::approval::{Approver, Decision, Question};
 use crate::audit::Event;
@@ -23,19 +20,19 @@ use crate::error::Refusal;
 use crate::hooks::Listening;
 use crate::state::{State, Writes};
 
-/// Bounds of an [`Inbox`].
+/// The limits of an [`Inbox`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InboxConfig {
-    /// How long a call waits for its answer before it is told to come again. 25 s.
+    /// The time a call waits for a decision before it gets the approval id instead. 25 s.
     pub wait: Duration,
-    /// How long a question waits for an operator. 24 h.
+    /// The time a request waits for an operator. 24 h.
     pub open_for: Duration,
-    /// How long an answer can be used. 1 h.
+    /// The time for which an answer can be used. 1 h.
     pub good_for: Duration,
-    /// How many questions of one caller may be open; further ones are refused. 16.
+    /// The maximum number of open requests per caller; further ones are refused. 16.
     pub open_each: usize,
-    /// How many questions may be open in all; further ones are refused. 256.
+    /// The maximum number of open requests; further ones are refused. 256.
     pub open_all: usize,
 }
 
@@ -51,10 +48,10 @@ impl Default for InboxConfig {
     }
 }
 
-/// Keeps questions until an operator answers them; a cheap handle.
+/// Keeps requests until an operator decides them; a cheap handle.
 ///
-/// Whoever waits is told an id after a while, and makes the same call again once it was approved: then it runs, once.
-/// The answer is bound to caller, tool, arguments and definition. Questions and answers survive the process.
+/// A call that waits too long gets an approval id; the caller repeats the call after the approval, and it runs once.
+/// The answer is bound to caller, tool, arguments and definition. Requests and answers survive a restart.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -77,32 +74,32 @@ impl Default for InboxConfig {
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Inbox(Arc<Inner>);
+pub struct Inbox(Arc<InboxState>);
 
-struct Inner {
-    state: State<Book>,
+struct InboxState {
+    state: State<Requests>,
     config: InboxConfig,
-    /// Held while a question is asked, answered or used: an answer is used once.
+    /// Held while a request is added, decided or used, so that an answer is used once.
     turn: tokio::sync::Mutex<()>,
     moved: Arc<watch::Sender<u64>>,
 }
 
-/// What a question finds.
-enum Found {
-    /// It was decided.
+/// The result of looking up a question.
+enum Lookup {
+    /// A decided request.
     Decided(Decision),
-    /// It waits.
-    Waits(Arc<ApprovalRequest>),
+    /// An open request.
+    Open(Arc<ApprovalRequest>),
 }
 
 impl Inbox {
-    /// An inbox over a store; what that holds is read by [`open`](Self::open).
+    /// Creates an inbox over a store, whose content is read by [`open`](Self::open).
     #[must_use]
     pub fn new(store: Arc<dyn Store>, audit: Arc<dyn AuditSink>) -> Self {
         Self::configured(store, audit, InboxConfig::default())
     }
 
-    /// The same with other bounds.
+    /// Creates an inbox with other limits.
     #[must_use]
     pub fn configured(
         store: Arc<dyn Store>,
@@ -111,26 +108,26 @@ impl Inbox {
     ) -> Self {
         let moved = Arc::new(watch::Sender::new(0_u64));
         let state = State::new(store, audit);
-        let told = Arc::clone(&moved);
-        state.on_change(move || told.send_modify(|count| *count = count.wrapping_add(1)));
-        Self(Arc::new(Inner { state, config, turn: tokio::sync::Mutex::default(), moved }))
+        let changes = Arc::clone(&moved);
+        state.on_change(move || changes.send_modify(|count| *count = count.wrapping_add(1)));
+        Self(Arc::new(InboxState { state, config, turn: tokio::sync::Mutex::default(), moved }))
     }
 
-    /// Reads what the store holds and follows it from then on.
+    /// Reads the content of the store, and follows its changes.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
+    /// [`StoreError`] if it cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves it unread.
+    /// The inbox may be unread.
     pub async fn open(&self) -> Result<(), StoreError> {
         self.0.state.open().await
     }
 
-    /// The questions that are open, and those that were answered a short while ago; the oldest first.
+    /// Returns the requests that are open or were decided recently, oldest first.
     ///
     /// # Errors
-    /// 1000 when `by` is no operator; else they cannot be read.
+    /// 1000 if `by` is not an operator; other codes if the store cannot be read.
     ///
     /// # Cancel safety
     /// Nothing is changed.
@@ -138,14 +135,14 @@ impl Inbox {
         self.listed(Asker::alone(by)).await
     }
 
-    /// Approves what is asked under an id; it may be done once, within [`InboxConfig::good_for`].
+    /// Approves a request; the approval can be used once, within [`InboxConfig::good_for`].
     ///
     /// # Errors
-    /// 1000 when `by` is no operator, or is the agent that waits; −32602 when nothing waits under the id; else it cannot
-    /// be kept or recorded, and nothing was decided.
+    /// 1000 if `by` is not an operator, or is the waiting agent; −32602 if no open request has the id; other codes if
+    /// the decision cannot be stored or recorded, and was not made.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether it was decided.
+    /// The decision may or may not be made.
     pub async fn approve(
         &self,
         by: &Principal,
@@ -155,7 +152,7 @@ impl Inbox {
         self.answer(Asker::alone(by), id, RequestState::Approved, justification).await
     }
 
-    /// Denies what is asked under an id.
+    /// Denies a request.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -171,12 +168,13 @@ impl Inbox {
         self.answer(Asker::alone(by), id, RequestState::Denied, justification).await
     }
 
-    /// Forgets what was approved and not used yet of permissions that an operator takes back: it would grant them again.
+    /// Removes unused approvals of permissions that an operator is revoking, because they would grant them again.
+    /// Returns those permissions.
     ///
-    /// Whoever takes them back was asked who they are. Answers which they were.
+    /// The caller of this method must have checked that `by` is an operator.
     ///
     /// # Errors
-    /// It cannot be kept or recorded; some of it may be forgotten.
+    /// The removal cannot be stored or recorded; some approvals may be removed.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
@@ -187,40 +185,40 @@ impl Inbox {
         permissions: &[Permission],
     ) -> Result<Vec<Permission>, RpcError> {
         let _turn = self.0.turn.lock().await;
-        let meant = Permission::canonical(permissions);
-        let is_meant = |request: &ApprovalRequest| {
+        let revoked = Permission::canonical(permissions);
+        let is_affected = |request: &ApprovalRequest| {
             request.state == RequestState::Approved
                 && request.tenant == by.tenant().as_str()
                 && request.server_id.as_deref() == Some(server.as_str())
-                && request.permissions.iter().any(|permission| meant.contains(permission))
+                && request.permissions.iter().any(|permission| revoked.contains(permission))
         };
-        let book = self.0.state.now()?;
-        let gone = book.all().filter(|request| is_meant(request));
-        let gone: Vec<_> = gone.flat_map(|request| request.permissions.clone()).collect();
-        let told = |request: &ApprovalRequest| {
+        let requests = self.0.state.now()?;
+        let removed = requests.all().filter(|request| is_affected(request));
+        let removed: Vec<_> = removed.flat_map(|request| request.permissions.clone()).collect();
+        let event_of = |request: &ApprovalRequest| {
             let event = Event::approval_decided(by, &request.id, "denied")
                 .server(Some(server))
                 .tool(request.tool.as_deref())
                 .cause("revoked");
             Some(event.build())
         };
-        self.0.state.take_out(is_meant, told).await.map_err(Refusal::from)?;
-        Ok(gone.into_iter().filter(|permission| meant.contains(permission)).collect())
+        self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?;
+        Ok(removed.into_iter().filter(|permission| revoked.contains(permission)).collect())
     }
 
-    /// Forgets the questions and answers about a server that is registered no longer; whoever removes it was asked who
-    /// they are.
+    /// Removes the requests and answers about a deregistered server; the caller of this method must have checked the
+    /// authority.
     ///
     /// # Errors
-    /// It cannot be kept or recorded; some of it may be forgotten.
+    /// The removal cannot be stored or recorded; some requests may be removed.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
     pub async fn deregistered(&self, server: &ServerId) -> Result<(), RpcError> {
         let _turn = self.0.turn.lock().await;
-        let is_meant =
+        let is_affected =
             |request: &ApprovalRequest| request.server_id.as_deref() == Some(server.as_str());
-        let told = |request: &ApprovalRequest| {
+        let event_of = |request: &ApprovalRequest| {
             let is_open = matches!(request.state, RequestState::Open | RequestState::Approved);
             let event = Event::approval_decided(Actor::kernel(), &request.id, "denied")
                 .server(Some(server))
@@ -228,18 +226,18 @@ impl Inbox {
                 .cause("deregistered");
             is_open.then(|| event.build())
         };
-        Ok(self.0.state.take_out(is_meant, told).await.map_err(Refusal::from)?)
+        Ok(self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?)
     }
 
-    /// Runs after each change of what waits; it must not wait.
+    /// Adds a hook that runs after each change of the requests; it must not wait.
     pub fn on_change<L: Into<Listening>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.state.on_change(hook);
     }
 
-    async fn listed(&self, asker: Asker<'_>) -> Result<Vec<ApprovalRequest>, RpcError> {
-        self.admit(asker, Need::Read, "approvals").await?;
-        let (book, now) = (self.0.state.now()?, SystemTime::now());
-        let known = book.all().filter(|request| !request.is_over(now));
+    async fn listed(&self, caller: Asker<'_>) -> Result<Vec<ApprovalRequest>, RpcError> {
+        self.admit(caller, Need::Read, "approvals").await?;
+        let (requests, now) = (self.0.state.now()?, SystemTime::now());
+        let known = requests.all().filter(|request| !request.is_over(now));
         let mut known: Vec<_> = known.map(|request| ApprovalRequest::clone(request)).collect();
         known.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
         Ok(known)
@@ -247,12 +245,12 @@ impl Inbox {
 
     async fn answer(
         &self,
-        asker: Asker<'_>,
+        caller: Asker<'_>,
         id: &str,
         state: RequestState,
         justification: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        self.admit(asker, Need::Write, "approvals.decide").await?;
+        self.admit(caller, Need::Write, "approvals.decide").await?;
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
         let known = self.0.state.now()?;
@@ -260,12 +258,12 @@ impl Inbox {
         let Some(open) = open.filter(|request| request.state == RequestState::Open) else {
             return Err(RpcError::invalid_params(match open {
                 Some(decided) => format!("`{}` is {} already", decided.id, decided.state.as_str()),
-                None => "nothing waits under this id; see `mgp approvals ls`".to_owned(),
+                None => "no open request has this id; see `mgp approvals ls`".to_owned(),
             }));
         };
-        let by = asker.principal();
+        let by = caller.principal();
         if by.as_agent().is_some() && open.is_of(by) {
-            let refused = "whoever waits does not decide; another operator does";
+            let refused = "an agent cannot decide its own request; another operator must decide it";
             return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, refused));
         }
         let mut decided = ApprovalRequest::clone(open);
@@ -282,58 +280,58 @@ impl Inbox {
         Ok(decided)
     }
 
-    /// Refuses those who may not decide, and records that they tried.
+    /// Refuses principals that may not decide, and records the attempt.
     async fn admit(
         &self,
-        asker: Asker<'_>,
+        caller: Asker<'_>,
         need: Need<'_>,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        match asker.may(need, method, Whom::All) {
+        match caller.may(need, method, Whom::All) {
             Ok(()) => Ok(()),
             Err(refusal) => {
-                Err(asker.refused(&**self.0.state.audit(), None, method, refusal).await)
+                Err(caller.refused(&**self.0.state.audit(), None, method, refusal).await)
             }
         }
     }
 
-    /// Uses the answer of a question, or has it wait.
-    async fn find(&self, question: &Question) -> Result<Found, RpcError> {
+    /// Uses the answer to a question, or adds an open request.
+    async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
         let _turn = self.0.turn.lock().await;
         let now = SystemTime::now();
-        let book = self.0.state.now()?;
+        let requests = self.0.state.now()?;
         let binding = question.binding.to_string();
-        let Some(known) = book.bound_to(&binding, now) else {
-            return self.put(question, &book, now).await.map(Found::Waits);
+        let Some(known) = requests.bound_to(&binding, now) else {
+            return self.put(question, &requests, now).await.map(Lookup::Open);
         };
         match known.state {
-            RequestState::Open => Ok(Found::Waits(Arc::clone(known))),
-            RequestState::Denied => Ok(Found::Decided(known.decision(GrantDecision::Denied))),
+            RequestState::Open => Ok(Lookup::Open(Arc::clone(known))),
+            RequestState::Denied => Ok(Lookup::Decided(known.decision(GrantDecision::Denied))),
             _ => {
                 let mut used = ApprovalRequest::clone(known);
                 used.state = RequestState::Used;
                 let decision = used.decision(GrantDecision::Approved);
-                // Used before it is told: whoever is stopped in between asks again.
+                // Marked as used before the call runs: if the process dies in between, the call asks again.
                 let writes = vec![(used.id.clone(), Some(used))];
                 self.0.state.write(writes, Vec::new()).await.map_err(Refusal::from)?;
-                Ok(Found::Decided(decision))
+                Ok(Lookup::Decided(decision))
             }
         }
     }
 
-    /// Puts a question in, and takes out what is over.
+    /// Adds a request, and removes expired ones.
     async fn put(
         &self,
         question: &Question,
-        book: &Book,
+        requests: &Requests,
         now: SystemTime,
     ) -> Result<Arc<ApprovalRequest>, RpcError> {
         let config = &self.0.config;
-        let own = book.open(now).filter(|request| request.is_of(&question.principal)).count();
-        if own >= config.open_each || book.open(now).count() >= config.open_all {
+        let own = requests.open(now).filter(|request| request.is_of(&question.principal)).count();
+        if own >= config.open_each || requests.open(now).count() >= config.open_all {
             return Err(RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
-                "too many approvals wait; an operator decides them with `mgp approvals ls`",
+                "too many open approval requests; an operator decides them, see `mgp approvals ls`",
             ));
         }
         let id: String = unguessable()?.chars().take(10).collect();
@@ -342,7 +340,7 @@ impl Inbox {
             Event::approval_requested(&question.principal, &request.id, Some(&request.expires_at))
                 .server(question.server.as_ref())
                 .tool(request.tool.as_deref());
-        let over = book.all().filter(|request| request.is_over(now));
+        let over = requests.all().filter(|request| request.is_over(now));
         let mut writes: Writes<ApprovalRequest> =
             over.map(|request| (request.id.clone(), None)).collect();
         writes.push((request.id.clone(), Some(request.clone())));
@@ -356,8 +354,8 @@ impl Inbox {
         loop {
             moves.borrow_and_update();
             let waiting = match self.find(&question).await? {
-                Found::Decided(decision) => return Ok(decision),
-                Found::Waits(request) => request,
+                Lookup::Decided(decision) => return Ok(decision),
+                Lookup::Open(request) => request,
             };
             tokio::select! {
                 moved = moves.changed() => if moved.is_err() {
@@ -379,7 +377,7 @@ impl Approver for Inbox {
         Box::pin(async move { inbox.ask(question).await })
     }
 
-    /// A little longer than it waits itself, so that whoever waits is told the id.
+    /// Returns a little more than [`InboxConfig::wait`], so that the waiting call gets the approval id.
     fn patience(&self) -> Duration {
         self.0.config.wait + Duration::from_secs(4)
     }

@@ -1,8 +1,5 @@
-//! The inbox of approvals: where questions wait that nobody at hand may answer (MGP §3.4, §4.4; DESIGN §5).
-//!
-//! Applies to: both.
+//! The approval inbox, where questions wait for an operator (MGP §3.4, §4.4).
 
-mod book;
 mod handle;
 mod request;
 #[cfg(test)]

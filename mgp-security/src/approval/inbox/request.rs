@@ -1,7 +1,7 @@
-//! What waits in the inbox, and what became of it.
-//!
-//! Applies to: both.
+//! A request in the inbox, and its state.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
@@ -9,69 +9,70 @@ use mgp_types::service::{AgentId, Principal};
 use mgp_types::{Object, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::approval::shown::in_words;
+use crate::approval::describe::describe;
 use crate::approval::{About, Decision, Question};
+use crate::state::Snapshot;
 
-/// A question that waits for an operator, or that one has answered.
+/// A request that waits for an operator or has been decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
-    /// What it is answered by.
+    /// The id, with which an operator decides it.
     pub id: String,
-    /// The tenant of whoever is waiting.
+    /// The tenant of the waiting principal.
     pub tenant: String,
-    /// Whoever is waiting.
+    /// The waiting principal.
     pub subject: String,
-    /// Its agent, where it is one.
+    /// The waiting agent, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// The server it is about.
+    /// The server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
-    /// The tool it is about.
+    /// The tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The permissions that are asked for; none where it is about one call.
+    /// The requested permissions; empty for a single call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<Permission>,
-    /// How dangerous the call is.
+    /// The risk of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_level: Option<RiskLevel>,
-    /// The whole question, for a person.
+    /// The full question, for a person.
     pub question: String,
-    /// What the answer is bound to: principal, tool, arguments and definition.
+    /// The hash of principal, tool, arguments and definition, to which the answer is bound.
     pub binding: String,
-    /// When it was asked.
+    /// The time of the request.
     pub asked_at: Timestamp,
-    /// When it is no longer of use.
+    /// The time after which the request or its answer is void.
     pub expires_at: Timestamp,
-    /// What became of it.
+    /// The state.
     pub state: RequestState,
-    /// Who decided.
+    /// The operator who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// Why.
+    /// The reason for the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
 }
 
-/// What became of a question.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RequestState {
-    /// Nobody has decided.
+    /// Not decided yet.
     Open,
-    /// It was approved, and has not been used.
+    /// Approved, and the approval is unused.
     Approved,
-    /// It was denied.
+    /// Denied.
     Denied,
-    /// It was approved, and what it was about was done.
+    /// Approved, and the approval was used.
     Used,
 }
 
 impl RequestState {
-    /// The word for it.
+    /// Returns the state as a word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,7 +85,7 @@ impl RequestState {
 }
 
 impl ApprovalRequest {
-    /// A question that nobody has answered.
+    /// Creates an open request.
     pub(super) fn of(question: &Question, id: String, now: SystemTime, end: SystemTime) -> Self {
         let principal = &question.principal;
         let (tool, permissions, risk_level) = match &question.about {
@@ -100,7 +101,7 @@ impl ApprovalRequest {
             tool,
             permissions,
             risk_level,
-            question: in_words(question),
+            question: describe(question),
             binding: question.binding.to_string(),
             asked_at: now.into(),
             expires_at: end.into(),
@@ -110,24 +111,24 @@ impl ApprovalRequest {
         }
     }
 
-    /// Whether it is of no use any more; an end that cannot be read has passed.
+    /// Returns whether the request has expired; one with an unreadable expiry has.
     pub(super) fn is_over(&self, now: SystemTime) -> bool {
         self.expires_at.is_before(now).unwrap_or(true)
     }
 
-    /// Whether it is this party that is waiting.
+    /// Returns whether this principal is the waiting one.
     pub(super) fn is_of(&self, principal: &Principal) -> bool {
         self.tenant == principal.tenant().as_str()
             && self.subject == principal.subject().as_str()
             && self.agent_id.as_deref() == principal.as_agent().map(AgentId::as_str)
     }
 
-    /// What whoever waits is told.
+    /// Returns the decision for the waiting call.
     pub(super) fn decision(&self, answer: GrantDecision) -> Decision {
         let by = self.decided_by.as_deref().unwrap_or("the inbox of approvals");
         let mut decision = Decision::new(answer, by);
         let mut details = Object::new();
-        // Words can always be written.
+        // Encoding a string cannot fail.
         let mut put = |name: &str, value: &str| drop(details.encode(name, value));
         put("approval_id", &self.id);
         if let Some(justification) = &self.justification {
@@ -144,5 +145,45 @@ impl ApprovalRequest {
         }
         decision.details = details;
         decision
+    }
+}
+
+/// All requests by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Requests(BTreeMap<String, Arc<ApprovalRequest>>);
+
+impl Requests {
+    pub(super) fn get(&self, id: &str) -> Option<&Arc<ApprovalRequest>> {
+        self.0.get(id)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ApprovalRequest>> {
+        self.0.values()
+    }
+
+    /// Returns the request bound to a hash, unless its answer was used or it has expired.
+    pub(super) fn bound_to(&self, binding: &str, now: SystemTime) -> Option<&Arc<ApprovalRequest>> {
+        self.0.values().find(|request| {
+            request.binding == binding
+                && request.state != RequestState::Used
+                && !request.is_over(now)
+        })
+    }
+
+    /// Returns the undecided requests.
+    pub(super) fn open(&self, now: SystemTime) -> impl Iterator<Item = &Arc<ApprovalRequest>> {
+        let open = move |request: &&Arc<ApprovalRequest>| {
+            request.state == RequestState::Open && !request.is_over(now)
+        };
+        self.0.values().filter(open)
+    }
+}
+
+impl Snapshot for Requests {
+    type Entry = ApprovalRequest;
+    const SPACE: &'static str = "approvals";
+
+    fn of(entries: &BTreeMap<String, Arc<ApprovalRequest>>) -> Self {
+        Self(entries.clone())
     }
 }

@@ -1,6 +1,4 @@
-//! Tests of the inbox.
-//!
-//! Applies to: both.
+//! The inbox: waiting, decisions, limits, restarts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,14 +69,14 @@ async fn a_call_waits_is_approved_and_runs_once() {
     assert_eq!(waits.answer, GrantDecision::Deferred);
     let status: String = waits.details.decode("status").unwrap().unwrap();
     assert_eq!(status, "approval_pending");
-    // Asked again it is the same question.
+    // The repeated question is the same request.
     assert_eq!(id(&world.ask(&question).await), id(&waits));
     let listed = world.inbox.list(&ann()).await.unwrap();
     assert_eq!(listed.len(), 1);
     assert!(listed[0].question.contains("wipe") && listed[0].agent_id.as_deref() == Some("eve"));
 
     world.inbox.approve(&ann(), &id(&waits), Some("fine")).await.unwrap();
-    // Another call is another question.
+    // Another call is another request.
     assert_eq!(world.ask(&wipe(&agent("eve"), "home")).await.answer, GrantDecision::Deferred);
     assert_eq!(world.ask(&wipe(&agent("bob"), "all")).await.answer, GrantDecision::Deferred);
     let runs = world.ask(&question).await;
@@ -86,12 +84,12 @@ async fn a_call_waits_is_approved_and_runs_once() {
     let again = world.ask(&question).await;
     assert_eq!(again.answer, GrantDecision::Deferred);
     assert_ne!(id(&again), id(&waits));
-    let told = world.events();
-    assert_eq!(told[..2], ["dev.cloto.approval_requested", "dev.cloto.approval_decided"]);
+    let events_of = world.events();
+    assert_eq!(events_of[..2], ["dev.cloto.approval_requested", "dev.cloto.approval_decided"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn permissions_that_were_approved_and_not_used_are_taken_back() {
+async fn unused_approvals_of_revoked_permissions_are_removed() {
     let world = World::open().await;
     let asked = |permission: Permission| {
         let about = About::Permissions { permissions: vec![permission.clone()], tool: None };
@@ -114,13 +112,13 @@ async fn permissions_that_were_approved_and_not_used_are_taken_back() {
     let answers = [world.ask(&questions[0]).await, world.ask(&questions[1]).await];
     let answers = answers.map(|decision| decision.answer);
     assert_eq!(answers, [GrantDecision::Deferred, GrantDecision::Approved]);
-    // A question that nobody has answered stays one.
+    // An open request stays.
     assert!(world.inbox.taken_back(&ann(), &disk, &camera).await.unwrap().is_empty());
     assert_eq!(world.inbox.list(&ann()).await.unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_hears_at_once_that_it_was_decided() {
+async fn a_waiting_call_gets_the_decision_at_once() {
     let world = World::open().await;
     let question = wipe(&agent("eve"), "all");
     let (inbox, cx) = (world.inbox.clone(), world.cx.clone());
@@ -159,7 +157,7 @@ async fn only_an_operator_decides_and_never_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_is_no_room_for_any_number() {
+async fn the_number_of_open_requests_is_bounded() {
     let world = World::open().await;
     let full = |question: Question| {
         let (inbox, cx) = (world.inbox.clone(), world.cx.clone());

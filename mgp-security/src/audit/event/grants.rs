@@ -1,18 +1,16 @@
 //! Events of permissions, access, policies and keys (MGP §3, §5).
-//!
-//! Applies to: both.
 
 use mgp_types::mgp::{AuditResult, EventType, Permission, PermissionScope, RiskLevel};
 use mgp_types::service::{AgentId, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, RpcError, Timestamp};
 
-use super::{By, Event};
+use super::{Event, EventActor};
 use crate::access::Entry;
 
 impl Event {
-    /// `PERMISSION_GRANTED`: somebody approved a permission of a server.
+    /// Creates `PERMISSION_GRANTED`: an operator approved a permission of a server.
     pub fn permission_granted(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         server: Option<&ServerId>,
         permission: &Permission,
     ) -> Self {
@@ -21,9 +19,9 @@ impl Event {
             .words("permission", Some(permission.as_str()))
     }
 
-    /// `PERMISSION_DENIED`: somebody declined a permission of a server.
+    /// Creates `PERMISSION_DENIED`: an operator declined a permission of a server.
     pub fn permission_denied(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         server: Option<&ServerId>,
         permission: &Permission,
     ) -> Self {
@@ -32,9 +30,10 @@ impl Event {
             .words("permission", Some(permission.as_str()))
     }
 
-    /// `PERMISSION_REVOKED`: a permission was taken back, or has expired ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
+    /// Creates `PERMISSION_REVOKED`: a permission was revoked, or has expired
+    /// ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
     pub fn permission_revoked(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         server: Option<&ServerId>,
         permission: &Permission,
     ) -> Self {
@@ -43,9 +42,9 @@ impl Event {
             .words("permission", Some(permission.as_str()))
     }
 
-    /// `PERMISSION_DENIED`: somebody called an administrative method and may not.
+    /// Creates `PERMISSION_DENIED`: the caller of an administrative method lacks the authority.
     ///
-    /// `server` is the server the call was about, where it named one.
+    /// `server` is the server named in the call, if any.
     pub fn administration_refused(
         by: &Principal,
         server: Option<&ServerId>,
@@ -59,7 +58,7 @@ impl Event {
             .rule(Rule::of(error))
     }
 
-    /// The limits of a permission.
+    /// Adds the limits of a permission.
     pub fn scope<'a>(self, scope: impl Into<Option<&'a PermissionScope>>) -> Self {
         match scope.into() {
             Some(scope) => self.detail("scope", scope),
@@ -67,13 +66,14 @@ impl Event {
         }
     }
 
-    /// `ACCESS_GRANTED`: an entry was made; it may be one that denies.
-    pub fn access_granted(by: impl Into<By>, entry: &Entry) -> Self {
+    /// Creates `ACCESS_GRANTED`: an access entry was added, which may also be a deny.
+    pub fn access_granted(by: impl Into<EventActor>, entry: &Entry) -> Self {
         Self::new(EventType::AccessGranted, by, AuditResult::Success).entry(entry)
     }
 
-    /// `ACCESS_REVOKED`: an entry was taken back, or has expired ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
-    pub fn access_revoked(by: impl Into<By>, entry: &Entry) -> Self {
+    /// Creates `ACCESS_REVOKED`: an access entry was revoked, or has expired
+    /// ([`Actor::kernel`](mgp_types::mgp::Actor::kernel), cause `expired`).
+    pub fn access_revoked(by: impl Into<EventActor>, entry: &Entry) -> Self {
         Self::new(EventType::AccessRevoked, by, AuditResult::Success).entry(entry)
     }
 
@@ -93,14 +93,14 @@ impl Event {
             .expires_at(entry.expires_at.as_ref())
     }
 
-    /// `dev.cloto.policy_changed`: the operator's configuration of a server changed; add `before` and `after`.
-    pub fn policy_changed(by: impl Into<By>, server: Option<&ServerId>) -> Self {
+    /// Creates `dev.cloto.policy_changed`: the operator's configuration of a server changed; add `before` and `after`.
+    pub fn policy_changed(by: impl Into<EventActor>, server: Option<&ServerId>) -> Self {
         Self::own("policy_changed", by, AuditResult::Success).server(server)
     }
 
-    /// `RISK_LEVEL_OVERRIDE`: the operator's configuration replaced the risk of a tool.
+    /// Creates `RISK_LEVEL_OVERRIDE`: the operator's configuration replaced the risk of a tool.
     pub fn risk_overridden(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         server: Option<&ServerId>,
         tool: &str,
         before: &RiskLevel,
@@ -113,14 +113,14 @@ impl Event {
             .after(after)
     }
 
-    /// `dev.cloto.key_added`: an API key was made; `id` names it and is not the key.
-    pub fn key_added(by: impl Into<By>, id: &str, for_whom: &Principal) -> Self {
+    /// Creates `dev.cloto.key_added`: an API key was created; `id` is the id of the key, not the key.
+    pub fn key_added(by: impl Into<EventActor>, id: &str, for_whom: &Principal) -> Self {
         Self::own("key_added", by, AuditResult::Success).key(id, Some(for_whom))
     }
 
-    /// `dev.cloto.key_revoked`: an API key was taken back, or has expired; whose it was may not be known.
+    /// Creates `dev.cloto.key_revoked`: an API key was revoked, or has expired; its holder may be unknown.
     pub fn key_revoked<'a>(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         id: &str,
         for_whom: impl Into<Option<&'a Principal>>,
     ) -> Self {
@@ -136,9 +136,9 @@ impl Event {
             .words("agent_id", for_whom.as_agent().map(AgentId::as_str))
     }
 
-    /// `dev.cloto.project_approved`: the configuration of a project was approved, exactly as it is.
+    /// Creates `dev.cloto.project_approved`: the exact configuration of a project was approved.
     pub fn project_approved(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         file: &str,
         sha256: &str,
         replaces: &[&str],
@@ -146,8 +146,13 @@ impl Event {
         Self::own("project_approved", by, AuditResult::Success).project(file, sha256, replaces)
     }
 
-    /// `dev.cloto.project_revoked`: such an approval was taken back.
-    pub fn project_revoked(by: impl Into<By>, file: &str, sha256: &str, replaces: &[&str]) -> Self {
+    /// Creates `dev.cloto.project_revoked`: the approval of a project was revoked.
+    pub fn project_revoked(
+        by: impl Into<EventActor>,
+        file: &str,
+        sha256: &str,
+        replaces: &[&str],
+    ) -> Self {
         Self::own("project_revoked", by, AuditResult::Success).project(file, sha256, replaces)
     }
 
@@ -156,16 +161,20 @@ impl Event {
         if replaces.is_empty() { event } else { event.detail("replaces", replaces) }
     }
 
-    /// `dev.cloto.approval_requested`: a decision waits for an operator under an id.
-    pub fn approval_requested(by: impl Into<By>, id: &str, until: Option<&Timestamp>) -> Self {
+    /// Creates `dev.cloto.approval_requested`: a decision waits for an operator under an id.
+    pub fn approval_requested(
+        by: impl Into<EventActor>,
+        id: &str,
+        until: Option<&Timestamp>,
+    ) -> Self {
         Self::own("approval_requested", by, AuditResult::Blocked)
             .words("approval_id", Some(id))
             .code(ErrorCode::PERMISSION_DENIED)
             .expires_at(until)
     }
 
-    /// `dev.cloto.approval_decided`: an operator decided what waited under an id.
-    pub fn approval_decided(by: impl Into<By>, id: &str, answer: &str) -> Self {
+    /// Creates `dev.cloto.approval_decided`: an operator decided the request with an id.
+    pub fn approval_decided(by: impl Into<EventActor>, id: &str, answer: &str) -> Self {
         Self::own("approval_decided", by, AuditResult::Success)
             .words("approval_id", Some(id))
             .words("decision", Some(answer))

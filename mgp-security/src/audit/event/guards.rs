@@ -1,28 +1,26 @@
 //! Events of validators, confirmations and tool definitions (MGP §4, §7).
-//!
-//! Applies to: both.
 
 use mgp_types::mgp::{Actor, AuditResult, EventType, RiskLevel};
 use mgp_types::service::{Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, Hash};
 use serde::Serialize;
 
-use super::{By, Event};
+use super::{Event, EventActor};
 
-/// What is wrong with a definition that a server offers.
+/// The consequence of a flaw in a tool definition that a server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flagged {
     /// The tool is refused: it is not listed and cannot be called.
     Refused,
-    /// The tool stays, and an operator should look at it.
+    /// The tool stays available, and an operator should review it.
     Noted,
 }
 
-/// The rule by which a tool call is no notification.
-pub(in crate::audit) const NO_REQUEST: &str = "tools are called with requests";
+/// The rule that blocks a tool call sent as a notification.
+pub(in crate::audit) const REQUESTS_ONLY: &str = "tools are called with requests";
 
 impl Event {
-    /// `TOOL_BLOCKED`: a tool was called with a notification, which nobody could answer.
+    /// Creates `TOOL_BLOCKED` for a tool call that was sent as a notification.
     pub(in crate::audit) fn notification_blocked(
         by: &Principal,
         server: Option<&ServerId>,
@@ -34,37 +32,42 @@ impl Event {
             .tool(tool)
             .during(trace)
             .code(ErrorCode::INVALID_REQUEST)
-            .rule(Some(&Rule::new(NO_REQUEST)))
+            .rule(Some(&Rule::new(REQUESTS_ONLY)))
     }
 
-    /// `VALIDATION_FAILED`: a validator rejected a call; `TOOL_BLOCKED` with the same trace tells of the call.
-    pub fn validation_failed(by: impl Into<By>, server: Option<&ServerId>, tool: &str) -> Self {
+    /// Creates `VALIDATION_FAILED`: a validator rejected a call; the call itself is `TOOL_BLOCKED` with the same trace
+    /// id.
+    pub fn validation_failed(
+        by: impl Into<EventActor>,
+        server: Option<&ServerId>,
+        tool: &str,
+    ) -> Self {
         Self::refused(EventType::ValidationFailed, ErrorCode::VALIDATION_BLOCKED, by, server, tool)
     }
 
-    /// `CODE_REJECTED`: the code safety framework rejected a call; `TOOL_BLOCKED` tells of the call.
-    pub fn code_rejected(by: impl Into<By>, server: Option<&ServerId>, tool: &str) -> Self {
+    /// Creates `CODE_REJECTED`: the code safety framework rejected a call; the call itself is `TOOL_BLOCKED`.
+    pub fn code_rejected(by: impl Into<EventActor>, server: Option<&ServerId>, tool: &str) -> Self {
         Self::refused(EventType::CodeRejected, ErrorCode::CODE_SAFETY_VIOLATION, by, server, tool)
     }
 
-    /// `PERMISSION_DENIED`: a call lacked a permission or a confirmation; `TOOL_BLOCKED` tells of the call.
-    pub fn call_denied(by: impl Into<By>, server: Option<&ServerId>, tool: &str) -> Self {
+    /// Creates `PERMISSION_DENIED`: a call lacked a permission or a confirmation; the call itself is `TOOL_BLOCKED`.
+    pub fn call_denied(by: impl Into<EventActor>, server: Option<&ServerId>, tool: &str) -> Self {
         Self::refused(EventType::PermissionDenied, ErrorCode::PERMISSION_DENIED, by, server, tool)
     }
 
     fn refused(
         event_type: EventType,
         code: ErrorCode,
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         server: Option<&ServerId>,
         tool: &str,
     ) -> Self {
         Self::new(event_type, by, AuditResult::Blocked).server(server).tool(tool).code(code)
     }
 
-    /// `dev.cloto.confirmation_given`: somebody confirmed one call, which `binding` names.
+    /// Creates `dev.cloto.confirmation_given`: a person confirmed one call, identified by `binding`.
     pub fn confirmation_given(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         server: Option<&ServerId>,
         tool: &str,
         risk: &RiskLevel,
@@ -74,9 +77,9 @@ impl Event {
             .confirmation(server, tool, risk, binding)
     }
 
-    /// `dev.cloto.confirmation_denied`: somebody declined one call, or nobody answered (cause `expired`).
+    /// Creates `dev.cloto.confirmation_denied`: a person declined one call, or the question expired (cause `expired`).
     pub fn confirmation_denied(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         server: Option<&ServerId>,
         tool: &str,
         risk: &RiskLevel,
@@ -99,15 +102,15 @@ impl Event {
             .words("binding", Some(&binding.to_string()))
     }
 
-    /// `dev.cloto.definition_pinned`: a tool was seen for the first time.
+    /// Creates `dev.cloto.definition_pinned`: a tool was listed for the first time.
     pub fn definition_pinned(server: &ServerId, tool: &str, hash: &Hash) -> Self {
         Self::own("definition_pinned", Actor::kernel(), AuditResult::Success)
             .definition(server, tool, hash)
     }
 
-    /// `dev.cloto.definition_changed`: a server changed a pinned tool, which answers 4002 from now on.
+    /// Creates `dev.cloto.definition_changed`: a server changed a pinned tool, which is refused with 4002 from now on.
     ///
-    /// `diff` names what changed, member by member.
+    /// `diff` lists the changes by member.
     pub fn definition_changed<D: Serialize + ?Sized>(
         server: &ServerId,
         tool: &str,
@@ -121,9 +124,9 @@ impl Event {
             .detail("diff", diff)
     }
 
-    /// `dev.cloto.definition_approved`: an operator approved what a tool is now.
+    /// Creates `dev.cloto.definition_approved`: an operator approved the current definition of a tool.
     pub fn definition_approved(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         server: &ServerId,
         tool: &str,
         hash: &Hash,
@@ -131,9 +134,9 @@ impl Event {
         Self::own("definition_approved", by, AuditResult::Success).definition(server, tool, hash)
     }
 
-    /// `dev.cloto.definition_rejected`: an operator rejected what waited; the tool stays refused.
+    /// Creates `dev.cloto.definition_rejected`: an operator rejected a changed definition; the tool stays refused.
     pub fn definition_rejected(
-        by: impl Into<By>,
+        by: impl Into<EventActor>,
         server: &ServerId,
         tool: &str,
         hash: &Hash,
@@ -141,14 +144,18 @@ impl Event {
         Self::own("definition_rejected", by, AuditResult::Success).definition(server, tool, hash)
     }
 
-    /// `dev.cloto.definitions_forgotten`: all that was kept of the tools of a server went; what it lists next is pinned.
-    pub fn definitions_forgotten(by: impl Into<By>, server: &ServerId, count: usize) -> Self {
+    /// Creates `dev.cloto.definitions_forgotten`: all pins of a server were removed; its next list is pinned.
+    pub fn definitions_forgotten(
+        by: impl Into<EventActor>,
+        server: &ServerId,
+        count: usize,
+    ) -> Self {
         Self::own("definitions_forgotten", by, AuditResult::Success)
             .server(Some(server))
             .detail("count", &count)
     }
 
-    /// `dev.cloto.definition_flagged`: a tool or server was refused or noted for what it says or is called.
+    /// Creates `dev.cloto.definition_flagged`: a tool or server was refused or noted because of its texts or its name.
     pub fn definition_flagged(
         server: &ServerId,
         tool: Option<&str>,

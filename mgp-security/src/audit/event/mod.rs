@@ -1,6 +1,5 @@
-//! Events of §6.4 and our own, with who, what and which details each has (MGP §6.3); `docs/audit.md` is the table of all.
-//!
-//! Applies to: both.
+//! Constructors for the events of §6.4 and our own, with actor, target and details (MGP §6.3); `docs/audit.md` lists
+//! all.
 
 mod grants;
 mod guards;
@@ -17,44 +16,44 @@ use mgp_types::{ErrorCode, Object, Payload, Timestamp};
 use serde::Serialize;
 
 pub use guards::Flagged;
-pub(super) use guards::NO_REQUEST;
+pub(super) use guards::REQUESTS_ONLY;
 
-/// The longest text of a detail, in bytes; what is longer is cut and ends with `…`.
+/// The size limit for a text in the details, in bytes; longer texts are cut and end with `…`.
 ///
-/// Justifications and names come from callers, and a log is no place to keep a megabyte for them.
-const WORDS_MAX: usize = 1024;
+/// Justifications and names are written by callers, who must not be able to fill the log.
+const MAX_TEXT: usize = 1024;
 
-/// The tenant of whoever runs without any: it is not written.
+/// The tenant of principals without a configured tenant; it is not written.
 const LOCAL: &str = "local";
 
-/// Who brought an event about, and of which tenant, where that is not the local one.
+/// The actor of an event, and the tenant unless it is the local one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct By {
+pub struct EventActor {
     actor: Actor,
     tenant: Option<String>,
 }
 
-impl From<&Principal> for By {
+impl From<&Principal> for EventActor {
     fn from(principal: &Principal) -> Self {
         Self { actor: principal.into(), tenant: tenant_of(principal).map(str::to_owned) }
     }
 }
 
-impl From<Actor> for By {
+impl From<Actor> for EventActor {
     fn from(actor: Actor) -> Self {
         Self { actor, tenant: None }
     }
 }
 
-/// The tenant of a principal, where it is written.
+/// Returns the tenant of a principal, or `None` for the local one, which is not written.
 pub(super) fn tenant_of(principal: &Principal) -> Option<&str> {
     Some(principal.tenant().as_str()).filter(|tenant| *tenant != LOCAL)
 }
 
-/// An event that is being put together.
+/// A builder of an audit event.
 ///
-/// Each constructor fixes type, result, target and the details that are always there; the rest is added where it is
-/// known. The time is now, unless it is [set](Self::at).
+/// Each constructor sets type, result, target and the mandatory details; optional details are added by methods.
+/// The time is now unless it is [set](Self::at).
 ///
 /// ```
 /// use mgp_security::{Entry, Event};
@@ -71,28 +70,28 @@ pub(super) fn tenant_of(principal: &Principal) -> Option<&str> {
 /// assert_eq!(event.target.unwrap().tool_name.as_deref(), Some("read"));
 /// ```
 #[derive(Clone)]
-#[must_use = "an event tells nobody until it is recorded"]
+#[must_use = "an event has no effect until it is recorded"]
 pub struct Event(Box<AuditEvent>);
 
 impl Event {
-    /// An event of any type; the constructors for each type say more.
-    pub fn new(event_type: EventType, by: impl Into<By>, result: AuditResult) -> Self {
-        let By { actor, tenant } = by.into();
+    /// Creates an event of any type; prefer the constructor for a type.
+    pub fn new(event_type: EventType, by: impl Into<EventActor>, result: AuditResult) -> Self {
+        let EventActor { actor, tenant } = by.into();
         let event = AuditEvent::new(Timestamp::now(), event_type, actor, result);
         Self(Box::new(event)).words("tenant", tenant.as_deref())
     }
 
-    /// The tenant it is of, where that is not the local one; a principal that acts says so itself.
+    /// Sets the tenant, unless it is the local one; an actor that is a principal already sets its own.
     pub fn tenant(self, tenant: &str) -> Self {
         self.words("tenant", Some(tenant).filter(|tenant| *tenant != LOCAL))
     }
 
-    /// An event of our own, named in reverse-domain notation under `dev.cloto.`.
-    fn own(name: &'static str, by: impl Into<By>, result: AuditResult) -> Self {
+    /// Creates an event of our own, named in reverse-domain notation under `dev.cloto.`.
+    fn own(name: &'static str, by: impl Into<EventActor>, result: AuditResult) -> Self {
         Self::new(EventType::Other(format!("dev.cloto.{name}").into()), by, result)
     }
 
-    /// The server it is about; none is our own.
+    /// Sets the target server; `None` means our own server.
     pub fn server(mut self, server: Option<&ServerId>) -> Self {
         if let Some(server) = server {
             self.target().server_id = Some(words(server.as_str()));
@@ -100,7 +99,7 @@ impl Event {
         self
     }
 
-    /// The tool it is about.
+    /// Sets the target tool.
     pub fn tool<'a>(mut self, tool: impl Into<Option<&'a str>>) -> Self {
         if let Some(tool) = tool.into() {
             self.target().tool_name = Some(words(tool));
@@ -108,61 +107,61 @@ impl Event {
         self
     }
 
-    /// The trace of the call that led to it.
+    /// Sets the trace id of the call that caused it.
     pub fn during(mut self, trace: Option<&str>) -> Self {
         self.0.trace_id = trace.map(str::to_owned);
         self
     }
 
-    /// The trace and the server of a call that led to it.
+    /// Sets the trace id and the server of the call that caused it.
     pub fn of_call(self, cx: &Context) -> Self {
         self.during(cx.trace.as_deref()).server(cx.server.as_ref())
     }
 
-    /// When it happened, where that is not now.
+    /// Sets the time of the event.
     pub fn at(mut self, time: SystemTime) -> Self {
         self.0.timestamp = time.into();
         self
     }
 
-    /// Why somebody did it, in their words.
+    /// Adds the reason that the actor gave.
     pub fn justification<'a>(self, text: impl Into<Option<&'a str>>) -> Self {
         self.words("justification", text.into())
     }
 
-    /// Until when what was done holds.
+    /// Adds the expiry time of the change.
     pub fn expires_at<'a>(self, at: impl Into<Option<&'a Timestamp>>) -> Self {
         self.words("expires_at", at.into().map(Timestamp::as_str))
     }
 
-    /// What held before.
+    /// Adds the value before the change.
     pub fn before<T: Serialize + ?Sized>(self, value: &T) -> Self {
         self.detail("before", value)
     }
 
-    /// What holds now.
+    /// Adds the value after the change.
     pub fn after<T: Serialize + ?Sized>(self, value: &T) -> Self {
         self.detail("after", value)
     }
 
-    /// What brought it about, where nobody did it by hand: `expired`, `undeclared`, `superseded`.
+    /// Adds the cause of an automatic change: `expired`, `undeclared`, `superseded`.
     pub fn cause(self, word: &str) -> Self {
         self.words("cause", Some(word))
     }
 
-    /// The rule that decided.
+    /// Adds the rule that decided.
     pub fn rule(self, rule: Option<&Rule>) -> Self {
         self.words("rule", rule.map(Rule::as_str))
     }
 
-    /// The code that was answered, with its name as the reason.
+    /// Adds the error code of the answer, with its name as the reason.
     ///
-    /// The text of an error stays out of the log: it may hold what a caller sent.
+    /// The error message is not recorded: it may contain what a caller sent.
     pub fn code(self, code: ErrorCode) -> Self {
         self.detail("code", &code).words("reason", code.name())
     }
 
-    /// Adds a member to the details; what cannot be written as JSON is left out.
+    /// Adds a member to the details; a value that cannot be written as JSON is left out.
     pub fn detail<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
         if let Ok(value) = Payload::of(value) {
             self.0.details.get_or_insert_with(Object::new).insert(name, value);
@@ -170,7 +169,7 @@ impl Event {
         self
     }
 
-    /// The finished event.
+    /// Returns the finished event.
     #[must_use]
     pub fn build(self) -> AuditEvent {
         *self.0
@@ -201,13 +200,15 @@ impl fmt::Debug for Event {
 }
 
 fn words(text: &str) -> String {
-    cut(text, WORDS_MAX)
+    cut(text, MAX_TEXT)
 }
 
-/// A text of at most so many bytes, and `…` where it was longer.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
+/// Returns at most `max` bytes of a text, with `…` after it if something was cut off.
+///
+/// Control characters stay, unlike in [`mgp_types::clip`]: the record must be exact, and JSON escapes them.
+pub(super) fn cut(text: &str, max: usize) -> String {
+    if text.len() <= max {
         return text.to_owned();
     }
-    format!("{}…", &text[..text.floor_char_boundary(most)])
+    format!("{}…", &text[..text.floor_char_boundary(max)])
 }

@@ -1,6 +1,4 @@
-//! One golden file for each type of event, and the page that tells of them.
-//!
-//! Applies to: both.
+//! One golden file for each event type, and the page that documents them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +16,7 @@ use serde_json::Value;
 
 use super::{Event, Flagged};
 
-/// What layers write of calls; see the tests of the layer for the same from real calls.
+/// Event types that the audit layer writes; the tests of the layer cover them with real calls.
 const OF_CALLS: [&str; 2] = ["TOOL_EXECUTED", "TOOL_BLOCKED"];
 
 fn path(event: &AuditEvent) -> PathBuf {
@@ -27,7 +25,7 @@ fn path(event: &AuditEvent) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
-/// Compares with the golden file of the type.
+/// Compares an event with the golden file of its type.
 #[track_caller]
 pub(crate) fn check(event: &AuditEvent) {
     let text = serde_json::to_string_pretty(event).unwrap() + "\n";
@@ -43,7 +41,7 @@ fn at_noon(event: Event) -> AuditEvent {
     event.at(noon).build()
 }
 
-/// One event of each type that is no call.
+/// One event of each type that is not a call.
 fn all() -> Vec<AuditEvent> {
     let garden: ServerId = "garden".into();
     let on = Some(&garden);
@@ -107,7 +105,7 @@ fn all() -> Vec<AuditEvent> {
         Event::definition_changed(&garden, "water", &old, &new, &["description"]),
         Event::definition_approved(&ada, &garden, "water", &new).before(&old.to_string()),
         Event::definition_rejected(&ada, &garden, "water", &new).justification("too much"),
-        Event::definitions_forgotten(&ada, &garden, 7).justification("set up anew"),
+        Event::definitions_forgotten(&ada, &garden, 7).justification("set up again"),
         Event::definition_flagged(
             &garden,
             Some("weed"),
@@ -156,7 +154,7 @@ fn every_type_of_the_specification_can_be_written() {
     assert_eq!(custom.count(), 17);
 }
 
-/// The page is for those who read logs: it must name each type, and each member of its details.
+/// Readers of logs use the page: it must name each type, and each member of its details.
 #[test]
 fn the_page_names_every_type_and_member() {
     let page = include_str!("../../../../docs/audit.md");
@@ -166,7 +164,7 @@ fn the_page_names_every_type_and_member() {
         sections.insert(title.trim_matches('`'), text);
     }
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/audit");
-    let mut seen = 0;
+    let mut count = 0;
     for file in fs::read_dir(folder).unwrap() {
         let event: Value =
             serde_json::from_str(&fs::read_to_string(file.unwrap().path()).unwrap()).unwrap();
@@ -177,9 +175,9 @@ fn the_page_names_every_type_and_member() {
         for member in event["details"].as_object().into_iter().flat_map(|all| all.keys()) {
             assert!(page.contains(&format!("`{member}`")), "`{member}` of {name}");
         }
-        seen += 1;
+        count += 1;
     }
-    assert_eq!(seen, sections.len(), "a section has no golden file");
+    assert_eq!(count, sections.len(), "a section has no golden file");
 }
 
 #[test]

@@ -1,39 +1,37 @@
-//! Who gets which events, and how far each has them.
-//!
-//! Applies to: outbound.
+//! Sinks, and the progress of forwarding to each.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mgp_types::service::{MgpService, Stack};
 use mgp_types::store::Store;
+use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::super::source::EventSource;
-use super::task::Task;
+use super::sink::SinkTask;
 
-/// How it is known that a sink has an event.
+/// The condition under which an event counts as delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// It was sent: what was on its way when the sink died is missing there until the sink sees the gap and
-    /// [asks](super::Replay) for it, which it can with the next event.
+    /// Sending is enough: if a sink dies, events in transit are missing there until the sink notices the gap at the next
+    /// event and [requests](super::Replay) them.
     #[default]
     Sent,
-    /// The sink said so: after each batch it is asked what it has of it by `mgp.audit.replay`, and what is missing is
+    /// The sink confirmed it: after each batch the sink is queried with `mgp.audit.replay`, and missing events are
     /// sent again.
     ///
-    /// The sink must serve that tool, and drop events that it has already.
+    /// The sink must serve that tool, and must ignore events that it already has.
     Asked,
 }
 
-/// Sends the events of a log to the sinks an operator named, in order, with their numbers (C11 as amended, D4).
+/// Sends the events of a log to the sinks an operator configured, in order, with their numbers.
 ///
-/// How far each sink is stands in the store, under its name, so that forwarding goes on there after a restart; it is
-/// written once a second, and what is sent again after a crash has its old number.
-/// While a sink cannot be reached it is tried again, after a quarter of a second at first and half a minute at most.
+/// The progress of each sink is saved in the store under the sink's name, once a second, so forwarding resumes there
+/// after a restart; an event that is sent again after a crash has its old number.
+/// While a sink is unreachable, sending is retried after a quarter of a second at first and half a minute at most.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -57,48 +55,47 @@ pub enum Delivery {
 /// # });
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing is forwarded before `forward`"]
+#[must_use = "no event is forwarded before `forward` is called"]
 pub struct Forwarder {
     source: Arc<dyn EventSource>,
     store: Arc<dyn Store>,
     sinks: Arc<BTreeMap<String, Delivery>>,
-    /// What runs for each sink, so that a second connection takes over from the first.
+    /// The task of each sink, so that a second connection replaces the first.
     running: Arc<Mutex<HashMap<String, AbortHandle>>>,
 }
 
 impl Forwarder {
-    /// Forwards to nobody yet.
+    /// Creates a forwarder without sinks.
     pub fn new(source: Arc<dyn EventSource>, store: Arc<dyn Store>) -> Self {
         Self { source, store, sinks: Arc::default(), running: Arc::default() }
     }
 
-    /// Names a sink; it gets all events there are, from the oldest on.
+    /// Adds a sink, which gets all events of the log from the oldest on.
     pub fn sink(mut self, name: impl Into<String>, confirm: Delivery) -> Self {
         Arc::make_mut(&mut self.sinks).insert(name.into(), confirm);
         self
     }
 
-    /// Whether an operator named this sink.
+    /// Returns whether a sink was added.
     #[must_use]
     pub fn names(&self, sink: &str) -> bool {
         self.sinks.contains_key(sink)
     }
 
-    /// Forwards to a sink over its connection, until what is returned is dropped.
+    /// Forwards to a sink over a connection, until the return value is dropped.
     ///
-    /// The connection may be a stack that finds another one when the first is gone.
-    /// Where the sink has one already, this one takes over.
-    /// It must not be a stack that records calls: asking what the sink has would be an event to forward.
+    /// The connection may be a stack that reconnects. It replaces an earlier connection to the same sink.
+    /// It must not be a stack that records calls: each query to the sink would be another event to forward.
     ///
     /// # Errors
-    /// [`NotNamed`]: a peer that negotiated `audit` gets nothing unless an operator named it.
+    /// [`UnknownSink`]: a peer gets no event unless an operator added it as a sink, even if it negotiated `audit`.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn forward(&self, sink: &str, peer: impl MgpService) -> Result<Forwarding, NotNamed> {
-        let confirm = *self.sinks.get(sink).ok_or_else(|| NotNamed(sink.to_owned()))?;
+    pub fn forward(&self, sink: &str, peer: impl MgpService) -> Result<Forwarding, UnknownSink> {
+        let confirm = *self.sinks.get(sink).ok_or_else(|| UnknownSink(sink.to_owned()))?;
         let (reached, progress) = watch::channel(0);
-        let task = Task {
+        let task = SinkTask {
             name: sink.to_owned(),
             source: Arc::clone(&self.source),
             store: Arc::clone(&self.store),
@@ -107,7 +104,7 @@ impl Forwarder {
             reached,
         };
         let handle = tokio::spawn(task.run());
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if let Some(before) = running.insert(sink.to_owned(), handle.abort_handle()) {
             before.abort();
         }
@@ -115,13 +112,9 @@ impl Forwarder {
     }
 }
 
-impl fmt::Debug for Forwarder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Forwarder").field(&self.sinks).finish()
-    }
-}
+mgp_types::opaque_debug!(Forwarder { sinks });
 
-/// Events on their way to one sink; dropping it stops them.
+/// The running forwarding to one sink; dropping it stops it.
 #[derive(Debug)]
 #[must_use = "dropping it stops the forwarding"]
 pub struct Forwarding {
@@ -130,18 +123,18 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// The number of the last event that the sink has, as far as is known.
+    /// Returns the number of the last event that the sink is known to have.
     #[must_use]
     pub fn reached(&self) -> u64 {
         *self.progress.borrow()
     }
 
-    /// Waits until the sink has an event; returns early when another connection took over.
+    /// Waits until the sink has an event; returns early if another connection took over.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn reaches(&mut self, seq: u64) {
-        // An error says that the task is gone.
+        // An error means that the task has ended.
         let _ = self.progress.wait_for(|reached| *reached >= seq).await;
     }
 }
@@ -152,7 +145,7 @@ impl Drop for Forwarding {
     }
 }
 
-/// Nobody named this sink.
+/// The error for a sink that no operator added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` gets no audit events: no operator named it as a sink")]
-pub struct NotNamed(String);
+#[error("`{0}` gets no audit events; the operator must add it as a sink")]
+pub struct UnknownSink(String);

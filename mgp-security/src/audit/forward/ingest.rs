@@ -1,37 +1,35 @@
-//! Events that servers send: kept apart from ours, whatever they say of themselves (MGP §6.5; C11 as amended).
-//!
-//! Applies to: inbound.
+//! Events that servers send, recorded separately from our own, with the sender as actor (MGP §6.5).
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::method::{AuditNotification, Notification};
 use mgp_types::mgp::{Actor, AuditEvent};
 use mgp_types::service::{AuditSink, Audited, Call, Reply, Router, ServerId, Stack};
+use mgp_types::sync::Mutex;
 use mgp_types::{Object, Payload, RpcError, Timestamp};
 use tokio::time::Instant;
 
 use super::super::event::{Event, cut};
 
-/// The longest event that is taken, as it came.
-const BYTES: usize = 16 * 1024;
+/// The size limit for a received event.
+const MAX_BYTES: usize = 16 * 1024;
 
-/// How many events a server may send at once.
+/// The number of events that a server may send in a burst.
 const BURST: u32 = 200;
 
-/// How many a second after that; what comes faster is dropped and counted.
-const PER_SECOND: u32 = 50;
+/// The rate limit after that, in events per second; events beyond it are dropped and counted.
+const EVENTS_PER_SECOND: u32 = 50;
 
-/// How often it is told how many were dropped.
-const TELL_AFTER: Duration = Duration::from_mins(1);
+/// The interval of reports about dropped events.
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Takes `notifications/mgp.audit` of servers, on the client's inbound side.
+/// Records `notifications/mgp.audit` of servers, on the client's inbound side.
 ///
-/// The actor of such an event is always the server, by its configured id, and so is its target's server;
-/// the time is when it came. What the server claimed instead stands in the details, and its running number with it.
-/// Events of more than 16 KiB, and more than 50 a second after the first 200, are dropped;
-/// one `dev.cloto.events_dropped` a minute says how many.
+/// The actor of such an event is always the server, by its configured id, and so is the server of its target;
+/// the time is that of receipt. The values that the server claimed, and its sequence number, are in the details.
+/// Events of more than 16 KiB, and more than 50 per second after the first 200, are dropped;
+/// one `dev.cloto.events_dropped` per minute reports their number.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,48 +57,44 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// Keeps events in a sink, which must not be the log of our own events.
+    /// Creates a receiver that records in a sink, which must not be the log of our own events.
     pub fn new(sink: Arc<dyn AuditSink>) -> Self {
         Self { sink }
     }
 
-    /// Takes the events of one server, which is known by its configured id.
+    /// Returns a router for the events of one server, known by its configured id.
     #[must_use]
     pub fn router(&self, server: impl Into<ServerId>) -> Router {
-        let taken = Arc::new(Taken {
+        let events = Arc::new(ServerEvents {
             server: server.into(),
             sink: Arc::clone(&self.sink),
             allowance: Mutex::new(Allowance::new()),
         });
         let stack = Stack::from_fn(move |call| {
-            taken.take(&call);
+            events.take(&call);
             std::future::ready(Ok(Reply::None))
         });
         Router::new().route(AuditNotification::METHOD, stack)
     }
 }
 
-impl fmt::Debug for Ingest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ingest")
-    }
-}
+mgp_types::opaque_debug!(Ingest);
 
-/// What one server may still send, and what it sent in vain.
+/// The rate limit of one server, and the number of its dropped events.
 struct Allowance {
     left: u32,
     since: Instant,
     dropped: u64,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl Allowance {
     fn new() -> Self {
-        Self { left: BURST, since: Instant::now(), dropped: 0, told: None }
+        Self { left: BURST, since: Instant::now(), dropped: 0, reported: None }
     }
 
     fn spend(&mut self) -> bool {
-        let earned = self.since.elapsed().as_millis() * u128::from(PER_SECOND) / 1000;
+        let earned = self.since.elapsed().as_millis() * u128::from(EVENTS_PER_SECOND) / 1000;
         let earned = u32::try_from(earned).unwrap_or(BURST).min(BURST);
         if earned > 0 {
             self.left = (self.left + earned).min(BURST);
@@ -111,31 +105,32 @@ impl Allowance {
         may
     }
 
-    /// How many were dropped, where it is time to say so.
+    /// Counts a dropped event; returns the number of unreported ones if a report is due.
     fn count(&mut self) -> Option<u64> {
         self.dropped += 1;
-        if self.told.is_some_and(|told| told.elapsed() < TELL_AFTER) {
+        if self.reported.is_some_and(|reported| reported.elapsed() < REPORT_INTERVAL) {
             return None;
         }
-        self.told = Some(Instant::now());
+        self.reported = Some(Instant::now());
         Some(std::mem::take(&mut self.dropped))
     }
 }
 
-struct Taken {
+struct ServerEvents {
     server: ServerId,
     sink: Arc<dyn AuditSink>,
     allowance: Mutex<Allowance>,
 }
 
-impl Taken {
+impl ServerEvents {
     fn take(&self, call: &Call) {
-        let mut allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = if allowance.spend() { self.read(call) } else { Err("too many") };
-        match taken {
+        let mut allowance = self.allowance.lock();
+        let received = if allowance.spend() { self.read(call) } else { Err("too many") };
+        match received {
             Ok(event) => self.record(event),
             Err(why) => {
                 if let Some(count) = allowance.count() {
+                    tracing::warn!(server = %self.server, count, reason = why, "dropped events of a server");
                     self.record(Event::events_dropped(&self.server, count, why).build());
                 }
             }
@@ -144,14 +139,14 @@ impl Taken {
 
     fn read(&self, call: &Call) -> Result<AuditEvent, &'static str> {
         let text: Payload = call.params().get().map_err(|_| "not readable")?;
-        if text.as_str().len() > BYTES {
+        if text.as_str().len() > MAX_BYTES {
             return Err("too large");
         }
         let event = text.get().and_then(|event| self.own(event));
         event.map_err(|_| "not readable")
     }
 
-    /// The event as ours to tell: who sent it is known, the rest is what it claims.
+    /// Rewrites a received event: the sender becomes the actor, and its other claims go into the details.
     fn own(&self, mut event: AuditEvent) -> Result<AuditEvent, RpcError> {
         let actor = Actor::server(&self.server);
         let mut claimed = Object::new();
@@ -169,7 +164,7 @@ impl Taken {
             claimed.insert("seq", Payload::of(&seq)?);
         }
         event.details.get_or_insert_default().insert("claimed", Payload::of(&claimed)?);
-        // It belongs to the message, not to the event.
+        // `_meta` belongs to the message, not to the event.
         event.extra.remove("_meta");
         event.trace_id = event.trace_id.map(|trace| cut(&trace, 128));
         event.timestamp = Timestamp::now();
@@ -178,11 +173,11 @@ impl Taken {
         Ok(event)
     }
 
-    /// Hands the event over; a handler of notifications may not wait.
+    /// Records the event; a handler of notifications must not wait for the sink.
     fn record(&self, event: AuditEvent) {
         if let Audited::Ready(Err(reason)) = self.sink.record(event) {
             let error = &reason as &dyn std::error::Error;
-            tracing::error!(server = %self.server, error, "an event of a server is lost");
+            tracing::error!(server = %self.server, error, "dropped an event of a server: it cannot be recorded");
         }
     }
 }

@@ -1,20 +1,18 @@
-//! Events on their way: out to the sinks an operator named, back to those who missed some, in from servers (MGP §6.3).
+//! Delivery of events: to the sinks of the operator, to receivers that missed events, and from servers (MGP §6.3).
 //!
-//! - [`Forwarder`] sends what a log holds to sinks, in order and at the log's own pace: the log is the queue, so a
-//!   sink that is slow or away costs no memory and loses nothing.
-//! - [`Replay`] answers `mgp.audit.replay`: a receiver that sees a number missing asks for it again.
-//! - [`Ingest`] takes the events that servers send, and keeps them apart from ours.
-//!
-//! Applies to: both.
+//! - [`Forwarder`] sends the events of a log to sinks, in order and at the pace of each sink: the log is the queue,
+//!   so a slow or unreachable sink costs no memory and loses no event.
+//! - [`Replay`] answers `mgp.audit.replay`, with which a receiver requests events that it missed.
+//! - [`Ingest`] records the events that servers send, separately from our own.
 
-mod delivery;
+mod confirm;
 mod forwarder;
 mod ingest;
 mod replay;
-mod task;
+mod sink;
 #[cfg(test)]
 mod tests;
 
-pub use forwarder::{Delivery, Forwarder, Forwarding, NotNamed};
+pub use forwarder::{Delivery, Forwarder, Forwarding, UnknownSink};
 pub use ingest::Ingest;
 pub use replay::Replay;

@@ -1,8 +1,5 @@
-//! `mgp.audit.replay`: recorded events once more, for whoever may see all of them (later revisions of MGP §6; D4).
-//!
-//! Applies to: both.
+//! `mgp.audit.replay`: recorded events, for callers that may read the whole log (MGP §6).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,26 +14,27 @@ use super::super::source::EventSource;
 use super::Forwarder;
 use crate::access::{About, Asker, Need};
 
-/// How many events an answer has where nothing is said.
-const USUAL: u64 = 100;
+/// The number of events in an answer if the caller sets no limit.
+const DEFAULT_LIMIT: u64 = 100;
 
-/// How many it has at most.
-const MOST: u64 = 1000;
+/// The maximum number of events in an answer.
+const MAX_LIMIT: u64 = 1000;
 
-/// How large an answer gets before it stops with `has_more`: an answer is one line of the wire.
-const BYTES: usize = 512 * 1024;
+/// The size limit for an answer, which is one line on the wire; a full one has `has_more`.
+const MAX_BYTES: usize = 512 * 1024;
 
-/// How far before a point in time the search begins: clocks go back, and a call is recorded when it has ended.
-const SLACK: Duration = Duration::from_mins(1);
+/// The time before `since_timestamp` at which the search begins: clocks are adjusted, and a call is recorded at its
+/// end.
+const CLOCK_SLACK: Duration = Duration::from_mins(1);
 
 /// Answers `mgp.audit.replay` from a log.
 ///
-/// `since_seq` gives the events after that number, `since_timestamp` those after that time; the number wins, and
-/// without either the log is read from its beginning.
-/// `limit` is 100 and at most 1,000. An answer also ends at half a mebibyte.
-/// `has_more` tells whether there is more, and `next_seq` is the `since_seq` to go on with.
+/// `since_seq` selects the events after that number, `since_timestamp` those after that time. `since_seq` takes
+/// precedence; without either, the answer begins with the oldest event.
+/// `limit` defaults to 100 and is at most 1,000. An answer also ends at half a mebibyte.
+/// `has_more` reports whether there are more events, and `next_seq` is the `since_seq` of the next request.
 ///
-/// A receiver notices a gap by a number that is missing and closes it with this.
+/// A receiver that finds a number missing requests the missing events with this method.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,60 +57,62 @@ const SLACK: Duration = Duration::from_mins(1);
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Replay(Arc<Inner>);
+pub struct Replay(Arc<ReplayLog>);
 
-struct Inner {
+struct ReplayLog {
     source: Arc<dyn EventSource>,
     audit: Arc<dyn AuditSink>,
 }
 
-/// Who stands at the other end.
+/// The callers that a router serves.
 #[derive(Clone, Copy, PartialEq)]
-enum Door {
-    /// Anybody: operators may.
-    Open,
-    /// A sink the operator named: it gets all events anyway.
-    Sink,
+enum ReplayAccess {
+    /// Operators.
+    Operators,
+    /// Every caller: the connection belongs to a configured sink, which gets all events anyway.
+    NamedSink,
 }
 
 impl Replay {
-    /// Answers from a log; that somebody may not see it is told to a sink.
+    /// Creates the method over a log; refused requests are recorded in `audit`.
     pub fn new(source: Arc<dyn EventSource>, audit: Arc<dyn AuditSink>) -> Self {
-        Self(Arc::new(Inner { source, audit }))
+        Self(Arc::new(ReplayLog { source, audit }))
     }
 
-    /// Answers operators whose credentials permit to read, under the name of the method.
+    /// Returns a router for operators whose credentials permit reading, under the name of the method.
     ///
-    /// [`KernelToolsLayer`](crate::KernelToolsLayer) makes it a tool in all spellings, beside other tools.
+    /// [`KernelToolsLayer`](crate::KernelToolsLayer) makes the method a tool in all spellings, beside other tools.
     #[must_use]
     pub fn router(&self) -> Router {
-        self.routes(Door::Open)
+        self.routes(ReplayAccess::Operators)
     }
 
-    /// Answers a named sink on the connection to it, where it calls the tool of its client; nobody else may use that
-    /// connection: it routes `tools/call`. For a sink nobody named, or where [`Forwarder`] forwards nothing, it is as [`router`](Self::router).
+    /// Returns a router for the connection to a sink, which calls the tool of its client. It routes `tools/call`, so
+    /// only the sink may use that connection. For a sink that the forwarder does not have, it serves as
+    /// [`router`](Self::router).
     #[must_use]
     pub fn router_for(&self, sink: &str, forwarder: &Forwarder) -> Router {
-        let door = if forwarder.names(sink) { Door::Sink } else { Door::Open };
+        let access =
+            if forwarder.names(sink) { ReplayAccess::NamedSink } else { ReplayAccess::Operators };
         let own = self.clone();
-        self.routes(door).route(
+        self.routes(access).route(
             ToolsCall::METHOD,
             Stack::from_fn(move |call| {
                 let own = own.clone();
-                async move { own.answer_tool(door, call).await }
+                async move { own.answer_tool(access, call).await }
             }),
         )
     }
 
-    /// Answers whoever reaches this router: it must be the one party that all events come from.
+    /// Returns a router that serves every caller; only the origin of all the events may reach it.
     ///
-    /// It is for the sink itself, which tells its forwarder what it has.
+    /// For use in the sink itself, which reports its events to its forwarder.
     #[must_use]
     pub fn router_for_origin(&self) -> Router {
-        self.routes(Door::Sink)
+        self.routes(ReplayAccess::NamedSink)
     }
 
-    fn routes(&self, door: Door) -> Router {
+    fn routes(&self, access: ReplayAccess) -> Router {
         let own = self.clone();
         Router::new().route(
             AUDIT_REPLAY,
@@ -120,13 +120,13 @@ impl Replay {
                 let own = own.clone();
                 async move {
                     let (_, params, cx) = call.into_parts();
-                    Reply::of(&own.answer(door, &cx, &params).await?)
+                    Reply::of(&own.answer(access, &cx, &params).await?)
                 }
             }),
         )
     }
 
-    async fn answer_tool(&self, door: Door, call: Call) -> Result<Reply, RpcError> {
+    async fn answer_tool(&self, access: ReplayAccess, call: Call) -> Result<Reply, RpcError> {
         let meant = match call.params().target() {
             Some(Target::Tool(name)) => method_of_tool(name),
             _ => None,
@@ -135,7 +135,7 @@ impl Replay {
             return Err(RpcError::invalid_params("there is no such tool"));
         }
         let params = Params::split(AUDIT_REPLAY, call.tool_arguments().as_shared().clone())?;
-        let result = Payload::of(&self.answer(door, call.cx(), &params).await?)?;
+        let result = Payload::of(&self.answer(access, call.cx(), &params).await?)?;
         let mut answer = CallToolResult::text(result.as_str());
         answer.structured_content = Some(result);
         Reply::of(&answer)
@@ -143,11 +143,11 @@ impl Replay {
 
     async fn answer(
         &self,
-        door: Door,
+        access: ReplayAccess,
         cx: &Context,
         params: &Params,
     ) -> Result<AuditReplayResult, RpcError> {
-        if door == Door::Open {
+        if access == ReplayAccess::Operators {
             let asker = Asker::of(cx);
             if let Err(refusal) = asker.may(Need::Read, AUDIT_REPLAY, About::All) {
                 let server = cx.server.as_ref();
@@ -159,16 +159,16 @@ impl Replay {
     }
 
     async fn read(&self, params: &AuditReplayParams) -> Result<AuditReplayResult, RpcError> {
-        let limit = params.limit.unwrap_or(USUAL);
+        let limit = params.limit.unwrap_or(DEFAULT_LIMIT);
         if limit == 0 {
             return Err(RpcError::invalid_params("limit: ask for at least one event"));
         }
-        let limit = usize::try_from(limit.min(MOST)).unwrap_or_default();
+        let limit = usize::try_from(limit.min(MAX_LIMIT)).unwrap_or_default();
         let (mut at, later_than) = match (params.since_seq, &params.since_timestamp) {
             (Some(seq), _) => (seq, None),
             (None, Some(time)) => {
                 let time = time.to_system_time().ok_or_else(|| {
-                    RpcError::invalid_params("since_timestamp: it is no RFC 3339 time")
+                    RpcError::invalid_params("since_timestamp: not a valid RFC 3339 time")
                 })?;
                 (self.before(time).await?, Some(time))
             }
@@ -196,10 +196,10 @@ impl Replay {
         Ok(result)
     }
 
-    /// A number before the first event after a time, found without reading what is older.
+    /// Returns a number before the first event after a time, by binary search.
     async fn before(&self, time: SystemTime) -> Result<u64, StoreError> {
-        let time = time.checked_sub(SLACK).unwrap_or(SystemTime::UNIX_EPOCH);
-        // Everything up to `low` is too old; `high` is not, or there is nothing behind it.
+        let time = time.checked_sub(CLOCK_SLACK).unwrap_or(SystemTime::UNIX_EPOCH);
+        // Every event up to `low` is too old; the event after `high` is not, or there is none.
         let (mut low, mut high) = (0, *self.0.source.newest().borrow());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -214,7 +214,7 @@ impl Replay {
     }
 }
 
-/// The events of an answer, as long as there is room.
+/// The events of an answer, within the size limit.
 #[derive(Default)]
 struct Page {
     events: Vec<AuditEvent>,
@@ -224,8 +224,8 @@ struct Page {
 impl Page {
     fn take(&mut self, event: AuditEvent) -> Result<bool, RpcError> {
         self.bytes += Payload::of(&event)?.as_str().len();
-        // One event always fits, or nobody would get past it.
-        let fits = self.bytes <= BYTES || self.events.is_empty();
+        // The first event always fits; otherwise the caller could not get past it.
+        let fits = self.bytes <= MAX_BYTES || self.events.is_empty();
         if fits {
             self.events.push(event);
         }
@@ -237,13 +237,9 @@ fn number(event: &AuditEvent) -> Option<u64> {
     event.mgp.as_ref()?.seq
 }
 
-/// Whether an event is later; one whose time cannot be read may be.
+/// Returns whether an event is later; one with an unreadable time may be.
 fn is_later(event: &AuditEvent, time: SystemTime) -> bool {
     event.timestamp.to_system_time().is_none_or(|at| at > time)
 }
 
-impl fmt::Debug for Replay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Replay")
-    }
-}
+mgp_types::opaque_debug!(Replay);

@@ -1,6 +1,4 @@
-//! Events reach every named sink, once and in order, whatever happens on the way.
-//!
-//! Applies to: both.
+//! Events reach every configured sink, once and in order, also after failures.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,16 +29,16 @@ async fn write(log: &MemoryAudit, count: usize) {
     }
 }
 
-/// A sink that keeps what it gets, and can be away or lose things.
+/// A sink that stores its events, and can be unreachable or lose events.
 #[derive(Clone, Default)]
 struct Archive(Arc<Kept>);
 
 struct Kept {
     events: Mutex<BTreeMap<u64, AuditEvent>>,
-    /// Every number in the order it came.
-    came: Mutex<Vec<u64>>,
+    /// Every number in order of arrival.
+    arrivals: Mutex<Vec<u64>>,
     is_away: AtomicBool,
-    /// How many events are lost on their way.
+    /// The number of events that get lost in transit.
     loses: AtomicUsize,
     newest: watch::Sender<u64>,
 }
@@ -49,7 +47,7 @@ impl Default for Kept {
     fn default() -> Self {
         Self {
             events: Mutex::default(),
-            came: Mutex::default(),
+            arrivals: Mutex::default(),
             is_away: AtomicBool::new(false),
             loses: AtomicUsize::new(0),
             newest: watch::channel(0).0,
@@ -61,11 +59,11 @@ impl Archive {
     fn stack(&self) -> Stack {
         let own = self.clone();
         let replay = Replay::new(Arc::new(self.clone()), Arc::new(MemoryAudit::new()));
-        let taken = Router::new().on_notification::<AuditNotification, _, _>(move |_, event| {
+        let events = Router::new().on_notification::<AuditNotification, _, _>(move |_, event| {
             own.take(event);
             async { Ok(()) }
         });
-        let router = KernelToolsLayer::new(replay.router_for_origin()).layer(taken);
+        let router = KernelToolsLayer::new(replay.router_for_origin()).layer(events);
         let own = self.clone();
         Stack::from_fn(move |call: Call| {
             let away = own.0.is_away.load(Ordering::SeqCst);
@@ -79,7 +77,7 @@ impl Archive {
 
     fn take(&self, event: AuditEvent) {
         let seq = event.mgp.as_ref().unwrap().seq.unwrap();
-        self.0.came.lock().unwrap().push(seq);
+        self.0.arrivals.lock().unwrap().push(seq);
         let loses = |left: usize| left.checked_sub(1);
         if self.0.loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, loses).is_ok() {
             return;
@@ -92,8 +90,8 @@ impl Archive {
         self.0.events.lock().unwrap().keys().copied().collect()
     }
 
-    fn came(&self) -> Vec<u64> {
-        self.0.came.lock().unwrap().clone()
+    fn arrivals(&self) -> Vec<u64> {
+        self.0.arrivals.lock().unwrap().clone()
     }
 }
 
@@ -131,7 +129,7 @@ async fn a_thousand_events_come_in_order_each_once() {
         let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
         write(&log, 500).await;
         reaches(&mut forwarding, 1000).await;
-        assert_eq!(archive.came(), (1..=1000).collect::<Vec<_>>());
+        assert_eq!(archive.arrivals(), (1..=1000).collect::<Vec<_>>());
     }
 }
 
@@ -148,7 +146,7 @@ async fn a_sink_that_was_away_loses_nothing() {
     assert_eq!(forwarding.reached(), 10);
     archive.0.is_away.store(false, Ordering::SeqCst);
     reaches(&mut forwarding, 260).await;
-    assert_eq!(archive.came(), (1..=260).collect::<Vec<_>>());
+    assert_eq!(archive.arrivals(), (1..=260).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,14 +156,14 @@ async fn a_restart_goes_on_where_the_sink_is() {
     let mut forwarding =
         forwarder(&log, &store, Delivery::Sent).forward("archive", archive.stack()).unwrap();
     reaches(&mut forwarding, 30).await;
-    // Progress is written once a second.
+    // Progress is saved once a second.
     tokio::time::sleep(Duration::from_secs(2)).await;
     drop(forwarding);
     write(&log, 5).await;
     let mut forwarding =
         forwarder(&log, &store, Delivery::Sent).forward("archive", archive.stack()).unwrap();
     reaches(&mut forwarding, 35).await;
-    assert_eq!(archive.came(), (1..=35).collect::<Vec<_>>());
+    assert_eq!(archive.arrivals(), (1..=35).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,7 +174,7 @@ async fn what_was_lost_on_its_way_is_sent_again_where_the_sink_is_asked() {
     let forwarder = forwarder(&log, &store, Delivery::Asked);
     let mut forwarding = forwarder.forward("archive", archive.stack()).unwrap();
     reaches(&mut forwarding, 120).await;
-    assert_eq!(archive.numbers(), (1..=120).collect::<Vec<_>>()[..], "{:?}", archive.came());
+    assert_eq!(archive.numbers(), (1..=120).collect::<Vec<_>>()[..], "{:?}", archive.arrivals());
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +189,7 @@ async fn a_gap_is_closed_by_replay() {
     reaches(&mut forwarding, 9).await;
     assert_eq!(archive.numbers(), [1, 2, 3, 8, 9]);
     let replay = Replay::new(Arc::new(log.clone()), Arc::new(log.clone()));
-    // What the sink has at hand is the connection to it; it calls the tool of its client.
+    // The sink only has the connection; it calls the tool of its client on it.
     let mut sink = mock::client(Stack::new(replay.router_for("archive", &forwarder)));
     let call = r#"{"name":"mgp_audit_replay","arguments":{"since_seq":3,"limit":4}}"#;
     let answer = sink.request("tools/call", call).await.unwrap();
@@ -207,7 +205,7 @@ fn structured(answer: &Payload) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_gets_events_whom_no_operator_named() {
+async fn a_sink_that_no_operator_added_gets_no_events() {
     let (log, store, archive) = (MemoryAudit::new(), MemoryStore::new(), Archive::default());
     let forwarder = forwarder(&log, &store, Delivery::Sent);
     let refused = forwarder.forward("garden", archive.stack()).unwrap_err();
@@ -232,11 +230,11 @@ async fn a_new_connection_takes_over() {
     reaches(&mut new, 6).await;
     // It returns although it never gets there.
     timeout(Duration::from_secs(1), old.reaches(6)).await.unwrap();
-    assert_eq!((first.came(), second.came()), (vec![1, 2, 3], vec![4, 5, 6]));
+    assert_eq!((first.arrivals(), second.arrivals()), (vec![1, 2, 3], vec![4, 5, 6]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_began_anew_is_sent_from_its_beginning() {
+async fn a_new_log_is_sent_from_its_beginning() {
     let (store, archive) = (MemoryStore::new(), Archive::default());
     for count in [20, 4] {
         let log = MemoryAudit::new();
@@ -246,7 +244,7 @@ async fn a_log_that_began_anew_is_sent_from_its_beginning() {
         reaches(&mut forwarding, count as u64).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    assert_eq!(archive.came().len(), 24);
+    assert_eq!(archive.arrivals().len(), 24);
 }
 
 // === Replay ===
@@ -288,7 +286,7 @@ async fn replay_answers_pages() {
 async fn replay_finds_a_time_although_clocks_go_back() {
     let log = MemoryAudit::new();
     let second = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds);
-    // Twice, the clock goes back half a minute.
+    // The clock goes back half a minute twice.
     let times: Vec<u64> =
         (0..400).map(|n| if n % 200 == 150 { n * 10 - 30 } else { n * 10 }).collect();
     for time in &times {
@@ -321,7 +319,7 @@ async fn replay_stops_before_an_answer_gets_too_large() {
 }
 
 #[tokio::test]
-async fn replay_is_refused_to_others_and_that_is_recorded() {
+async fn a_refused_replay_is_recorded() {
     let (log, own) = (MemoryAudit::new(), MemoryAudit::new());
     write(&log, 1).await;
     let replay = Replay::new(Arc::new(log), Arc::new(own.clone()));
@@ -387,7 +385,7 @@ fn claim(seq: usize) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_speaks_for_itself_only() {
+async fn an_event_of_a_server_has_the_server_as_actor() {
     let foreign = MemoryAudit::new();
     let router = Ingest::new(Arc::new(foreign.clone())).router("garden");
     let mut server = mock::client(Stack::new(router));
@@ -406,7 +404,7 @@ async fn a_server_speaks_for_itself_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_sends_too_much_is_cut_and_counted() {
+async fn excess_events_of_a_server_are_dropped_and_counted() {
     let foreign = MemoryAudit::new();
     let router = Ingest::new(Arc::new(foreign.clone())).router("garden");
     let mut server = mock::client(Stack::new(router));
@@ -429,9 +427,9 @@ async fn a_server_that_sends_too_much_is_cut_and_counted() {
         server.notify(AuditNotification::METHOD, wrong).await.unwrap();
     }
     assert_eq!((count("ACCESS_GRANTED"), count("dev.cloto.events_dropped")), (300, 2));
-    let told = foreign.events().pop().unwrap().details.unwrap();
-    // 799 of the first thousand that were not told yet, 200 of the next, and the large one.
-    assert_eq!(told.decode::<u64>("count").unwrap(), Some(1000));
+    let reported = foreign.events().pop().unwrap().details.unwrap();
+    // 799 unreported events of the first thousand, 200 of the next, and the large one.
+    assert_eq!(reported.decode::<u64>("count").unwrap(), Some(1000));
 }
 
 #[tokio::test]

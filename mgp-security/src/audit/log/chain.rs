@@ -1,33 +1,33 @@
-//! One line a record, each bound to the one before by its hash.
+//! The format of the log: one line per record, each chained to the line before it by a hash.
 //!
 //! ```text
-//! {"seq":9,"no":7,"event":{…},"hash":"…"}              an event (§6.3)
+//! {"seq":9,"no":7,"event":{…},"hash":"…"}              an event (MGP §6.3)
 //! {"seq":9,"no":7,"ends":5,"event":{…},"hash":"…"}     the end of the call whose intent is record 5
-//! {"seq":9,"no":7,"outbox":3,"event":{…},"hash":"…"}   an event that a store had under number 3
-//! {"seq":9,"no":6,"intent":{…},"hash":"…"}             a call is about to run; internal
-//! {"seq":9,"no":6,"of":5,"intent":{…},"hash":"…"}      the same, said again after a checkpoint; internal
-//! {"seq":9,"no":6,"ends":5,"intent":null,"hash":"…"}   intent 5 needs no end any more; internal
-//! {"seq":9,"no":6,"checkpoint":{…},"hash":"…"}         internal
+//! {"seq":9,"no":7,"outbox":3,"event":{…},"hash":"…"}   an event that a store held under number 3
+//! {"seq":9,"no":6,"intent":{…},"hash":"…"}             a call that is about to run; internal
+//! {"seq":9,"no":6,"of":5,"intent":{…},"hash":"…"}      intent 5, repeated after a checkpoint; internal
+//! {"seq":9,"no":6,"ends":5,"intent":null,"hash":"…"}   intent 5 will have no final event; internal
+//! {"seq":9,"no":6,"checkpoint":{…},"hash":"…"}         a point where reading can begin; internal
 //! ```
 //!
-//! `seq` counts records, `no` counts events: the number of this one, or of the last before it.
-//! The hash is BLAKE3 of everything before `,"hash"`, keyed with the hash before: the key costs no block of its own.
-//!
-//! Applies to: both.
+//! `seq` counts records. `no` counts events: the number of this event, or of the last event before this record.
+//! `hash` is BLAKE3 of all bytes of the line before `,"hash"`, keyed with the hash of the line before. A changed byte
+//! therefore changes the hash of its line and of every line after it. The previous hash is the key, not a prefix of
+//! the text, because a key costs no additional block.
 
 use mgp_types::{push_hex, to_hex};
 
-use super::error::Flaw;
-use super::json;
+use super::encode;
+use super::error::RecordFlaw;
 
-/// The end of every line: `,"hash":"…"}`.
-const TAIL: usize = 9 + HEX + 2;
-const HEX: usize = 64;
+/// The length of the end of every line: `,"hash":"…"}`.
+const TAIL_LENGTH: usize = 9 + HASH_DIGITS + 2;
+const HASH_DIGITS: usize = 64;
 
-/// No line is longer; what could be is cut before it is written.
-pub(super) const LINE_MAX: usize = 1024 * 1024;
+/// The size limit for a line; longer texts are cut before they are written.
+pub(super) const MAX_LINE: usize = 1024 * 1024;
 
-/// Where a log stands: its last record.
+/// The position in a log after a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chain {
     pub(super) seq: u64,
@@ -35,25 +35,25 @@ pub(super) struct Chain {
     pub(super) hash: [u8; 32],
 }
 
-/// What a line holds.
+/// The content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RecordKind {
     Event,
     Intent,
     Checkpoint,
 }
 
-/// A line that was read.
+/// A parsed line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     pub(super) seq: u64,
     pub(super) no: u64,
-    pub(super) kind: Kind,
-    /// The intent it ends.
+    pub(super) kind: RecordKind,
+    /// The intent that ends here.
     pub(super) ends: Option<u64>,
-    /// The number it had in a store.
+    /// The number of the event in a store.
     pub(super) outbox: Option<u64>,
-    /// The intent it says again.
+    /// The intent that is repeated here.
     pub(super) of: Option<u64>,
     /// The event, intent or checkpoint.
     pub(super) body: &'a str,
@@ -64,7 +64,7 @@ pub(super) struct Line<'a> {
 // === impl Chain ===
 
 impl Chain {
-    /// The chain of a log without records; logs of different names have none in common.
+    /// Creates the chain of a log without records; logs with different names start with different hashes.
     pub(super) fn genesis(name: &str) -> Self {
         Self {
             seq: 0,
@@ -74,14 +74,19 @@ impl Chain {
     }
 
     /// Writes the next line; `body` writes its members after the numbers.
-    pub(super) fn write(&mut self, out: &mut Vec<u8>, kind: Kind, body: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: RecordKind,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) {
         let from = out.len();
         self.seq += 1;
-        self.no += u64::from(kind == Kind::Event);
+        self.no += u64::from(kind == RecordKind::Event);
         out.extend_from_slice(br#"{"seq":"#);
-        json::number(out, self.seq);
+        encode::number(out, self.seq);
         out.extend_from_slice(br#","no":"#);
-        json::number(out, self.no);
+        encode::number(out, self.no);
         out.push(b',');
         body(out);
         self.hash = *blake3::keyed_hash(&self.hash, &out[from..]).as_bytes();
@@ -90,25 +95,25 @@ impl Chain {
         out.extend_from_slice(b"\"}\n");
     }
 
-    /// Checks the next line, which comes without its end, and goes on to it.
-    pub(super) fn follow<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, Flaw> {
-        let line = Line::read(line).ok_or(Flaw::Form)?;
+    /// Verifies the next line, given without its newline, and moves on to it.
+    pub(super) fn verify_next<'a>(&mut self, line: &'a [u8]) -> Result<Line<'a>, RecordFlaw> {
+        let line = Line::read(line).ok_or(RecordFlaw::Form)?;
         if line.seq != self.seq + 1 {
-            return Err(Flaw::Number(line.seq));
+            return Err(RecordFlaw::Number(line.seq));
         }
         let hash = *blake3::keyed_hash(&self.hash, line.text).as_bytes();
         if line.hash != to_hex(&hash).as_bytes() {
-            return Err(Flaw::Hash);
+            return Err(RecordFlaw::Hash);
         }
-        let no = self.no + u64::from(line.kind == Kind::Event);
+        let no = self.no + u64::from(line.kind == RecordKind::Event);
         if line.no != no {
-            return Err(Flaw::Form);
+            return Err(RecordFlaw::Form);
         }
         *self = Self { seq: line.seq, no: line.no, hash };
         Ok(line)
     }
 
-    /// The chain right before a checkpoint, which says what was there.
+    /// Returns the chain right before a checkpoint, which contains the hash before it.
     pub(super) fn before(line: &Line<'_>) -> Option<Self> {
         let hash = Checkpoint::read(line)?.prev;
         Some(Self { seq: line.seq - 1, no: line.no, hash })
@@ -118,20 +123,20 @@ impl Chain {
 // === impl Line ===
 
 impl<'a> Line<'a> {
-    /// Takes a line apart, whatever its hash.
+    /// Parses a line without verifying its hash.
     pub(super) fn read(line: &'a [u8]) -> Option<Self> {
-        let (text, tail) = line.split_at_checked(line.len().checked_sub(TAIL)?)?;
+        let (text, tail) = line.split_at_checked(line.len().checked_sub(TAIL_LENGTH)?)?;
         let hash = tail.strip_prefix(br#","hash":""#)?.strip_suffix(br#""}"#)?;
-        let (seq, rest) = digits(text.strip_prefix(br#"{"seq":"#)?)?;
-        let (no, mut rest) = digits(rest.strip_prefix(br#","no":"#)?)?;
+        let (seq, rest) = parse_number(text.strip_prefix(br#"{"seq":"#)?)?;
+        let (no, mut rest) = parse_number(rest.strip_prefix(br#","no":"#)?)?;
         let (mut ends, mut outbox, mut of) = (None, None, None);
         let (kind, body) = loop {
             let slot = if let Some(found) = rest.strip_prefix(br#","event":"#) {
-                break (Kind::Event, found);
+                break (RecordKind::Event, found);
             } else if let Some(found) = rest.strip_prefix(br#","intent":"#) {
-                break (Kind::Intent, found);
+                break (RecordKind::Intent, found);
             } else if let Some(found) = rest.strip_prefix(br#","checkpoint":"#) {
-                break (Kind::Checkpoint, found);
+                break (RecordKind::Checkpoint, found);
             } else if let Some(found) = rest.strip_prefix(br#","ends":"#) {
                 rest = found;
                 &mut ends
@@ -142,7 +147,7 @@ impl<'a> Line<'a> {
                 rest = rest.strip_prefix(br#","of":"#)?;
                 &mut of
             };
-            let (number, found) = digits(rest)?;
+            let (number, found) = parse_number(rest)?;
             *slot = Some(number);
             rest = found;
         };
@@ -151,25 +156,25 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What a checkpoint says.
+/// The content of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checkpoint {
-    /// The hash before it, so that reading can begin here.
+    /// The hash before the checkpoint, so that reading can begin with it.
     pub(super) prev: [u8; 32],
-    /// The first record that is kept; those before it may be removed.
+    /// The first record that is retained; files with older records may be removed.
     pub(super) from: u64,
     /// The last number taken out of a store.
     pub(super) outbox: u64,
-    /// How many intents of running calls are said again right after it.
+    /// The number of intents of running calls that are repeated right after the checkpoint.
     pub(super) open: u64,
-    /// How many bytes were cut off when the log was opened: a process was killed while it wrote them.
+    /// The number of bytes cut off when the log was opened: the incomplete write of a killed process.
     pub(super) cut: u64,
 }
 
 impl Checkpoint {
     pub(super) fn write(&self, out: &mut Vec<u8>, at: &str) {
         out.extend_from_slice(br#""checkpoint":{"at":"#);
-        json::text(out, at);
+        encode::text(out, at);
         out.extend_from_slice(br#","prev":""#);
         push_hex(&self.prev, out);
         out.push(b'"');
@@ -180,25 +185,25 @@ impl Checkpoint {
             (br#","cut":"#, self.cut),
         ] {
             out.extend_from_slice(name);
-            json::number(out, value);
+            encode::number(out, value);
         }
         out.push(b'}');
     }
 
     pub(super) fn read(line: &Line<'_>) -> Option<Self> {
-        if line.kind != Kind::Checkpoint {
+        if line.kind != RecordKind::Checkpoint {
             return None;
         }
         let (_, rest) = line.body.split_once(r#","prev":""#)?;
-        let (prev, rest) = rest.split_at_checked(HEX)?;
+        let (prev, rest) = rest.split_at_checked(HASH_DIGITS)?;
         let mut rest = rest.strip_prefix('"')?.as_bytes();
         let mut member = |name: &[u8]| {
-            let (value, after) = digits(rest.strip_prefix(name)?)?;
+            let (value, after) = parse_number(rest.strip_prefix(name)?)?;
             rest = after;
             Some(value)
         };
         Some(Self {
-            prev: unhex(prev)?,
+            prev: parse_hash(prev)?,
             from: member(br#","from":"#)?,
             outbox: member(br#","outbox":"#)?,
             open: member(br#","open":"#)?,
@@ -207,8 +212,8 @@ impl Checkpoint {
     }
 }
 
-/// A number as we write it: no sign, no leading zero.
-fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
+/// Parses a decimal number as the log writes it: no sign, no leading zero.
+fn parse_number(text: &[u8]) -> Option<(u64, &[u8])> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit())?;
     let (number, rest) = text.split_at(end);
     if number.len() > 1 && number[0] == b'0' {
@@ -217,6 +222,6 @@ fn digits(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((std::str::from_utf8(number).ok()?.parse().ok()?, rest))
 }
 
-pub(super) fn unhex(text: &str) -> Option<[u8; 32]> {
+pub(super) fn parse_hash(text: &str) -> Option<[u8; 32]> {
     Some(*blake3::Hash::from_hex(text).ok()?.as_bytes())
 }

@@ -1,58 +1,56 @@
-//! Where a log is kept, and how much of it.
-//!
-//! Applies to: both.
+//! Configuration of a log: its location, durability and retention.
 
 use std::path::PathBuf;
 
-/// What an [`AuditLog`](super::AuditLog) is opened with.
+/// The configuration of an [`AuditLog`](super::AuditLog).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use]
 pub struct LogConfig {
-    /// The directory: only its owner may use it. One that is missing is made, and an empty one is made private.
+    /// The directory, private to its owner. A missing one is created, and an empty one is made private.
     pub dir: PathBuf,
-    /// The log's name, under which its files stand, its head is kept and events wait in a store.
+    /// The name of the log, used for its files, its head and its events in a store.
     pub name: String,
-    /// When the system is asked to bring the file to the disk.
+    /// The time at which the file is synced to the disk.
     pub fsync: Fsync,
-    /// From this size on a new file is begun; a group of records may go beyond it.
+    /// The size from which on a new file is begun; a group of records may exceed it.
     pub segment_bytes: u64,
-    /// How many files are kept.
+    /// The number of files that are retained.
     pub keep: Keep,
-    /// A checkpoint is written after so many records, or after 8 MiB: opening reads back to the last one.
+    /// The number of records after which a checkpoint is written, also after 8 MiB; opening reads back to the last one.
     pub checkpoint_every: u64,
-    /// How many records may wait or be owed by running calls.
+    /// The number of records that may be queued or reserved by running calls.
     ///
-    /// Then calls wait for room for half a second; as many again may do so, and all others are refused at once.
+    /// At the limit calls wait half a second for room. As many calls again may wait; all others are refused at once.
     pub queue: usize,
-    /// The file of the key that digests of secrets are made with; it is made where it is missing.
+    /// The file with the key for digests of secrets; a missing file is created.
     pub digest_key: Option<PathBuf>,
 }
 
-/// When the system is asked to bring the file to the disk; what was written survives a killed process in any case.
+/// The time at which the file is synced to the disk; written records survive a killed process in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fsync {
-    /// Before anything is acknowledged: it survives a power cut.
+    /// Before a record is acknowledged: acknowledged records survive a power cut.
     Always,
-    /// With each checkpoint and each new file; after opening, once those were answered who waited first.
+    /// With each checkpoint and each new file; after opening, once the first waiting callers were answered.
     OnCheckpoint,
-    /// Whenever the system likes.
+    /// Never explicitly; the operating system decides.
     Never,
 }
 
-/// How many files of a log are kept.
+/// The number of files of a log that are retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {
-    /// All of them.
+    /// All files.
     All,
-    /// The newest; older ones are removed once a checkpoint says so. The file being written is always kept.
+    /// The newest files; older ones are removed after a checkpoint. The file being written is always retained.
     Newest(u32),
 }
 
 impl LogConfig {
-    /// The log `audit` in a directory: files of 64 MiB, all of them kept.
+    /// Creates the configuration of the log `audit` in a directory: files of 64 MiB, all of them retained.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -66,43 +64,43 @@ impl LogConfig {
         }
     }
 
-    /// Names the log: letters, digits, `-` and `_`, at most 64. Each writer in a directory has a name of its own.
+    /// Sets the name: letters, digits, `-` and `_`, at most 64. Each writer in a directory needs its own name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Says when the system is asked to bring the file to the disk.
+    /// Sets when the file is synced to the disk.
     pub fn fsync(mut self, fsync: Fsync) -> Self {
         self.fsync = fsync;
         self
     }
 
-    /// Begins a new file from this size on.
+    /// Sets the size from which on a new file is begun.
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
         self
     }
 
-    /// Says how many files are kept.
+    /// Sets the number of files that are retained.
     pub fn keep(mut self, keep: Keep) -> Self {
         self.keep = keep;
         self
     }
 
-    /// Writes a checkpoint after so many records.
+    /// Sets the number of records after which a checkpoint is written.
     pub fn checkpoint_every(mut self, records: u64) -> Self {
         self.checkpoint_every = records;
         self
     }
 
-    /// Bounds the records that wait or are owed by running calls.
+    /// Sets the number of records that may be queued or reserved by running calls.
     pub fn queue(mut self, records: usize) -> Self {
         self.queue = records;
         self
     }
 
-    /// Makes digests with the key in a file.
+    /// Sets the file of the key for digests.
     pub fn digest_key(mut self, file: impl Into<PathBuf>) -> Self {
         self.digest_key = Some(file.into());
         self

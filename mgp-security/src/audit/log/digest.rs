@@ -1,41 +1,37 @@
-//! Digests of what may not stand in a log: equal texts are seen to be equal, and nothing more.
-//!
-//! Applies to: both.
+//! Keyed digests of texts that must not be in a log: equal texts have equal digests, and nothing else is revealed.
 
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
-use super::chain::unhex;
+use super::chain::parse_hash;
 
-/// The length of a file with a key: the key, a blank, half its hash, the end of the line.
+/// The length of a key file: the key, a space, half its hash, a newline.
 const LENGTH: usize = 64 + 1 + 32 + 1;
 
-/// How long another process may hold the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A key for digests of arguments and other secrets.
 ///
-/// Without it nobody can try which text has a given digest.
+/// Without the key, a reader of the log cannot test guesses against a digest.
 #[derive(Clone)]
 pub struct DigestKey([u8; 32]);
 
 impl DigestKey {
-    /// Takes a key.
+    /// Wraps a key.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
         Self(key)
     }
 
-    /// Reads the key in a private file, which is made with a new one where it is missing; it blocks.
+    /// Reads the key in a private file, or creates the file with a random key if it is missing; blocks.
     ///
     /// # Errors
     /// [`PrivateFileError`].
     pub fn open(path: &Path) -> Result<Self, PrivateFileError> {
         let file = PrivateFile::new(path, LENGTH as u64);
-        let turn = file.turn(PATIENCE)?;
+        let turn = file.turn(LOCK_TIMEOUT)?;
         let odd = || PrivateFileError::NotPlain { path: path.to_owned() };
         if let Some(text) = file.read()? {
             return Self::parse(&text).ok_or_else(odd);
@@ -46,25 +42,24 @@ impl DigestKey {
         Ok(key)
     }
 
-    /// Reads the key in a file; none where it is no key as we write them.
+    /// Reads the key in a file; returns `None` if the file is missing or damaged.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, PrivateFileError> {
         let text = PrivateFile::new(path, LENGTH as u64).read()?;
         Ok(text.and_then(|text| Self::parse(&text)))
     }
 
-    /// The digest of a text: 32 hexadecimal digits.
+    /// Returns the digest of a text: 32 hexadecimal digits.
     #[must_use]
     pub fn digest(&self, text: &str) -> String {
         to_hex(&blake3::keyed_hash(&self.0, text.as_bytes()).as_bytes()[..16])
     }
 
-    /// The key itself, for a recorder.
     pub(in crate::audit) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
     fn parse(file: &[u8]) -> Option<Self> {
-        let key = Self(unhex(std::str::from_utf8(file.get(..64)?).ok()?)?);
+        let key = Self(parse_hash(std::str::from_utf8(file.get(..64)?).ok()?)?);
         (key.file() == file).then_some(key)
     }
 
@@ -83,8 +78,4 @@ impl From<[u8; 32]> for DigestKey {
     }
 }
 
-impl fmt::Debug for DigestKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DigestKey")
-    }
-}
+mgp_types::opaque_debug!(DigestKey);

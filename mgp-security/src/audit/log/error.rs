@@ -1,6 +1,4 @@
-//! Why a log cannot be opened, and what is wrong with one.
-//!
-//! Applies to: both.
+//! Errors of opening a log, and the flaws that verification finds.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,97 +6,97 @@ use std::path::{Path, PathBuf};
 use mgp_types::PrivateFileError;
 use mgp_types::store::StoreError;
 
-/// Why an audit log cannot be opened.
+/// An error that keeps an audit log from being opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// The name cannot be part of a file's name.
+    /// The name cannot be part of a file name.
     #[error("`{0}` cannot name a log: use at most 64 letters, digits, `-` and `_`")]
     Name(String),
-    /// Others than the owner may use the log.
+    /// The directory or a file is accessible to other users.
     #[error(
-        "`{path}` is open to others (mode {mode:o}), who may read or change the log: `chmod {private:o}` it"
+        "`{path}` is accessible to other users (mode {mode:o}), who may read or change the log; run `chmod {private:o}` on it"
     )]
     Exposed {
         /// The directory or file.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
-        /// What they should be.
+        /// The required permission bits.
         private: u32,
     },
     /// Another process, or another handle of this one, writes the log.
     #[error(
-        "somebody else writes the log `{name}` in `{dir}`: stop them, or give this log a name of its own"
+        "another process writes the log `{name}` in `{dir}`; stop it, or set another name for this log"
     )]
-    Taken {
+    InUse {
         /// The directory.
         dir: PathBuf,
         /// The log.
         name: String,
     },
-    /// The log is not what was written.
+    /// The log was modified or truncated.
     #[error(
-        "the log was changed: {0}; keep its files as evidence, and go on with a log in another folder"
+        "the log was changed: {0}; keep its files as evidence, and continue with a log in another directory"
     )]
-    Bad(#[from] Bad),
+    Bad(#[from] BadRecord),
     /// The key for digests cannot be used.
     #[error("the key for digests cannot be used: {0}")]
     Key(#[from] PrivateFileError),
-    /// The store that keeps the head failed.
-    #[error("the head of the log cannot be read or kept: {0}")]
+    /// The store that holds the head failed.
+    #[error("the head of the log cannot be read or saved: {0}")]
     Store(#[from] StoreError),
-    /// The system refused.
+    /// An operation of the file system failed.
     #[error("`{path}` cannot be {verb}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         verb: &'static str,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// The first record of a log that is not what was written.
+/// The first record of a log that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {seq}: {why}")]
 #[non_exhaustive]
-pub struct Bad {
-    /// Its number; zero for what belongs to no record: the head, the lock, the key.
+pub struct BadRecord {
+    /// The record number; zero for a flaw of the head, the lock or the key.
     pub seq: u64,
-    /// What is wrong with it.
-    pub why: Flaw,
+    /// The flaw.
+    pub why: RecordFlaw,
 }
 
-/// What is wrong with a record.
+/// A flaw of a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Flaw {
-    /// The line is none that a log writes.
-    #[error("its line has not the form of one")]
+pub enum RecordFlaw {
+    /// The line does not have the form of a record.
+    #[error("its line is malformed")]
     Form,
-    /// Another record stands in its place.
-    #[error("record {0} stands in its place")]
+    /// Another record is in its place.
+    #[error("record {0} is in its place")]
     Number(u64),
-    /// The hash does not fit: this line, or what stands before it, was changed.
-    #[error("its hash does not fit what is written")]
+    /// The hash is wrong: this line or an earlier one was changed.
+    #[error("its hash does not match the text")]
     Hash,
-    /// The line ends too early.
+    /// The line has no end.
     #[error("its line is not complete")]
     Torn,
-    /// It should be there, because the head or a checkpoint says so.
+    /// The head or a checkpoint names it, but it is not there.
     #[error("it is missing")]
     Missing,
-    /// The head names another record under this number: the log was replaced, or its head.
+    /// The head has another hash for this number: the log or its head was replaced.
     #[error("it is not the record that the head names")]
     Head,
-    /// The head is that of an older log.
+    /// The head belongs to an older state of the log.
     #[error("the head is older than the log's last checkpoint")]
     StaleHead,
-    /// There are records, but nothing says where they should end.
+    /// There are records, but no head that names the last one.
     #[error(
-        "the log has no head: it was lost, or the store that keeps it is another one, or forgets"
+        "the log has no head; it was lost, or the store is a different one or does not persist its entries"
     )]
     NoHead,
     /// A file beside the log is damaged.
@@ -106,14 +104,14 @@ pub enum Flaw {
     Beside(PathBuf),
 }
 
-impl Bad {
-    /// There is nothing to verify a log against.
+impl BadRecord {
+    /// Creates the error for a log without a head to verify it against.
     #[must_use]
     pub fn no_head() -> Self {
-        Self::new(0, Flaw::NoHead)
+        Self::new(0, RecordFlaw::NoHead)
     }
 
-    pub(super) fn new(seq: u64, why: Flaw) -> Self {
+    pub(super) fn new(seq: u64, why: RecordFlaw) -> Self {
         Self { seq, why }
     }
 }

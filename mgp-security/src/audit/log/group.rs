@@ -1,6 +1,4 @@
-//! Lines that are written together.
-//!
-//! Applies to: both.
+//! A group of lines that are written together.
 
 use std::time::SystemTime;
 
@@ -9,25 +7,25 @@ use mgp_types::mgp::AuditEvent;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::chain::{Chain, Checkpoint, Kind, LINE_MAX};
-use super::json::{self, Pen};
+use super::chain::{Chain, Checkpoint, MAX_LINE, RecordKind};
+use super::encode::{self, EventEncoder};
 use super::queue::{Intent, Item};
 
-/// An event's text is no longer, so that its line fits as well.
-pub(super) const EVENT_MAX: usize = LINE_MAX - 1024;
+/// The size limit for the text of an event, so that its line fits into the limit for lines.
+pub(super) const MAX_EVENT: usize = MAX_LINE - 1024;
 
-/// A group of lines, and what the log knows once they are kept.
+/// A group of lines, and the state of the log after them.
 pub(super) struct Group {
     pub(super) text: Vec<u8>,
-    /// Where the log stands after them.
+    /// The position after the last line.
     pub(super) chain: Chain,
-    /// Intents among them, by number.
+    /// Intents in the group, by number.
     pub(super) opened: Vec<(u64, String)>,
-    /// Intents that have their end among them.
+    /// Intents whose final record is in the group.
     pub(super) ended: Vec<u64>,
     /// The last number taken out of a store.
     pub(super) outbox: u64,
-    pen: Pen,
+    encoder: EventEncoder,
 }
 
 // === impl Group ===
@@ -35,14 +33,14 @@ pub(super) struct Group {
 impl Group {
     pub(super) fn new(chain: Chain) -> Self {
         let (opened, ended) = (Vec::new(), Vec::new());
-        Self { text: Vec::new(), chain, opened, ended, outbox: 0, pen: Pen::default() }
+        Self { text: Vec::new(), chain, opened, ended, outbox: 0, encoder: EventEncoder::default() }
     }
 
-    /// Forgets what was in it; the room it takes stays.
+    /// Clears the group, and keeps its buffer.
     pub(super) fn begin(&mut self, chain: Chain, outbox: u64) {
         self.text.clear();
-        // One group of long lines should not be paid for ever after.
-        self.text.shrink_to(4 * LINE_MAX);
+        // Release the memory of an unusually large group.
+        self.text.shrink_to(4 * MAX_LINE);
         self.opened.clear();
         self.ended.clear();
         self.chain = chain;
@@ -50,21 +48,21 @@ impl Group {
     }
 
     /// Adds the line of an item, if it has one.
-    pub(super) fn put(&mut self, item: &Item) {
-        let Self { text, chain, ended, pen, .. } = self;
+    pub(super) fn push(&mut self, item: &Item) {
+        let Self { text, chain, ended, encoder, .. } = self;
         match item {
             Item::Call { ended: call, intent, .. } => {
                 let intent = intent.as_deref().and_then(Intent::seq);
-                chain.write(text, Kind::Event, |out| {
+                chain.write(text, RecordKind::Event, |out| {
                     ends(out, intent);
                     out.extend_from_slice(br#""event":"#);
-                    pen.ended(out, call);
+                    encoder.ended(out, call);
                 });
                 ended.extend(intent);
             }
             Item::Shut { intent, .. } => {
                 let Some(intent) = intent.seq() else { return };
-                chain.write(text, Kind::Intent, |out| {
+                chain.write(text, RecordKind::Intent, |out| {
                     ends(out, Some(intent));
                     out.extend_from_slice(br#""intent":null"#);
                 });
@@ -72,7 +70,7 @@ impl Group {
             }
             Item::Intent { start, intent, .. } => {
                 let mut begun = Vec::new();
-                pen.intent(&mut begun, start);
+                encoder.intent(&mut begun, start);
                 self.intent(None, &begun);
                 intent.written(self.chain.seq);
                 self.opened.push((self.chain.seq, String::from_utf8_lossy(&begun).into_owned()));
@@ -82,17 +80,17 @@ impl Group {
         }
     }
 
-    /// Adds an event that a store had, as its text.
+    /// Adds the text of an event from a store.
     pub(super) fn take(&mut self, number: u64, text: &[u8]) {
         self.event(text, Some(number));
         self.outbox = self.outbox.max(number);
     }
 
     fn event(&mut self, event: &[u8], outbox: Option<u64>) {
-        self.chain.write(&mut self.text, Kind::Event, |out| {
+        self.chain.write(&mut self.text, RecordKind::Event, |out| {
             if let Some(number) = outbox {
                 out.extend_from_slice(br#""outbox":"#);
-                json::number(out, number);
+                encode::number(out, number);
                 out.push(b',');
             }
             out.extend_from_slice(br#""event":"#);
@@ -100,12 +98,12 @@ impl Group {
         });
     }
 
-    /// Adds an intent, or says one again.
+    /// Adds an intent, or repeats the intent `of`.
     pub(super) fn intent(&mut self, of: Option<u64>, begun: &[u8]) {
-        self.chain.write(&mut self.text, Kind::Intent, |out| {
+        self.chain.write(&mut self.text, RecordKind::Intent, |out| {
             if let Some(of) = of {
                 out.extend_from_slice(br#""of":"#);
-                json::number(out, of);
+                encode::number(out, of);
                 out.push(b',');
             }
             out.extend_from_slice(br#""intent":"#);
@@ -113,17 +111,19 @@ impl Group {
         });
     }
 
-    /// Adds a checkpoint for where the group begins.
+    /// Adds a checkpoint at the beginning of the group.
     pub(super) fn checkpoint(&mut self, from: u64, open: u64, cut: u64) {
-        let said = Checkpoint { prev: self.chain.hash, from, outbox: self.outbox, open, cut };
+        let checkpoint = Checkpoint { prev: self.chain.hash, from, outbox: self.outbox, open, cut };
         let at = Timestamp::from(SystemTime::now());
-        self.chain.write(&mut self.text, Kind::Checkpoint, |out| said.write(out, at.as_str()));
+        self.chain.write(&mut self.text, RecordKind::Checkpoint, |out| {
+            checkpoint.write(out, at.as_str());
+        });
     }
 
-    /// Adds the end of a call whose process ended before it: it may have had any effect.
-    pub(super) fn interrupted(&mut self, intent: u64, begun: &str) {
+    /// Adds the final event of a call whose process died; the call may have had any effect.
+    pub(super) fn push_interrupted(&mut self, intent: u64, begun: &str) {
         #[derive(Deserialize)]
-        struct Begun<'a> {
+        struct IntentBody<'a> {
             #[serde(borrow)]
             timestamp: &'a RawValue,
             #[serde(borrow)]
@@ -140,31 +140,31 @@ impl Group {
             #[serde(borrow)]
             risk_level: &'a RawValue,
         }
-        let begun: Option<Begun<'_>> = serde_json::from_str(begun).ok();
+        let begun: Option<IntentBody<'_>> = serde_json::from_str(begun).ok();
         let at = Timestamp::from(SystemTime::now());
         self.ended.push(intent);
-        let kind = if begun.is_some() { Kind::Event } else { Kind::Intent };
+        let kind = if begun.is_some() { RecordKind::Event } else { RecordKind::Intent };
         self.chain.write(&mut self.text, kind, |out| {
             ends(out, Some(intent));
             let Some(begun) = begun else {
                 return out.extend_from_slice(br#""intent":null"#);
             };
-            let mut put = |parts: &[&str]| {
+            let mut push = |parts: &[&str]| {
                 for part in parts {
                     out.extend_from_slice(part.as_bytes());
                 }
             };
-            put(&[r#""event":{"timestamp":""#, at.as_str(), r#"""#]);
+            push(&[r#""event":{"timestamp":""#, at.as_str(), r#"""#]);
             if let Some(trace) = begun.trace_id {
-                put(&[r#","trace_id":"#, trace.get()]);
+                push(&[r#","trace_id":"#, trace.get()]);
             }
-            put(&[r#","event_type":"TOOL_EXECUTED","actor":"#, begun.actor.get()]);
-            put(&[r#","target":"#, begun.target.get(), r#","result":"FAILURE","details":{"#]);
+            push(&[r#","event_type":"TOOL_EXECUTED","actor":"#, begun.actor.get()]);
+            push(&[r#","target":"#, begun.target.get(), r#","result":"FAILURE","details":{"#]);
             if let Some(risk) = begun.details {
-                put(&[r#""risk_level":"#, risk.risk_level.get(), ","]);
+                push(&[r#""risk_level":"#, risk.risk_level.get(), ","]);
             }
             let began = begun.timestamp.get();
-            put(&[r#""cancelled":true,"interrupted":true,"began_at":"#, began, "}}"]);
+            push(&[r#""cancelled":true,"interrupted":true,"began_at":"#, began, "}}"]);
         });
     }
 }
@@ -172,17 +172,17 @@ impl Group {
 fn ends(out: &mut Vec<u8>, intent: Option<u64>) {
     if let Some(intent) = intent {
         out.extend_from_slice(br#""ends":"#);
-        json::number(out, intent);
+        encode::number(out, intent);
         out.push(b',');
     }
 }
 
-/// The text of an event that a store had: what cannot be written must not hold up everything behind it.
-pub(super) fn text_of(mut event: AuditEvent) -> Vec<u8> {
+/// Encodes an event from a store; one that cannot be encoded is replaced, because it must not block the next events.
+pub(super) fn encode_or_replace(mut event: AuditEvent) -> Vec<u8> {
     loop {
-        match json::event(&event) {
-            Some(text) if text.len() <= EVENT_MAX => return text,
-            // The rest of the event can be written.
+        match encode::event(&event) {
+            Some(text) if text.len() <= MAX_EVENT => return text,
+            // The rest of the event can be encoded.
             _ if event.details.is_some() || !event.extra.is_empty() => {
                 event.details = None;
                 event.extra = mgp_types::Extras::new();

@@ -1,12 +1,10 @@
-//! The handle of a log: what callers record through, and read.
-//!
-//! Applies to: both.
+//! The handle of a log, for callers that record or read events.
 
 use std::fmt;
 use std::panic::resume_unwind;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -18,29 +16,29 @@ use tokio::sync::{oneshot, watch};
 
 use super::config::LogConfig;
 use super::digest::DigestKey;
+use super::encode;
 use super::error::LogError;
-use super::group::EVENT_MAX;
-use super::json;
-use super::query::{AuditPage, AuditQuery, Reader};
-use super::queue::{Account, Intent, Item, Kept, Room, Shared};
-use super::segments::{Disk, Place, Segments};
+use super::group::MAX_EVENT;
+use super::query::{AuditPage, AuditQuery, LogReader};
+use super::queue::{Acknowledge, CallLedger, Intent, Item, LogQueue, Reservation};
+use super::segments::{Disk, LogPlace, SegmentFile};
 use super::writer::Writer;
 use crate::audit::EventSource;
 
-/// How long a call waits for room.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The time limit for a call that waits for room.
+const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long closing waits until everything is kept, and so does dropping the last handle outside a runtime.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// The time limit for closing, and for dropping the last handle outside a runtime.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The same on a thread of a runtime, which has others to serve: the log is written all the same.
-const BRIEF: Duration = Duration::from_millis(200);
+/// The time limit for dropping the last handle on a runtime thread, which must not block; writing continues.
+const RUNTIME_CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// An audit log in files of one directory: append-only, each record chained to the one before (MGP §6).
+/// An audit log in the files of one directory: append-only, each record chained to the one before (MGP §6).
 ///
-/// It is a cheap handle; dropping the last one writes what was handed over, and frees the log for others.
-/// [`close`](Self::close) waits for that; dropping waits no longer than a moment on a thread of a runtime.
-/// What was acknowledged survives a killed process.
+/// A cheap handle. Dropping the last one writes the queued records and releases the log.
+/// [`close`](Self::close) waits for that; a drop on a runtime thread waits only briefly.
+/// Acknowledged records survive a killed process.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -68,9 +66,9 @@ const BRIEF: Duration = Duration::from_millis(200);
 pub struct AuditLog(Arc<Open>);
 
 struct Open {
-    shared: Arc<Shared>,
-    reader: Reader,
-    /// The name in the store, and the store's news, where there is one.
+    shared: Arc<LogQueue>,
+    reader: LogReader,
+    /// The name in the store, and the revisions of the store, if there is one.
     outbox: Option<(String, watch::Receiver<u64>)>,
     digests: Option<DigestKey>,
     writer: Option<JoinHandle<()>>,
@@ -79,19 +77,20 @@ struct Open {
 // === impl AuditLog ===
 
 impl AuditLog {
-    /// Opens a log, for this process alone.
+    /// Opens a log for exclusive use by this process.
     ///
-    /// With a store, the head is kept there and events that were committed for this log are taken out of it.
-    /// Without one the head is kept in a file beside the log: that finds damage, but not one who may change both.
+    /// With a store, the head is saved in the store, and events committed for this log are taken out of it.
+    /// Without a store, the head is saved in a file beside the log: that detects damage, but not an attacker who can
+    /// change both.
     ///
-    /// A line that a killed process left incomplete is cut off, which a checkpoint says, and calls that it had begun
-    /// are recorded as failed, `cancelled` and `interrupted`.
+    /// An incomplete line of a killed process is cut off, which a checkpoint records. Calls that were running in that
+    /// process are recorded as failed, `cancelled` and `interrupted`.
     ///
     /// # Errors
     /// [`LogError`].
     ///
     /// # Cancel safety
-    /// The log may be open for a moment still.
+    /// The log may stay open for a short time.
     pub async fn open(config: LogConfig, store: Option<Arc<dyn Store>>) -> Result<Self, LogError> {
         Self::open_on(config, store, |segments| Box::new(segments)).await
     }
@@ -99,12 +98,12 @@ impl AuditLog {
     pub(super) async fn open_on(
         config: LogConfig,
         store: Option<Arc<dyn Store>>,
-        disk_of: impl FnOnce(Segments) -> Box<dyn Disk> + Send + 'static,
+        disk_of: impl FnOnce(SegmentFile) -> Box<dyn Disk> + Send + 'static,
     ) -> Result<Self, LogError> {
-        let place = Place::new(&config.dir, &config.name)?;
+        let place = LogPlace::new(&config.dir, &config.name)?;
         let outbox = store.as_ref().map(|store| (config.name.clone(), store.revision()));
         let (opened, answer) = oneshot::channel();
-        // The thread that writes reads the files too, so that no runtime waits for a disk.
+        // The writer thread also opens the files, so that no runtime thread blocks on the disk.
         let writer = thread::Builder::new().name("mgp-audit".to_owned()).spawn(move || {
             let digests = config.digest_key.clone();
             let writer = Writer::open(config, store, disk_of);
@@ -114,9 +113,9 @@ impl AuditLog {
             });
             match writer {
                 Ok((writer, digests)) => {
-                    let told = opened.send(Ok((Arc::clone(writer.shared()), digests)));
-                    // Where nobody waits any more the log is closed again.
-                    if told.is_ok() {
+                    let sent = opened.send(Ok((Arc::clone(writer.shared()), digests)));
+                    // The caller of `open` has gone: close the log again.
+                    if sent.is_ok() {
                         writer.run();
                     }
                 }
@@ -131,11 +130,11 @@ impl AuditLog {
                 Ok(()) => return Err(StoreError::Closed.into()),
             },
         };
-        let reader = Reader::new(place, Arc::clone(&shared));
+        let reader = LogReader::new(place, Arc::clone(&shared));
         Ok(Self(Arc::new(Open { shared, reader, outbox, digests, writer: Some(writer) })))
     }
 
-    /// Records an event and answers with the number of its record, once it is kept.
+    /// Records an event, and returns the number of its record after it was acknowledged.
     ///
     /// # Errors
     /// As [`record`](AuditSink::record).
@@ -144,60 +143,61 @@ impl AuditLog {
         if let Some(failure) = shared.failure() {
             return Audited::Ready(Err(failure));
         }
-        let Some(text) = json::event(event).filter(|text| text.len() <= EVENT_MAX) else {
-            return Audited::Ready(Err(Unaudited::failed(TooMuch)));
+        let Some(text) = encode::event(event).filter(|text| text.len() <= MAX_EVENT) else {
+            return Audited::Ready(Err(Unaudited::failed(NotRecordable)));
         };
         let room = if shared.take(1) {
-            Room::Permit
-        } else if shared.queue_up() {
-            Room::Waiting
+            Reservation::Permit
+        } else if shared.reserve_place() {
+            Reservation::Waiting
         } else {
             return Audited::Ready(Err(Unaudited::Full));
         };
-        let (kept, answer) = oneshot::channel();
-        shared.push(Item::Event { text, room, kept });
+        let (ack, answer) = oneshot::channel();
+        shared.push(Item::Event { text, room, ack });
         Audited::Later(Box::pin(async move { answer.await.unwrap_or(Err(Unaudited::Closed)) }))
     }
 
-    /// Waits until everything that was handed over before is kept, and its head too: what was recorded here, and what
-    /// was committed to the store for this log.
+    /// Waits until everything recorded before is durable, including the head: records of this handle, and events
+    /// committed to the store for this log.
     ///
     /// # Errors
-    /// [`Unaudited`] when it cannot be written.
+    /// [`Unaudited`] if it cannot be written.
     ///
     /// # Cancel safety
-    /// It is written all the same.
+    /// The records are written nevertheless.
     pub async fn flush(&self) -> Result<(), Unaudited> {
-        let (kept, answer) = oneshot::channel();
+        let (ack, answer) = oneshot::channel();
         if let Some(failure) = self.0.shared.failure() {
             return Err(failure);
         }
-        self.0.shared.push(Item::Flush { kept });
+        self.0.shared.push(Item::Flush { ack });
         answer.await.unwrap_or(Err(Unaudited::Closed)).map(drop)
     }
 
-    /// Ends the log for all its handles, once what was handed over is kept; others may open it when the last one is gone.
+    /// Closes the log for all handles after the queued records are durable; another process can open it after the last
+    /// handle is dropped.
     ///
-    /// Calls that run are waited for elsewhere: their records are written when they end.
+    /// Does not wait for running calls; their records are written when they end.
     ///
     /// # Errors
-    /// [`Unaudited`] when something could not be written.
+    /// [`Unaudited`] if a record could not be written.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the log closing, or open if it was not polled.
     pub async fn close(self) -> Result<(), Unaudited> {
         let flushed = self.flush().await;
         let shared = Arc::clone(&self.0.shared);
-        let close = move || shared.close(FAREWELL);
+        let close = move || shared.close(CLOSE_TIMEOUT);
         match Handle::try_current() {
-            // It fails where the runtime ends, and with it whatever was waited for.
+            // Fails if the runtime is shutting down.
             Ok(runtime) => drop(runtime.spawn_blocking(close).await),
             Err(_) => drop(close()),
         }
         flushed
     }
 
-    /// Finds events that are kept; each call looks at a bounded part of the log.
+    /// Returns matching durable events; each call reads a bounded part of the log.
     ///
     /// # Errors
     /// [`StoreError`] when the log cannot be read.
@@ -208,13 +208,13 @@ impl AuditLog {
         self.0.reader.run(move |reader| reader.query(&query)).await
     }
 
-    /// Where the log is kept, and under which name.
+    /// Returns the directory and the name of the log.
     #[must_use]
     pub fn place(&self) -> (&Path, &str) {
         self.0.reader.place()
     }
 
-    /// The key for digests of what may not stand in the log, where the configuration names one.
+    /// Returns the key for digests of secrets, if one is configured.
     #[must_use]
     pub fn digest_key(&self) -> Option<&DigestKey> {
         self.0.digests.as_ref()
@@ -229,7 +229,8 @@ impl fmt::Debug for AuditLog {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let patience = if Handle::try_current().is_ok() { BRIEF } else { FAREWELL };
+        let patience =
+            if Handle::try_current().is_ok() { RUNTIME_CLOSE_TIMEOUT } else { CLOSE_TIMEOUT };
         if self.shared.close(patience)
             && let Some(writer) = self.writer.take()
         {
@@ -250,8 +251,8 @@ impl AuditSink for AuditLog {
         let mut earlier_intent = None;
         let mut goes_on = false;
         if start.logical.is_some() {
-            let mut suspended = shared.suspended.lock().unwrap_or_else(PoisonError::into_inner);
-            // The room of the earlier round, and its intent, are now those of this one.
+            let mut suspended = shared.suspended.lock();
+            // A later round of a call takes over the room and the intent of the earlier round.
             if let Some((earlier, intent)) = suspended.resume(&start) {
                 start.continues(&earlier);
                 goes_on = true;
@@ -262,35 +263,35 @@ impl AuditSink for AuditLog {
         let records = u32::from(!goes_on) + u32::from(needs_intent);
         let waits = records > 0 && !shared.take(records);
         if !waits && !needs_intent && earlier_intent.is_none() {
-            // Naming the type first lets the clone widen to the trait object.
-            let ledger: Arc<Shared> = Arc::clone(shared);
+            // The type annotation makes the clone coerce to the trait object.
+            let ledger: Arc<LogQueue> = Arc::clone(shared);
             return Audited::Ready(Ok(Ticket::new(start, ledger)));
         }
-        if waits && !goes_on && !shared.queue_up() {
+        if waits && !goes_on && !shared.reserve_place() {
             return Audited::Ready(Err(Unaudited::Full));
         }
         let intent = if needs_intent { Some(Arc::new(Intent::default())) } else { earlier_intent };
-        let account = Arc::new(Account {
+        let account = Arc::new(CallLedger {
             shared: Arc::clone(shared),
             intent: intent.clone(),
             waits: AtomicBool::new(waits && !goes_on),
             void: AtomicBool::new(false),
         });
-        let ledger: Arc<Account> = Arc::clone(&account);
+        let ledger: Arc<CallLedger> = Arc::clone(&account);
         let ticket = Ticket::new(start, ledger);
         if !waits && !needs_intent {
             return Audited::Ready(Ok(ticket));
         }
         let intent = intent.filter(|_| needs_intent);
         if !waits {
-            // Handed over here, so that no time is lost until the future is polled.
-            let answer = announce(&account, &ticket, intent);
-            return Audited::Later(Box::pin(kept(ticket, answer)));
+            // Submitted now, before the future is polled.
+            let answer = submit_intent(&account, &ticket, intent);
+            return Audited::Later(Box::pin(await_intent(ticket, answer)));
         }
         Audited::Later(Box::pin(async move {
             let room = account.shared.room.acquire_many(records);
-            let Ok(Ok(permits)) = tokio::time::timeout(PATIENCE, room).await else {
-                // A call that had begun in an earlier round is recorded as cancelled; others never ran.
+            let Ok(Ok(permits)) = tokio::time::timeout(ROOM_TIMEOUT, room).await else {
+                // A call that began in an earlier round is recorded as cancelled; any other call never ran.
                 if !goes_on {
                     account.void();
                 }
@@ -298,10 +299,10 @@ impl AuditSink for AuditLog {
             };
             permits.forget();
             if account.waits.swap(false, Ordering::AcqRel) {
-                account.shared.give_back(Room::Waiting);
+                account.shared.release(Reservation::Waiting);
             }
-            let answer = announce(&account, &ticket, intent);
-            kept(ticket, answer).await
+            let answer = submit_intent(&account, &ticket, intent);
+            await_intent(ticket, answer).await
         }))
     }
 
@@ -316,25 +317,25 @@ impl AuditSink for AuditLog {
 
     fn outbox(&self, store: &dyn Store) -> Option<&str> {
         let (name, own) = self.0.outbox.as_ref()?;
-        // Handles of one store share its news.
+        // All handles of a store share one channel.
         store.revision().same_channel(own).then_some(name)
     }
 }
 
-/// Hands over the intent of a call, if it needs one.
-fn announce(
-    account: &Account,
+/// Submits the intent of a call, if it needs one.
+fn submit_intent(
+    account: &CallLedger,
     ticket: &Ticket,
     intent: Option<Arc<Intent>>,
 ) -> Option<oneshot::Receiver<Result<u64, Unaudited>>> {
     let intent = intent?;
-    let (kept, answer): (Kept, _) = oneshot::channel();
-    account.shared.push(Item::Intent { start: Arc::clone(ticket.start()), intent, kept });
+    let (ack, answer): (Acknowledge, _) = oneshot::channel();
+    account.shared.push(Item::Intent { start: Arc::clone(ticket.start()), intent, ack });
     Some(answer)
 }
 
-/// Waits until an intent is kept. Until then the ticket is held here: dropped with this, it records a cancelled call.
-async fn kept(
+/// Waits until an intent is durable. The ticket is held here: if the future is dropped, it records a cancelled call.
+async fn await_intent(
     ticket: Ticket,
     answer: Option<oneshot::Receiver<Result<u64, Unaudited>>>,
 ) -> Result<Ticket, Unaudited> {
@@ -344,10 +345,10 @@ async fn kept(
     Ok(ticket)
 }
 
-/// Why an event is not taken.
+/// The error for an event that cannot be recorded.
 #[derive(Debug, thiserror::Error)]
-#[error("the event is no JSON, or longer than {EVENT_MAX} bytes")]
-struct TooMuch;
+#[error("the event is not valid JSON, or longer than {MAX_EVENT} bytes")]
+struct NotRecordable;
 
 // === impl EventSource ===
 

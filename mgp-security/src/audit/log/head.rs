@@ -1,6 +1,4 @@
-//! The head of a log: its last acknowledged record, kept where a change of the files alone does not reach.
-//!
-//! Applies to: both.
+//! The head of a log: its last acknowledged record, saved where a change of the log files alone does not reach it.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -13,24 +11,24 @@ use std::thread::{self, Thread};
 use mgp_types::store::{Change, Record, Store, StoreError};
 use mgp_types::{Payload, push_hex, to_hex};
 
-use super::chain::{Chain, unhex};
-use super::error::{Bad, Flaw, LogError};
-use super::json;
-use super::segments::{Place, private, refuse_exposed};
+use super::chain::{Chain, parse_hash};
+use super::encode;
+use super::error::{BadRecord, LogError, RecordFlaw};
+use super::segments::{LogPlace, private, refuse_exposed};
 
-/// The space of a store in which logs keep their heads, each under its name.
+/// The space of a store in which logs save their heads, each under its name.
 const SPACE: &str = "audit";
 
-/// The length of the file, so that it is written in one piece and in one place.
+/// The fixed length of the head file, so that one write replaces all of it.
 const FILE_LENGTH: usize = 192;
 
-/// The last record of a log that was acknowledged: what a log is verified against.
+/// The last acknowledged record of a log, against which the log is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Head {
-    /// Its number; zero where there is none.
+    /// The record number; zero for an empty log.
     pub seq: u64,
-    /// Its hash.
+    /// The hash of the record.
     pub hash: [u8; 32],
     /// The last number taken out of a store.
     pub(super) outbox: u64,
@@ -41,10 +39,10 @@ impl Head {
         Self { seq: chain.seq, hash: chain.hash, outbox }
     }
 
-    /// Reads the head that a store keeps for a log; none where it keeps none.
+    /// Reads the head that a store holds for a log; returns `None` if there is none.
     ///
     /// # Errors
-    /// [`LogError::Store`]; [`LogError::Bad`] when it cannot be understood.
+    /// [`LogError::Store`], also if the head is unreadable.
     ///
     /// # Cancel safety
     /// Nothing is changed.
@@ -54,16 +52,16 @@ impl Head {
         found.map(|record| Self::of_record(&record)).transpose().map(Option::flatten)
     }
 
-    /// Reads the head in the file beside a log, where no store keeps it; none where there is no such file.
+    /// Reads the head in the file beside a log; returns `None` if there is no such file.
     ///
     /// # Errors
     /// [`LogError::Io`]; [`LogError::Bad`] when it was changed.
     pub fn beside(dir: &Path, name: &str) -> Result<Option<Self>, LogError> {
-        let path = Place::new(dir, name)?.beside("head");
+        let path = LogPlace::new(dir, name)?.beside("head");
         match fs::read(&path) {
             Ok(text) => match Self::read_file(&text) {
                 Some(head) => Ok(Some(head)),
-                None => Err(Bad::new(0, Flaw::Beside(path)).into()),
+                None => Err(BadRecord::new(0, RecordFlaw::Beside(path)).into()),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(LogError::io(&path, "read")(error)),
@@ -72,9 +70,9 @@ impl Head {
 
     fn text(&self) -> Vec<u8> {
         let mut out = br#"{"seq":"#.to_vec();
-        json::number(&mut out, self.seq);
+        encode::number(&mut out, self.seq);
         out.extend_from_slice(br#","outbox":"#);
-        json::number(&mut out, self.outbox);
+        encode::number(&mut out, self.outbox);
         out.extend_from_slice(br#","hash":""#);
         push_hex(&self.hash, &mut out);
         out.extend_from_slice(b"\"}");
@@ -89,7 +87,7 @@ impl Head {
             hash: String,
         }
         let Wire { seq, outbox, hash } = serde_json::from_str(text).ok()?;
-        Some(Self { seq, hash: unhex(&hash)?, outbox })
+        Some(Self { seq, hash: parse_hash(&hash)?, outbox })
     }
 
     fn of_record(record: &Record) -> Result<Option<Self>, LogError> {
@@ -98,7 +96,7 @@ impl Head {
         Ok(Some(Self::read(value.as_str()).ok_or_else(unreadable)?))
     }
 
-    /// The file: the head, its own hash, and blanks.
+    /// Returns the content of the head file: the head, its own hash, and spaces.
     pub(super) fn file(&self) -> Vec<u8> {
         let mut out = self.text();
         let check = blake3::hash(&out);
@@ -112,19 +110,19 @@ impl Head {
     fn read_file(file: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(file).ok()?;
         let head = Self::read(text.split(' ').next()?)?;
-        // Written again it must be the same to the byte.
+        // Encoded again it must be identical, so that every damaged byte is detected.
         (head.file() == file).then_some(head)
     }
 }
 
-/// Where the head is kept while the log is written.
-pub(super) enum Keeper {
+/// The place where the head is saved while the log is written.
+pub(super) enum HeadPlace {
     Store {
         store: Arc<dyn Store>,
         name: String,
-        /// The revision that wrote it last: another writer of the same name is noticed by it.
+        /// The revision of the last save; a second writer of the same name causes a conflict.
         revision: Option<u64>,
-        /// Whether the last commit may or may not have been made.
+        /// Set if the last commit may or may not have been made.
         doubtful: bool,
     },
     File {
@@ -133,10 +131,10 @@ pub(super) enum Keeper {
     },
 }
 
-impl Keeper {
-    /// The keeper, and the head it has.
+impl HeadPlace {
+    /// Opens the place, and returns the head in it.
     pub(super) fn open(
-        place: &Place,
+        place: &LogPlace,
         store: Option<Arc<dyn Store>>,
         sync: bool,
     ) -> Result<(Self, Option<Head>), LogError> {
@@ -157,12 +155,12 @@ impl Keeper {
         Ok((Self::File { file, sync }, head))
     }
 
-    /// Keeps a head; it is kept once this has returned. The revision is that of the store, if it is one.
+    /// Saves a head durably; returns the revision if the place is a store.
     pub(super) fn keep(&mut self, head: &Head) -> Result<Option<u64>, StoreError> {
         match self {
             Self::Store { store, name, revision, doubtful } => {
                 if *doubtful {
-                    // Whichever of our two heads is there, it is ours and may be written over.
+                    // The saved head is one of our last two, so it may be overwritten.
                     *revision = load(&**store, name)?.map(|record| record.revision);
                 }
                 let text = String::from_utf8(head.text()).map_err(StoreError::failed)?;
@@ -175,7 +173,7 @@ impl Keeper {
                         *revision = Some(*at);
                         false
                     }
-                    // Somebody else wrote it: that is no doubt of ours.
+                    // Another writer saved it; the state of our commit is certain.
                     Err(StoreError::Conflict { .. }) => false,
                     Err(_) => true,
                 };
@@ -191,8 +189,8 @@ impl Keeper {
     }
 }
 
-impl Keeper {
-    /// Brings the head to the disk, where it is in a file; a store does so as it was told to.
+impl HeadPlace {
+    /// Syncs the head file to the disk; a store has its own durability.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         match self {
             Self::Store { .. } => Ok(()),
@@ -206,7 +204,7 @@ fn load(store: &dyn Store, name: &str) -> Result<Option<Record>, StoreError> {
     Ok(loaded.records.into_iter().find(|record| record.key == name))
 }
 
-/// Waits for a store on a thread that has no runtime.
+/// Blocks on a future of a store, on a thread without a runtime.
 pub(super) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
 

@@ -1,23 +1,21 @@
-//! Reads the lines of one file, forwards or backwards, a block at a time.
-//!
-//! Applies to: both.
+//! Reading the lines of one file forwards or backwards, a block at a time.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use super::chain::{LINE_MAX, Line};
+use super::chain::{Line, MAX_LINE};
 
-const BLOCK: usize = 64 * 1024;
+const BLOCK_SIZE: usize = 64 * 1024;
 
-/// The lines of a file from a position on; a last one without its end is none.
+/// The lines of a file from an offset on; an incomplete last line is not returned.
 #[derive(Debug)]
 pub(super) struct Lines {
     file: File,
     buffer: Vec<u8>,
-    /// Where the next line begins in the buffer.
+    /// The offset of the next line in the buffer.
     from: usize,
-    /// Where the buffer begins in the file.
+    /// The offset of the buffer in the file.
     base: u64,
 }
 
@@ -25,10 +23,10 @@ impl Lines {
     pub(super) fn open(path: &Path, at: u64) -> io::Result<Self> {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(at))?;
-        Ok(Self { file, buffer: Vec::with_capacity(BLOCK), from: 0, base: at })
+        Ok(Self { file, buffer: Vec::with_capacity(BLOCK_SIZE), from: 0, base: at })
     }
 
-    /// The next line without its end, and where it begins in the file.
+    /// Returns the next line without its newline, and its offset in the file.
     pub(super) fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
         let mut searched = self.from;
         loop {
@@ -38,19 +36,19 @@ impl Lines {
                 return Ok(Some((self.base + from as u64, &self.buffer[from..end])));
             }
             searched = self.buffer.len() - self.from;
-            // No line is that long; what is can only be damage, and is told like a line that does not end.
-            if searched > 2 * LINE_MAX || !self.fill()? {
+            // A line of this length is damage, and is reported like an incomplete line.
+            if searched > 2 * MAX_LINE || !self.fill()? {
                 return Ok(None);
             }
         }
     }
 
-    /// Where the next line begins, or would.
+    /// Returns the offset of the next line.
     pub(super) fn position(&self) -> u64 {
         self.base + self.from as u64
     }
 
-    /// Whether anything follows the last line.
+    /// Returns whether there are bytes after the last complete line.
     pub(super) fn is_torn(&self) -> bool {
         self.from < self.buffer.len()
     }
@@ -59,22 +57,22 @@ impl Lines {
         self.buffer.drain(..self.from);
         self.base += self.from as u64;
         self.from = 0;
-        let room = BLOCK as u64;
+        let room = BLOCK_SIZE as u64;
         Ok((&mut self.file).take(room).read_to_end(&mut self.buffer)? > 0)
     }
 }
 
-/// The lines of a file from its end on.
+/// The lines of a file in reverse order.
 #[derive(Debug)]
-pub(super) struct Backwards {
+pub(super) struct ReverseLines {
     file: File,
-    /// Whole lines and the end of the one before them.
+    /// Complete lines, after the end of the line before them.
     buffer: Vec<u8>,
-    /// Where the buffer begins in the file.
+    /// The offset of the buffer in the file.
     base: u64,
 }
 
-impl Backwards {
+impl ReverseLines {
     pub(super) fn open(path: &Path, before: Option<u64>) -> io::Result<Self> {
         let file = File::open(path)?;
         let base = match before {
@@ -84,10 +82,10 @@ impl Backwards {
         Ok(Self { file, buffer: Vec::new(), base })
     }
 
-    /// The line before the last one given, without its end.
+    /// Returns the line before the last returned one, without its newline.
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
-            // The last byte of the buffer ends the line looked for.
+            // The last byte of the buffer is the newline of the wanted line.
             let ended = self.buffer.len().saturating_sub(1);
             if let Some(end) = memchr::memrchr(b'\n', &self.buffer[..ended]) {
                 return Ok(Some(self.take(end + 1)));
@@ -95,13 +93,13 @@ impl Backwards {
             if self.base == 0 {
                 return Ok((!self.buffer.is_empty()).then(|| self.take(0)));
             }
-            if self.buffer.len() > 2 * LINE_MAX {
+            if self.buffer.len() > 2 * MAX_LINE {
                 return Ok(None);
             }
-            let size = self.base.min(BLOCK as u64);
+            let size = self.base.min(BLOCK_SIZE as u64);
             self.base -= size;
             self.file.seek(SeekFrom::Start(self.base))?;
-            let mut block = Vec::with_capacity(BLOCK + self.buffer.len());
+            let mut block = Vec::with_capacity(BLOCK_SIZE + self.buffer.len());
             (&mut self.file).take(size).read_to_end(&mut block)?;
             block.append(&mut self.buffer);
             self.buffer = block;
@@ -117,15 +115,15 @@ impl Backwards {
     }
 }
 
-/// Where the line of an event begins in a file, or that of the first event after it.
+/// Returns the offset of an event's line in a file, or of the first later event.
 ///
-/// The lines say their numbers themselves, so no index is kept that could be wrong.
+/// A binary search over the numbers in the lines, so there is no index that could be wrong.
 pub(super) fn find(path: &Path, no: u64) -> io::Result<u64> {
     let (mut low, mut high) = (0, std::fs::metadata(path)?.len());
-    while high - low > BLOCK as u64 {
-        let middle = low + (high - low) / 2;
-        let mut lines = Lines::open(path, middle)?;
-        // What is left of the line in the middle comes first.
+    while high - low > BLOCK_SIZE as u64 {
+        let cached_text = low + (high - low) / 2;
+        let mut lines = Lines::open(path, cached_text)?;
+        // The first line is the rest of the one in the middle.
         let next = match lines.next()? {
             Some(_) => lines.next()?,
             None => None,
@@ -135,10 +133,10 @@ pub(super) fn find(path: &Path, no: u64) -> io::Result<u64> {
                 if Line::read(line).is_some_and(|line| line.no < no) {
                     low = at;
                 } else {
-                    high = middle;
+                    high = cached_text;
                 }
             }
-            _ => high = middle,
+            _ => high = cached_text,
         }
     }
     let mut lines = Lines::open(path, low)?;

@@ -1,26 +1,23 @@
-//! The audit log on disk (MGP §6): files of one directory, each record chained to the one before.
+//! The audit log on disk (MGP §6): segment files in one directory, each record chained to the record before it.
 //!
-//! - One writer at a time, a thread of its own; others are refused.
-//! - What waits is written as one group. Its head, the last number and hash, is kept in the store before anything of
-//!   the group is acknowledged, so that a shortened or replaced log is found.
-//!   Records that nobody waits for (the ends of calls) are written within 5 ms, their head within a second.
-//! - A call of moderate or higher or unknown risk is on disk before it runs. If the process dies, the next one to open
-//!   the log records that it was interrupted.
-//! - If the disk or the store fails, no call begins until it works again.
-//! - Files are private, and so is their directory; names of events come from the operator and the peers, arguments
-//!   never stand in the log.
-//!
-//! Applies to: both.
+//! - A log has one writer, a thread of its own; a second writer is refused.
+//! - The writer collects waiting records into a group. It saves the head, i.e. number and hash of the last record, in
+//!   the store before it acknowledges any record of the group, so that a truncated or replaced log is detected.
+//!   Records without a waiting caller (the ends of calls) are written within 5 ms, and their head within a second.
+//! - A call of moderate, higher or unknown risk is on disk before it runs, as an intent. If the process dies, the next
+//!   process that opens the log records the call as interrupted.
+//! - While the disk or the store fails, no call can begin.
+//! - Files and directory are private. Names in events are written by the operator and by peers; arguments are never
+//!   in the log, unless [`Arguments`](crate::Arguments) configures it.
 
 mod chain;
 mod config;
 mod digest;
+mod encode;
 mod error;
-mod files;
 mod group;
 mod handle;
 mod head;
-mod json;
 mod lines;
 mod outbox;
 mod query;
@@ -34,11 +31,10 @@ mod writer;
 
 pub use config::{Fsync, Keep, LogConfig};
 pub use digest::DigestKey;
-pub use error::{Bad, Flaw, LogError};
-pub use files::LogFiles;
+pub use error::{BadRecord, LogError, RecordFlaw};
 pub use handle::AuditLog;
 pub use head::Head;
-pub use query::{AuditPage, AuditQuery};
+pub use query::{AuditPage, AuditQuery, LogFiles};
 #[cfg(feature = "sqlite")]
 pub(crate) use segments::private_folder;
 pub use verify::verify;

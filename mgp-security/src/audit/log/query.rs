@@ -1,6 +1,4 @@
-//! Finding events in a log while it is written.
-//!
-//! Applies to: both.
+//! Queries over a log while it is written.
 
 use std::io;
 use std::path::Path;
@@ -11,21 +9,21 @@ use std::time::SystemTime;
 use mgp_types::mgp::{AuditEvent, EventType, NotificationExtension};
 use mgp_types::store::StoreError;
 
-use super::chain::{Kind, Line};
-use super::lines::{Backwards, Lines, find};
-use super::queue::Shared;
-use super::segments::{Place, Segment};
+use super::chain::{Line, RecordKind};
+use super::error::LogError;
+use super::head::Head;
+use super::lines::{Lines, ReverseLines, find};
+use super::queue::LogQueue;
+use super::segments::{LogPlace, Segment};
 
-/// How many records one query looks at; it can be gone on with.
-const LOOKED_AT: usize = 16_384;
+/// The number of records that one query reads; the next page continues after them.
+const MAX_RECORDS: usize = 16_384;
 
-/// How many bytes one query looks at.
-const BYTES: usize = 16 * 1024 * 1024;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// How many events a page has at most.
-const PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 
-/// Which events are looked for; each member that is given must fit.
+/// A filter for events; an event must match every member that is set.
 ///
 /// ```
 /// use mgp_security::AuditQuery;
@@ -44,7 +42,7 @@ pub struct AuditQuery {
     until: Option<SystemTime>,
     limit: Option<usize>,
     order: Order,
-    /// The last event that was seen.
+    /// The number of the last event of the previous page.
     cursor: Option<u64>,
 }
 
@@ -55,85 +53,85 @@ enum Order {
     NewestFirst,
 }
 
-/// Events that were found.
+/// One page of matching events.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AuditPage {
     /// The events, with their numbers in `_mgp.seq`.
     pub events: Vec<AuditEvent>,
-    /// Where to go on, where there may be more: the `after` of the next query.
+    /// The [`after`](AuditQuery::after) of the next page, or `None` if this is the last one.
     pub next: Option<u64>,
 }
 
 // === impl AuditQuery ===
 
 impl AuditQuery {
-    /// Looks for every event, oldest first, a thousand at a time.
+    /// Creates a query for all events, oldest first, a thousand per page.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Of one party: the id of the actor.
+    /// Sets the id of the actor.
     pub fn agent(mut self, id: impl Into<String>) -> Self {
         self.agent = Some(id.into());
         self
     }
 
-    /// Done to one server.
+    /// Sets the target server.
     pub fn server(mut self, id: impl Into<String>) -> Self {
         self.server = Some(id.into());
         self
     }
 
-    /// Done to one tool.
+    /// Sets the target tool.
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.tool = Some(name.into());
         self
     }
 
-    /// Of one type.
+    /// Sets the event type.
     pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
         self.event_type = Some(EventType::from(event_type.into().as_str()));
         self
     }
 
-    /// Of one trace.
+    /// Sets the trace id.
     pub fn trace(mut self, id: impl Into<String>) -> Self {
         self.trace = Some(id.into());
         self
     }
 
-    /// Not before a time.
+    /// Sets the earliest time.
     pub fn since(mut self, time: SystemTime) -> Self {
         self.since = Some(time);
         self
     }
 
-    /// Before a time.
+    /// Sets the time before which the events happened.
     pub fn until(mut self, time: SystemTime) -> Self {
         self.until = Some(time);
         self
     }
 
-    /// At most so many, and never more than a thousand.
+    /// Sets the number of events per page, at most a thousand.
     pub fn limit(mut self, events: usize) -> Self {
         self.limit = Some(events);
         self
     }
 
-    /// The newest first.
+    /// Sorts the newest events first.
     pub fn newest_first(mut self) -> Self {
         self.order = Order::NewestFirst;
         self
     }
 
-    /// Goes on after an event, in the order asked for: what [`AuditPage::next`] said.
+    /// Continues after an event, in the sort order: the value of [`AuditPage::next`].
     pub fn after(mut self, seq: u64) -> Self {
         self.cursor = Some(seq);
         self
     }
 
-    fn fits(&self, event: &AuditEvent) -> bool {
+    fn matches(&self, event: &AuditEvent) -> bool {
         fn is<'a>(wanted: Option<&str>, found: impl FnOnce() -> Option<&'a str>) -> bool {
             wanted.is_none_or(|wanted| found() == Some(wanted))
         }
@@ -143,62 +141,89 @@ impl AuditQuery {
             && is(self.tool.as_deref(), || target?.tool_name.as_deref())
             && is(self.trace.as_deref(), || event.trace_id.as_deref())
             && self.event_type.as_ref().is_none_or(|wanted| *wanted == event.event_type)
-            // An event whose time cannot be read is in no span of time.
+            // An event with an unreadable time matches no time span.
             && self.since.is_none_or(|since| event.timestamp.is_before(since) == Some(false))
             && self.until.is_none_or(|until| event.timestamp.is_before(until) == Some(true))
     }
 }
 
-/// Reads the files of a log, as far as they are kept.
+/// Reads the retained files of a log.
 #[derive(Clone, Debug)]
-pub(super) struct Reader {
-    place: Place,
-    until: Until,
+pub(super) struct LogReader {
+    place: LogPlace,
+    until: ReadLimit,
 }
 
-/// How far a log is read.
+/// The last record that is read.
 #[derive(Clone, Debug)]
-enum Until {
-    /// As far as its writer has come.
-    Written(Arc<Shared>),
-    /// Up to this record.
+enum ReadLimit {
+    /// The newest durable record of a log that is being written.
+    Written(Arc<LogQueue>),
+    /// A fixed record.
     Record(u64),
 }
 
-/// A query on its way through the log.
+/// The files of a log up to a head, for readers; they do not block the writer.
+///
+/// Records after the head are not returned.
+#[derive(Clone, Debug)]
+pub struct LogFiles(LogReader);
+
+impl LogFiles {
+    /// Opens the files of a log; without a head no record is returned.
+    ///
+    /// # Errors
+    /// [`LogError::Name`].
+    pub fn new(dir: &Path, name: &str, head: Option<&Head>) -> Result<Self, LogError> {
+        let last = head.map_or(0, |head| head.seq);
+        Ok(Self(LogReader::at_rest(LogPlace::new(dir, name)?, last)))
+    }
+
+    /// Returns matching events; each call reads a bounded part of the log.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the log cannot be read.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn query(&self, query: AuditQuery) -> Result<AuditPage, StoreError> {
+        self.0.run(move |reader| reader.query(&query)).await
+    }
+}
+
+/// A query in progress.
 struct Search<'a> {
     query: &'a AuditQuery,
-    /// The newest record that is kept; what comes after it may be taken back.
-    kept: u64,
+    /// The newest durable record; later ones may still be removed.
+    durable: u64,
     limit: usize,
     records: usize,
     bytes: usize,
     page: AuditPage,
 }
 
-/// Whether a search goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    On,
+enum Progress {
+    Continue,
     Done,
 }
 
-// === impl Reader ===
+// === impl LogReader ===
 
-impl Reader {
+impl LogReader {
     pub(super) fn place(&self) -> (&std::path::Path, &str) {
         (&self.place.dir, &self.place.name)
     }
 
-    pub(super) fn new(place: Place, shared: Arc<Shared>) -> Self {
-        Self { place, until: Until::Written(shared) }
+    pub(super) fn new(place: LogPlace, shared: Arc<LogQueue>) -> Self {
+        Self { place, until: ReadLimit::Written(shared) }
     }
 
-    pub(super) fn at_rest(place: Place, kept: u64) -> Self {
-        Self { place, until: Until::Record(kept) }
+    pub(super) fn at_rest(place: LogPlace, durable: u64) -> Self {
+        Self { place, until: ReadLimit::Record(durable) }
     }
 
-    /// Reads where waiting for the disk is no harm.
+    /// Runs a read on a thread that may block.
     pub(super) fn run<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
@@ -212,16 +237,16 @@ impl Reader {
     pub(super) fn query(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         let mut search = Search {
             query,
-            kept: match &self.until {
-                Until::Written(shared) => shared.kept.load(Ordering::Acquire),
-                Until::Record(kept) => *kept,
+            durable: match &self.until {
+                ReadLimit::Written(shared) => shared.durable.load(Ordering::Acquire),
+                ReadLimit::Record(durable) => *durable,
             },
-            limit: query.limit.unwrap_or(PAGE).min(PAGE),
+            limit: query.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE),
             records: 0,
             bytes: 0,
             page: AuditPage::default(),
         };
-        if search.limit == 0 || search.kept == 0 {
+        if search.limit == 0 || search.durable == 0 {
             return Ok(search.page);
         }
         let segments = self.place.segments().map_err(StoreError::failed)?;
@@ -234,12 +259,12 @@ impl Reader {
 
     fn forwards(&self, segments: &[Segment], search: &mut Search<'_>) -> Result<(), StoreError> {
         let from = search.query.cursor.map_or(1, |cursor| cursor.saturating_add(1));
-        if let Until::Written(shared) = &self.until
+        if let ReadLimit::Written(shared) = &self.until
             && from > *shared.newest.borrow()
         {
             return Ok(());
         }
-        // Numbers of events grow with the files: the last file whose first line lies before is the one to begin with.
+        // Event numbers grow from file to file: begin with the last file whose first number is smaller.
         let mut begin = 0;
         for (index, segment) in segments.iter().enumerate().skip(1) {
             match first(&segment.path)? {
@@ -248,13 +273,13 @@ impl Reader {
             }
         }
         for (index, segment) in segments.iter().enumerate().skip(begin) {
-            let Some(at) = there(find(&segment.path, if index == begin { from } else { 0 }))?
+            let Some(at) = if_exists(find(&segment.path, if index == begin { from } else { 0 }))?
             else {
                 continue;
             };
-            let Some(mut lines) = there(Lines::open(&segment.path, at))? else { continue };
+            let Some(mut lines) = if_exists(Lines::open(&segment.path, at))? else { continue };
             while let Some((_, line)) = lines.next().map_err(StoreError::failed)? {
-                if search.look(line)? == Step::Done {
+                if search.read_line(line)? == Progress::Done {
                     return Ok(());
                 }
             }
@@ -270,13 +295,15 @@ impl Reader {
                     if first(&segment.path)?.is_none_or(|no| no >= before && no > 0) {
                         continue;
                     }
-                    there(find(&segment.path, before))?
+                    if_exists(find(&segment.path, before))?
                 }
                 None => None,
             };
-            let Some(mut lines) = there(Backwards::open(&segment.path, at))? else { continue };
+            let Some(mut lines) = if_exists(ReverseLines::open(&segment.path, at))? else {
+                continue;
+            };
             while let Some(line) = lines.next().map_err(StoreError::failed)? {
-                if search.look(&line)? == Step::Done {
+                if search.read_line(&line)? == Progress::Done {
                     return Ok(());
                 }
             }
@@ -285,15 +312,15 @@ impl Reader {
     }
 }
 
-/// The number in a file's first line; none where it has no line.
+/// Returns the number in a file's first line, or `None` if the file has no line.
 fn first(path: &Path) -> Result<Option<u64>, StoreError> {
-    let Some(mut lines) = there(Lines::open(path, 0))? else { return Ok(None) };
+    let Some(mut lines) = if_exists(Lines::open(path, 0))? else { return Ok(None) };
     let line = lines.next().map_err(StoreError::failed)?;
     Ok(line.and_then(|(_, line)| Line::read(line)).map(|line| line.no))
 }
 
-/// A file that was removed meanwhile has nothing that is kept.
-fn there<T>(read: io::Result<T>) -> Result<Option<T>, StoreError> {
+/// Maps a missing file to `None`: it was removed meanwhile, so it has no retained records.
+fn if_exists<T>(read: io::Result<T>) -> Result<Option<T>, StoreError> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -302,39 +329,38 @@ fn there<T>(read: io::Result<T>) -> Result<Option<T>, StoreError> {
 }
 
 impl Search<'_> {
-    /// Looks at one line.
-    fn look(&mut self, line: &[u8]) -> Result<Step, StoreError> {
+    fn read_line(&mut self, line: &[u8]) -> Result<Progress, StoreError> {
         let oldest_first = self.query.order == Order::OldestFirst;
         let Some(read) = Line::read(line) else {
-            // What is not yet kept may be half written; it ends the log.
+            // The line may be a write in progress, which is at the end of the log only.
             return match (self.records, oldest_first) {
-                (0, false) => Ok(Step::On),
+                (0, false) => Ok(Progress::Continue),
                 _ => Err(damaged()),
             };
         };
-        if read.seq > self.kept {
-            return Ok(if oldest_first { Step::Done } else { Step::On });
+        if read.seq > self.durable {
+            return Ok(if oldest_first { Progress::Done } else { Progress::Continue });
         }
         self.records += 1;
         self.bytes += line.len();
-        if read.kind == Kind::Event {
+        if read.kind == RecordKind::Event {
             let mut event: AuditEvent = serde_json::from_str(read.body).map_err(|_| damaged())?;
-            if self.query.fits(&event) {
+            if self.query.matches(&event) {
                 event.mgp.get_or_insert_with(NotificationExtension::new).seq = Some(read.no);
                 self.page.events.push(event);
             }
         }
         let full = self.page.events.len() >= self.limit;
-        if full || self.records >= LOOKED_AT || self.bytes >= BYTES {
-            // Backwards, the number of an internal record is that of an event still to come.
-            let internal = !oldest_first && read.kind != Kind::Event;
+        if full || self.records >= MAX_RECORDS || self.bytes >= MAX_BYTES {
+            // In reverse order, the number of an internal record is that of an event that is still to be read.
+            let internal = !oldest_first && read.kind != RecordKind::Event;
             self.page.next = Some(read.no + u64::from(internal));
-            return Ok(Step::Done);
+            return Ok(Progress::Done);
         }
-        Ok(Step::On)
+        Ok(Progress::Continue)
     }
 }
 
 fn damaged() -> StoreError {
-    StoreError::Unreadable("the audit log is damaged: verify it to find where".to_owned())
+    StoreError::Unreadable("the audit log is damaged; verify it to find the record".to_owned())
 }

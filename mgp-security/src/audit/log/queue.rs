@@ -1,55 +1,54 @@
-//! What waits to be written, and the room that is kept for it.
-//!
-//! Applies to: both.
+//! The queue of the writer, and the room reserved in it.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::task::Wake;
 use std::time::Duration;
 
 use mgp_types::service::{Ended, Ledger, Outcome, Start, Suspended, Unaudited};
+use mgp_types::sync::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-/// So many records are written without waiting for more.
-pub(super) const ENOUGH: usize = 512;
+/// The number of queued records that are written without waiting for more.
+pub(super) const MAX_BATCH: usize = 512;
 
-/// Records that nobody waits for are gathered for so long.
-const GATHER: Duration = Duration::from_millis(5);
+/// The time for which records without a waiting caller are collected.
+const GATHER_INTERVAL: Duration = Duration::from_millis(5);
 
-/// One thing to be written.
+/// An item for the writer.
 pub(super) enum Item {
-    /// A call that ended.
-    Call { ended: Ended, intent: Option<Arc<Intent>>, room: Room },
-    /// A round of a call ended with questions, and nothing can go on with it: its intent needs no end any more.
-    Shut { intent: Arc<Intent>, room: Room },
+    /// The end of a call.
+    Call { ended: Ended, intent: Option<Arc<Intent>>, room: Reservation },
+    /// The end of a round with questions that no later round can continue: its intent needs no final event.
+    Shut { intent: Arc<Intent>, room: Reservation },
     /// A call that is about to run.
-    Intent { start: Arc<Start>, intent: Arc<Intent>, kept: Kept },
+    Intent { start: Arc<Start>, intent: Arc<Intent>, ack: Acknowledge },
     /// An event as text.
-    Event { text: Vec<u8>, room: Room, kept: Kept },
-    /// Nothing; it is answered once everything before it is kept.
-    Flush { kept: Kept },
+    Event { text: Vec<u8>, room: Reservation, ack: Acknowledge },
+    /// A marker that is acknowledged after everything before it is durable.
+    Flush { ack: Acknowledge },
 }
 
-/// Takes the number of the record once it is kept.
-pub(super) type Kept = oneshot::Sender<Result<u64, Unaudited>>;
+/// Receives the number of the record after it is durable.
+pub(super) type Acknowledge = oneshot::Sender<Result<u64, Unaudited>>;
 
-/// What a record takes up until it is written.
+/// The room that an item occupies until it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Reservation {
     /// A permit.
     Permit,
-    /// A place among those that wait for a permit.
+    /// A place among the calls that wait for a permit.
     Waiting,
 }
 
 /// The intent record of a call, which its final record names.
 #[derive(Debug, Default)]
 pub(super) struct Intent {
-    /// Its number; zero until it is written.
+    /// The record number; zero until it is written.
     seq: AtomicU64,
-    /// Set when it could not be written: the call never ran.
+    /// Set if it could not be written, so that the call never ran.
     void: AtomicBool,
 }
 
@@ -66,70 +65,70 @@ impl Intent {
         self.void.load(Ordering::Acquire)
     }
 
-    /// It was not written after all.
+    /// Marks the intent as not written.
     pub(super) fn void(&self) {
         self.seq.store(0, Ordering::Release);
         self.void.store(true, Ordering::Release);
     }
 }
 
-/// What the handles, the tickets and the writer of a log share.
-pub(super) struct Shared {
-    queue: Mutex<Queue>,
+/// The state shared by the handles, the tickets and the writer of a log.
+pub(super) struct LogQueue {
+    queue: Mutex<QueueState>,
     wake: Condvar,
-    /// Tells the one who closes the log.
+    /// Wakes the thread that closes the log.
     drained: Condvar,
     pub(super) room: Semaphore,
     bound: usize,
-    /// How many wait for room; never more than `bound`.
+    /// The number of calls that wait for room, at most `bound`.
     pub(super) waiting: AtomicUsize,
     is_failing: AtomicBool,
     failure: Mutex<Option<Unaudited>>,
     pub(super) suspended: Mutex<Suspended<Option<Arc<Intent>>>>,
-    /// The newest event that is kept.
+    /// The newest durable event.
     pub(super) newest: watch::Sender<u64>,
-    /// The newest record that is kept.
-    pub(super) kept: AtomicU64,
+    /// The newest durable record.
+    pub(super) durable: AtomicU64,
 }
 
 #[derive(Default)]
-struct Queue {
+struct QueueState {
     items: VecDeque<Item>,
-    /// Somebody waits for an answer.
+    /// Set if a caller waits for an acknowledgement.
     urgent: bool,
-    /// The store has news.
-    stirred: bool,
+    /// Set if the store has changed.
+    store_changed: bool,
     closing: bool,
-    end: End,
-    sleep: Sleep,
+    end: CloseState,
+    sleep: WriterSleep,
 }
 
-/// What became of a log that was closed.
+/// The progress of closing a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum End {
+enum CloseState {
     #[default]
     Open,
-    /// Everything was written, but calls run.
-    Owed,
-    /// The writer is gone, or about to be.
+    /// Everything queued is written, but calls are still running.
+    CallsRunning,
+    /// The writer has ended, or is about to.
     Ended,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Sleep {
+enum WriterSleep {
     #[default]
     Awake,
-    /// Until there is anything to do.
+    /// Until there is an item.
     Idle,
-    /// Until something is urgent, or there is enough.
+    /// Until an item is urgent, or the batch is full.
     Gathering,
 }
 
-// === impl Shared ===
+// === impl LogQueue ===
 
-impl Shared {
+impl LogQueue {
     pub(super) fn new(bound: usize, seq: u64, no: u64) -> Self {
-        // Tokio's semaphore holds no more; nobody has so many calls.
+        // The limit of tokio's semaphore.
         let bound = bound.clamp(2, Semaphore::MAX_PERMITS / 2);
         Self {
             queue: Mutex::default(),
@@ -142,126 +141,127 @@ impl Shared {
             failure: Mutex::default(),
             suspended: Mutex::default(),
             newest: watch::Sender::new(no),
-            kept: AtomicU64::new(seq),
+            durable: AtomicU64::new(seq),
         }
     }
 
-    /// Why nothing can be recorded now, if so.
+    /// Returns the reason why nothing can be recorded now, if there is one.
     pub(super) fn failure(&self) -> Option<Unaudited> {
         if !self.is_failing.load(Ordering::Acquire) {
             return None;
         }
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failure.lock().clone()
     }
 
-    /// Says why nothing can be recorded from now on, or that it can again. Whether that is news.
+    /// Sets or clears the reason why nothing can be recorded; returns whether the log started or stopped failing.
     pub(super) fn set_failure(&self, failure: Option<Unaudited>) -> bool {
         let failing = failure.is_some();
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        *self.failure.lock() = failure;
         self.is_failing.swap(failing, Ordering::AcqRel) != failing
     }
 
-    /// Takes room at once.
+    /// Reserves room for records if there is any.
     pub(super) fn take(&self, records: u32) -> bool {
         self.room.try_acquire_many(records).map(tokio::sync::SemaphorePermit::forget).is_ok()
     }
 
-    /// Takes a place among those that wait.
-    pub(super) fn queue_up(&self) -> bool {
-        let taken = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |waiting| {
+    /// Reserves a place among the calls that wait for room.
+    pub(super) fn reserve_place(&self) -> bool {
+        let reserved = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |waiting| {
             (waiting < self.bound).then_some(waiting + 1)
         });
-        taken.is_ok()
+        reserved.is_ok()
     }
 
-    pub(super) fn give_back(&self, room: Room) {
+    pub(super) fn release(&self, room: Reservation) {
         match room {
-            Room::Permit => self.room.add_permits(1),
-            Room::Waiting => {
+            Reservation::Permit => self.room.add_permits(1),
+            Reservation::Waiting => {
                 self.waiting.fetch_sub(1, Ordering::AcqRel);
             }
         }
     }
 
-    /// Whether a running call still owes its record.
+    /// Returns whether a running call still has to write its record.
     fn is_owed(&self) -> bool {
         self.room.available_permits() < self.bound || self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Hands something to the writer.
+    /// Adds an item for the writer.
     pub(super) fn push(&self, item: Item) {
         let urgent = !matches!(item, Item::Call { .. } | Item::Shut { .. });
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.items.push_back(item);
         queue.urgent |= urgent;
         let wake = match queue.sleep {
-            Sleep::Awake => false,
-            Sleep::Idle => true,
-            Sleep::Gathering => urgent || queue.items.len() == ENOUGH,
+            WriterSleep::Awake => false,
+            WriterSleep::Idle => true,
+            WriterSleep::Gathering => urgent || queue.items.len() == MAX_BATCH,
         };
         if wake {
-            queue.sleep = Sleep::Awake;
+            queue.sleep = WriterSleep::Awake;
             drop(queue);
             self.wake.notify_one();
         }
     }
 
     pub(super) fn has_suspended(&self) -> bool {
-        !self.suspended.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.suspended.lock().is_empty()
     }
 
-    /// Ends the calls whose next round is not expected any more; all that wait when the log is closed.
+    /// Ends suspended calls that were not continued in time, or all of them if the log is closing.
     pub(super) fn sweep(&self, closing: bool) {
-        let mut suspended = self.suspended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut suspended = self.suspended.lock();
         loop {
             let ended = if closing { suspended.take_oldest() } else { suspended.next_ended() };
             let Some((start, intent)) = ended else { return };
             let ended = Ended::now(start, Outcome::Cancelled);
-            self.push(Item::Call { ended, intent, room: Room::Permit });
+            self.push(Item::Call { ended, intent, room: Reservation::Permit });
         }
     }
 
-    /// Waits until there is something to write, and takes it; whether the log is being closed.
+    /// Waits for items and moves them into `into`; returns whether the log is closing.
     ///
-    /// `idle` is how long to wait at most where nothing comes; where `rest` is set, nothing is looked at before.
+    /// Waits at most `idle` for a first item. If `rest` is set, waits that long before it looks for items.
     pub(super) fn next(
         &self,
         into: &mut VecDeque<Item>,
         idle: Option<Duration>,
         rest: Option<Duration>,
     ) -> bool {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if let Some(rest) = rest {
-            let unless = |queue: &mut Queue| !queue.closing;
-            queue = self.sleep(queue, Sleep::Awake, rest, unless);
+            let unless = |queue: &mut QueueState| !queue.closing;
+            queue = self.sleep(queue, WriterSleep::Awake, rest, unless);
         } else {
-            let nothing =
-                |queue: &mut Queue| queue.items.is_empty() && !queue.stirred && !queue.closing;
-            queue = self.sleep(queue, Sleep::Idle, idle.unwrap_or(Duration::MAX), nothing);
+            let nothing = |queue: &mut QueueState| {
+                queue.items.is_empty() && !queue.store_changed && !queue.closing
+            };
+            queue = self.sleep(queue, WriterSleep::Idle, idle.unwrap_or(Duration::MAX), nothing);
             if !queue.items.is_empty() {
-                let few = |queue: &mut Queue| {
-                    !queue.urgent && !queue.closing && queue.items.len() < ENOUGH
+                let few = |queue: &mut QueueState| {
+                    !queue.urgent && !queue.closing && queue.items.len() < MAX_BATCH
                 };
-                queue = self.sleep(queue, Sleep::Gathering, GATHER, few);
+                queue = self.sleep(queue, WriterSleep::Gathering, GATHER_INTERVAL, few);
             }
         }
         queue.urgent = false;
         into.append(&mut queue.items);
-        queue.stirred = false;
+        queue.store_changed = false;
         queue.closing
     }
 
     fn sleep<'a>(
         &self,
-        mut queue: MutexGuard<'a, Queue>,
-        how: Sleep,
+        mut queue: MutexGuard<'a, QueueState>,
+        how: WriterSleep,
         longest: Duration,
-        mut on: impl FnMut(&mut Queue) -> bool,
-    ) -> MutexGuard<'a, Queue> {
-        let on = |queue: &mut Queue| {
+        mut on: impl FnMut(&mut QueueState) -> bool,
+    ) -> MutexGuard<'a, QueueState> {
+        let on = |queue: &mut QueueState| {
             let on = on(queue);
-            // Each wake-up takes the mark away, so it is set anew.
-            queue.sleep = if on { how } else { Sleep::Awake };
+            // Each wake-up clears the mark, so it is set again.
+            queue.sleep = if on { how } else { WriterSleep::Awake };
             on
         };
         queue = if longest == Duration::MAX {
@@ -270,117 +270,113 @@ impl Shared {
             let waited = self.wake.wait_timeout_while(queue, longest, on);
             waited.unwrap_or_else(PoisonError::into_inner).0
         };
-        queue.sleep = Sleep::Awake;
+        queue.sleep = WriterSleep::Awake;
         queue
     }
 
-    /// Whether the writer may end: the log is closed, nothing waits and nothing is owed.
-    pub(super) fn is_done(&self) -> bool {
-        let mut queue = self.queue();
+    /// Returns whether the writer may end: the log is closing, the queue is empty and no call is running.
+    pub(super) fn may_end(&self) -> bool {
+        let mut queue = self.queue.lock();
         if !queue.closing || !queue.items.is_empty() {
             return false;
         }
-        queue.end = if self.is_owed() { End::Owed } else { End::Ended };
+        queue.end = if self.is_owed() { CloseState::CallsRunning } else { CloseState::Ended };
         self.drained.notify_all();
-        queue.end == End::Ended
+        queue.end == CloseState::Ended
     }
 
-    /// Closes the log and waits until what was handed over is kept; whether the writer ends now.
+    /// Closes the log, and waits until the queue is written; returns whether the writer has ended.
     ///
-    /// It does not while calls run, whose records it waits for, nor while the disk takes too long.
+    /// The writer goes on while calls are running, whose records it must write, and while the disk is slow.
     pub(super) fn close(&self, patience: Duration) -> bool {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.closing = true;
         self.wake.notify_one();
         let waited =
-            self.drained.wait_timeout_while(queue, patience, |queue| queue.end == End::Open);
-        waited.unwrap_or_else(PoisonError::into_inner).0.end == End::Ended
+            self.drained.wait_timeout_while(queue, patience, |queue| queue.end == CloseState::Open);
+        waited.unwrap_or_else(PoisonError::into_inner).0.end == CloseState::Ended
     }
 
-    /// Says that the writer is gone, whatever ended it.
+    /// Marks the writer as ended, for whatever reason.
     pub(super) fn end(&self) {
         self.set_failure(Some(Unaudited::Closed));
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.items.clear();
-        queue.end = End::Ended;
+        queue.end = CloseState::Ended;
         self.drained.notify_all();
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The store has news.
-impl Wake for Shared {
+/// Wakes the writer when the store has changed.
+impl Wake for LogQueue {
     fn wake(self: Arc<Self>) {
-        self.queue().stirred = true;
+        self.queue.lock().store_changed = true;
         self.wake.notify_one();
     }
 }
 
-/// Tickets of calls without an intent, which need nothing of their own.
-impl Ledger for Shared {
+/// The ledger of calls without an intent, which need no state of their own.
+impl Ledger for LogQueue {
     fn close(&self, ended: Ended) {
-        self.push(Item::Call { ended, intent: None, room: Room::Permit });
+        self.push(Item::Call { ended, intent: None, room: Reservation::Permit });
     }
 
     fn suspend(&self, start: Arc<Start>) {
-        self.suspend_with(start, None);
+        self.suspend_call(start, None);
     }
 }
 
-impl Shared {
-    fn suspend_with(&self, start: Arc<Start>, intent: Option<Arc<Intent>>) {
+impl LogQueue {
+    fn suspend_call(&self, start: Arc<Start>, intent: Option<Arc<Intent>>) {
         if start.logical.is_none() {
             return match intent {
-                None => self.give_back(Room::Permit),
-                Some(intent) => self.push(Item::Shut { intent, room: Room::Permit }),
+                None => self.release(Reservation::Permit),
+                Some(intent) => self.push(Item::Shut { intent, room: Reservation::Permit }),
             };
         }
-        self.suspended.lock().unwrap_or_else(PoisonError::into_inner).keep(start, intent);
+        self.suspended.lock().keep(start, intent);
         self.sweep(false);
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for LogQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shared({} records kept)", self.kept.load(Ordering::Relaxed))
+        write!(f, "LogQueue({} durable records)", self.durable.load(Ordering::Relaxed))
     }
 }
 
-/// The ledger of a call that has an intent, or waits for room.
+/// The ledger of a call that has an intent or waits for room.
 #[derive(Debug)]
-pub(super) struct Account {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct CallLedger {
+    pub(super) shared: Arc<LogQueue>,
     pub(super) intent: Option<Arc<Intent>>,
     /// Set while the call waits for its permits.
     pub(super) waits: AtomicBool,
-    /// Set when the call does not run after all.
+    /// Set if the call does not run.
     pub(super) void: AtomicBool,
 }
 
-impl Account {
-    /// The call does not run, and whoever called is told.
+impl CallLedger {
+    /// Marks the call as refused; its caller gets an error.
     pub(super) fn void(&self) {
         self.void.store(true, Ordering::Release);
     }
 
-    fn room(&self) -> Room {
-        if self.waits.load(Ordering::Acquire) { Room::Waiting } else { Room::Permit }
+    fn room(&self) -> Reservation {
+        if self.waits.load(Ordering::Acquire) { Reservation::Waiting } else { Reservation::Permit }
     }
 }
 
-impl Ledger for Account {
+impl Ledger for CallLedger {
     fn close(&self, ended: Ended) {
         let unwritten = self.intent.as_ref().is_some_and(|intent| intent.is_void());
         if unwritten || self.void.load(Ordering::Acquire) {
-            return self.shared.give_back(self.room());
+            return self.shared.release(self.room());
         }
         self.shared.push(Item::Call { ended, intent: self.intent.clone(), room: self.room() });
     }
 
     fn suspend(&self, start: Arc<Start>) {
-        self.shared.suspend_with(start, self.intent.clone());
+        self.shared.suspend_call(start, self.intent.clone());
     }
 }

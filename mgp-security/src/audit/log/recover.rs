@@ -1,49 +1,49 @@
-//! Opening a log: from its last checkpoint on, what is there is checked against the head.
+//! Opening a log: verifies it from its last checkpoint on, and repairs the end that a killed process left.
 //!
-//! What stands after the head was never acknowledged: it is kept as far as the chain holds, and the rest is cut off.
-//!
-//! Applies to: both.
+//! Records up to the head were acknowledged, so each of them must be there and verify; otherwise the log is refused as
+//! changed. Records after the head were never acknowledged: they are kept as far as the chain verifies, and the
+//! rest is cut off. The checkpoint written next records the number of bytes that were cut.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use super::chain::{Chain, Checkpoint, Kind, Line};
-use super::error::{Bad, Flaw, LogError};
+use super::chain::{Chain, Checkpoint, Line, RecordKind};
+use super::error::{BadRecord, LogError, RecordFlaw};
 use super::head::Head;
 use super::lines::Lines;
-use super::outbox::Taken;
-use super::segments::{Place, Segment, Segments};
+use super::outbox::RecentEvents;
+use super::segments::{LogPlace, Segment, SegmentFile};
 
-/// How much is read at first when the last checkpoint is looked for: one is written after 8 MiB and a group.
-const STEP: u64 = 13 * 1024 * 1024;
+/// The number of bytes read first to find the last checkpoint, which is written after 8 MiB and a group at most.
+const TAIL_READ: u64 = 13 * 1024 * 1024;
 
-/// A log as it was found.
+/// The state of a log that was opened.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) disk: Segments,
+pub(super) struct RecoveredLog {
+    pub(super) disk: SegmentFile,
     pub(super) chain: Chain,
     /// The length of the newest file.
     pub(super) length: u64,
     /// The first record of the newest file.
     pub(super) first: u64,
-    /// Calls that began and have no end: their intents, by number.
+    /// Intents of calls without a final record, by number.
     pub(super) open: BTreeMap<u64, String>,
     /// The last number taken out of a store.
     pub(super) outbox: u64,
-    /// What was taken out of it since the last checkpoint.
-    pub(super) taken: Taken,
-    /// The first record that is kept, as the last checkpoint says.
+    /// The events taken out of it since the last checkpoint.
+    pub(super) recent: RecentEvents,
+    /// The first retained record, as of the last checkpoint.
     pub(super) from: u64,
-    /// Records after the last checkpoint.
+    /// The number of records after the last checkpoint.
     pub(super) since: u64,
-    /// How many bytes were cut off.
+    /// The number of bytes that were cut off.
     pub(super) cut: u64,
 }
 
-impl Found {
-    pub(super) fn read(place: &Place, head: Head) -> Result<Self, LogError> {
+impl RecoveredLog {
+    pub(super) fn read(place: &LogPlace, head: Head) -> Result<Self, LogError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |error| LogError::io(&path, "read")(error)
@@ -57,10 +57,11 @@ impl Found {
             match Tail::read(&newest).map_err(io(&newest.path))? {
                 Some(tail) => return Self::follow(place, &segments, &tail, head, cut),
                 None if head.seq >= newest.first => {
-                    return Err(Bad::new(newest.first, Flaw::Torn).into());
+                    return Err(BadRecord::new(newest.first, RecordFlaw::Torn).into());
                 }
                 None => {
-                    // A process was killed while it began this file; all it could hold is said again elsewhere.
+                    // A process was killed right after it created this file. It holds at most a part of a checkpoint,
+                    // whose content is also in the file before, so it is removed.
                     cut += fs::metadata(&newest.path).map_err(io(&newest.path))?.len();
                     fs::remove_file(&newest.path).map_err(LogError::io(&newest.path, "removed"))?;
                     segments.pop();
@@ -69,24 +70,24 @@ impl Found {
         }
     }
 
-    /// A log without records.
-    fn nothing(place: &Place, head: Head, cut: u64) -> Result<Self, LogError> {
+    /// Opens a log without records.
+    fn nothing(place: &LogPlace, head: Head, cut: u64) -> Result<Self, LogError> {
         let chain = Chain::genesis(&place.name);
         if head.seq > 0 {
-            return Err(Bad::new(1, Flaw::Missing).into());
+            return Err(BadRecord::new(1, RecordFlaw::Missing).into());
         }
         if head.hash != chain.hash {
-            return Err(Bad::new(0, Flaw::Head).into());
+            return Err(BadRecord::new(0, RecordFlaw::Head).into());
         }
         let path = place.segment(1).path;
         Ok(Self {
-            disk: Segments::open(place, 1).map_err(LogError::io(&path, "opened"))?,
+            disk: SegmentFile::open(place, 1).map_err(LogError::io(&path, "opened"))?,
             chain,
             length: 0,
             first: 1,
             open: BTreeMap::new(),
             outbox: head.outbox,
-            taken: Taken::default(),
+            recent: RecentEvents::default(),
             from: 1,
             since: 0,
             cut,
@@ -94,78 +95,107 @@ impl Found {
     }
 
     fn follow(
-        place: &Place,
+        place: &LogPlace,
         segments: &[Segment],
         tail: &Tail,
         head: Head,
         cut: u64,
     ) -> Result<Self, LogError> {
-        // The newest, which the tail is of.
+        // The newest segment, to which the tail belongs.
         let Some(newest) = segments.last() else { return Self::nothing(place, head, cut) };
-        let mut chain = tail.before(place, newest)?;
+        let chain = tail.before(place, newest)?;
         if chain.seq > head.seq {
-            prove(place, segments, head, chain)?;
+            verify_after_head(place, segments, head, chain)?;
         }
-        let (mut open, mut taken) = (BTreeMap::new(), Taken::default());
-        let (mut outbox, mut from, mut since) = (head.outbox, 1, 0);
-        let mut good = 0;
-        let is_head = |chain: &Chain| chain.seq != head.seq || chain.hash == head.hash;
-        let mut bad = (!is_head(&chain)).then(|| Bad::new(head.seq, Flaw::Head));
-        for whole in tail.bytes.split_inclusive(|byte| *byte == b'\n') {
-            if bad.is_some() {
-                break;
-            }
-            let read = whole.strip_suffix(b"\n").ok_or(Flaw::Torn);
-            match read.and_then(|line| chain.follow(line)) {
-                Ok(_) if !is_head(&chain) => bad = Some(Bad::new(head.seq, Flaw::Head)),
-                Ok(line) => {
-                    good += whole.len();
-                    since += 1;
-                    if let Some(number) = line.outbox {
-                        outbox = outbox.max(number);
-                        taken.note(number, line.body.as_bytes());
-                    }
-                    if let Some(ended) = line.ends {
-                        open.remove(&ended);
-                    }
-                    if line.kind == Kind::Intent && line.ends.is_none() {
-                        open.insert(line.of.unwrap_or(line.seq), line.body.to_owned());
-                    }
-                    if let Some(checkpoint) = Checkpoint::read(&line) {
-                        outbox = outbox.max(checkpoint.outbox);
-                        (from, since) = (checkpoint.from, 0);
-                    }
-                }
-                Err(why) => bad = Some(Bad::new(chain.seq + 1, why)),
-            }
-        }
-        match bad {
-            Some(bad) if bad.seq <= head.seq => return Err(bad.into()),
-            None if chain.seq < head.seq => {
-                return Err(Bad::new(chain.seq + 1, Flaw::Missing).into());
-            }
-            _ => {}
-        }
-        let length = tail.at + good as u64;
+        let replay = Replay::run(tail, chain, head)?;
+        let length = tail.at + replay.verified as u64;
         let path = &newest.path;
-        let mut disk = Segments::open(place, newest.first).map_err(LogError::io(path, "opened"))?;
-        let rest = (tail.bytes.len() - good) as u64;
+        let mut disk =
+            SegmentFile::open(place, newest.first).map_err(LogError::io(path, "opened"))?;
+        let rest = (tail.bytes.len() - replay.verified) as u64;
         if rest > 0 {
             super::segments::Disk::cut(&mut disk, length).map_err(LogError::io(path, "cut"))?;
         }
-        let cut = cut + rest;
-        let first = newest.first;
-        Ok(Self { disk, chain, length, first, open, outbox, taken, from, since, cut })
+        let Replay { chain, open, recent, outbox, from, since, .. } = replay;
+        let (first, cut) = (newest.first, cut + rest);
+        Ok(Self { disk, chain, length, first, open, outbox, recent, from, since, cut })
     }
 }
 
-/// Proves that the log goes on from a head that is older than its last checkpoint, up to where that begins.
+/// The state of a log, rebuilt from the lines of its tail.
+struct Replay {
+    chain: Chain,
+    open: BTreeMap<u64, String>,
+    recent: RecentEvents,
+    outbox: u64,
+    from: u64,
+    since: u64,
+    /// The number of bytes whose lines verify.
+    verified: usize,
+}
+
+impl Replay {
+    /// Verifies the tail line by line; a flaw after the head ends the replay, any other one is an error.
+    fn run(tail: &Tail, chain: Chain, head: Head) -> Result<Self, BadRecord> {
+        let (open, recent) = (BTreeMap::new(), RecentEvents::default());
+        let mut replay =
+            Self { chain, open, recent, outbox: head.outbox, from: 1, since: 0, verified: 0 };
+        let check_head = |chain: &Chain| {
+            let is_other = chain.seq == head.seq && chain.hash != head.hash;
+            if is_other { Err(BadRecord::new(head.seq, RecordFlaw::Head)) } else { Ok(()) }
+        };
+        check_head(&replay.chain)?;
+        for whole in tail.bytes.split_inclusive(|byte| *byte == b'\n') {
+            let next = replay.chain.seq + 1;
+            let read = whole.strip_suffix(b"\n").ok_or(RecordFlaw::Torn);
+            match read.and_then(|line| replay.chain.verify_next(line)) {
+                Ok(line) => {
+                    check_head(&replay.chain)?;
+                    replay.verified += whole.len();
+                    replay.apply(&line);
+                }
+                Err(why) if next <= head.seq => return Err(BadRecord::new(next, why)),
+                Err(_) => break,
+            }
+        }
+        if replay.chain.seq < head.seq {
+            return Err(BadRecord::new(replay.chain.seq + 1, RecordFlaw::Missing));
+        }
+        Ok(replay)
+    }
+
+    fn apply(&mut self, line: &Line<'_>) {
+        self.since += 1;
+        if let Some(number) = line.outbox {
+            self.outbox = self.outbox.max(number);
+            self.recent.note(number, line.body.as_bytes());
+        }
+        if let Some(ended) = line.ends {
+            self.open.remove(&ended);
+        }
+        if line.kind == RecordKind::Intent && line.ends.is_none() {
+            self.open.insert(line.of.unwrap_or(line.seq), line.body.to_owned());
+        }
+        if let Some(checkpoint) = Checkpoint::read(line) {
+            self.outbox = self.outbox.max(checkpoint.outbox);
+            (self.from, self.since) = (checkpoint.from, 0);
+        }
+    }
+}
+
+/// Verifies that the log continues an older head without a gap, up to its last checkpoint.
 ///
-/// A power cut leaves such a head where the checkpoint had reached the disk and the head had not.
-/// What follows it was not acknowledged, or that was undone with the store; the chain says that all of it is ours.
-fn prove(place: &Place, segments: &[Segment], head: Head, to: Chain) -> Result<(), LogError> {
+/// The usual case is a head at or after the checkpoint. An older head results from a power cut after the checkpoint
+/// reached the disk and before the head did. The records between them were not acknowledged, or their
+/// acknowledgement was rolled back with the store; the chain proves that this log wrote them.
+fn verify_after_head(
+    place: &LogPlace,
+    segments: &[Segment],
+    head: Head,
+    to: Chain,
+) -> Result<(), LogError> {
     let begins = segments.iter().rposition(|segment| segment.first <= head.seq + 1);
-    let stale = || Bad::new(to.seq, Flaw::StaleHead);
+    let stale = || BadRecord::new(to.seq, RecordFlaw::StaleHead);
     let mut chain: Option<Chain> = None;
     for segment in &segments[begins.ok_or_else(stale)?..] {
         let io = |error| LogError::io(&segment.path, "read")(error);
@@ -173,48 +203,52 @@ fn prove(place: &Place, segments: &[Segment], head: Head, to: Chain) -> Result<(
         while let Some((_, line)) = lines.next().map_err(io)? {
             let at = match &mut chain {
                 Some(chain) => chain,
-                none => none.insert(beginning(place, segment, line)?),
+                slot => slot.insert(chain_before_segment(place, segment, line)?),
             };
             if at.seq == head.seq && at.hash != head.hash {
-                return Err(Bad::new(head.seq, Flaw::Head).into());
+                return Err(BadRecord::new(head.seq, RecordFlaw::Head).into());
             }
             if at.seq == to.seq {
                 return if at.hash == to.hash {
                     Ok(())
                 } else {
-                    Err(Bad::new(to.seq, Flaw::Hash).into())
+                    Err(BadRecord::new(to.seq, RecordFlaw::Hash).into())
                 };
             }
             let seq = at.seq + 1;
-            at.follow(line).map_err(|why| Bad::new(seq, why))?;
+            at.verify_next(line).map_err(|why| BadRecord::new(seq, why))?;
         }
     }
     Err(stale().into())
 }
 
-/// The chain before the first line of a file.
-fn beginning(place: &Place, segment: &Segment, line: &[u8]) -> Result<Chain, Bad> {
+/// Returns the chain before the first line of a file.
+fn chain_before_segment(
+    place: &LogPlace,
+    segment: &Segment,
+    line: &[u8],
+) -> Result<Chain, BadRecord> {
     if segment.first == 1 {
         return Ok(Chain::genesis(&place.name));
     }
     Line::read(line)
         .filter(|line| line.seq == segment.first)
         .and_then(|line| Chain::before(&line))
-        .ok_or_else(|| Bad::new(segment.first, Flaw::Form))
+        .ok_or_else(|| BadRecord::new(segment.first, RecordFlaw::Form))
 }
 
-/// The newest file from its last checkpoint on, or from its beginning.
+/// The newest file from its last checkpoint on, or all of it.
 struct Tail {
     at: u64,
     bytes: Vec<u8>,
 }
 
 impl Tail {
-    /// None where the file has nothing that reading can begin with.
+    /// Reads the tail; returns `None` if the file contains no point where reading can begin.
     fn read(segment: &Segment) -> io::Result<Option<Self>> {
         let mut file = File::open(&segment.path)?;
         let length = file.metadata()?.len();
-        let mut step = STEP;
+        let mut step = TAIL_READ;
         loop {
             let at = length.saturating_sub(step);
             file.seek(SeekFrom::Start(at))?;
@@ -230,25 +264,25 @@ impl Tail {
         }
     }
 
-    /// The chain before the first line.
-    fn before(&self, place: &Place, segment: &Segment) -> Result<Chain, LogError> {
+    /// Returns the chain before the first line.
+    fn before(&self, place: &LogPlace, segment: &Segment) -> Result<Chain, LogError> {
         if self.at == 0 && segment.first == 1 {
             return Ok(Chain::genesis(&place.name));
         }
         let end = memchr::memchr(b'\n', &self.bytes).unwrap_or_default();
         let chain = Line::read(&self.bytes[..end]).and_then(|line| Chain::before(&line));
-        let chain = chain.ok_or_else(|| Bad::new(segment.first, Flaw::Form))?;
+        let chain = chain.ok_or_else(|| BadRecord::new(segment.first, RecordFlaw::Form))?;
         if self.at == 0 && chain.seq + 1 != segment.first {
-            return Err(Bad::new(segment.first, Flaw::Number(chain.seq + 1)).into());
+            return Err(BadRecord::new(segment.first, RecordFlaw::Number(chain.seq + 1)).into());
         }
         Ok(chain)
     }
 }
 
-/// Where the last checkpoint begins after which everything is there that it announces.
+/// Returns the offset of the last checkpoint that is complete, i.e. followed by all the intents it announces.
 fn last_checkpoint(bytes: &[u8], from_the_start: bool) -> Option<usize> {
     let mut end = memchr::memrchr(b'\n', bytes)? + 1;
-    // Intents that are said again right after the line looked at.
+    // The number of repeated intents right after the current line.
     let mut again = 0;
     while end > 0 {
         let from = memchr::memrchr(b'\n', &bytes[..end - 1]).map_or(0, |before| before + 1);
@@ -258,7 +292,7 @@ fn last_checkpoint(bytes: &[u8], from_the_start: bool) -> Option<usize> {
         match Line::read(&bytes[from..end - 1]) {
             Some(line) if line.of.is_some() => again += 1,
             Some(line) => {
-                if Checkpoint::read(&line).is_some_and(|said| said.open <= again) {
+                if Checkpoint::read(&line).is_some_and(|checkpoint| checkpoint.open <= again) {
                     return Some(from);
                 }
                 again = 0;

@@ -1,42 +1,42 @@
-//! The files of a log, numbered by their first record, and the lock that one writer holds.
-//!
-//! Applies to: both.
+//! The segment files of a log, named by their first record, and the lock of its writer.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use mgp_types::PrivateFile;
+
 use super::error::LogError;
 
-/// How long is waited for one who has the log, and between two looks: a process that was killed lets go of it a moment
-/// after it is seen no more, with the last of its threads.
-const LOOKS: u32 = 25;
-const LOOK: Duration = Duration::from_millis(10);
+/// The attempts to take the lock, and the delay between them: a killed process holds its lock for a short time after
+/// it has disappeared, until its last thread ends.
+const LOCK_ATTEMPTS: u32 = 25;
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-const DIRECTORY: u32 = 0o700;
-const FILE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
-/// Where lines are written; tests put one that fails in its place.
+/// The file that lines are written to; tests substitute one that fails.
 pub(super) trait Disk: Send {
-    /// Hands bytes to the system; where it fails, some of them may be there.
+    /// Appends bytes; if it fails, a part of them may be written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts the newest file back to a length.
+    /// Truncates the newest file to a length.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
-    /// Brings the newest file to the disk, and its name.
+    /// Syncs the newest file and its name to the disk.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Begins a file with a record.
+    /// Begins a new file with a record.
     fn next(&mut self, first: u64) -> io::Result<()>;
 
     /// Removes the files that end before a record.
     fn remove_before(&mut self, from: u64) -> io::Result<()>;
 }
 
-/// One file of a log.
+/// A file of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     /// The number of its first record.
@@ -44,22 +44,22 @@ pub(super) struct Segment {
     pub(super) path: PathBuf,
 }
 
-/// The files of one log in a directory.
+/// The directory and the name of a log.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LogPlace {
     pub(super) dir: PathBuf,
     pub(super) name: String,
 }
 
-/// The right to write a log; it ends with the process.
+/// The exclusive right to write a log; released when the process ends.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
 }
 
-// === impl Place ===
+// === impl LogPlace ===
 
-impl Place {
+impl LogPlace {
     pub(super) fn new(dir: &Path, name: &str) -> Result<Self, LogError> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if name.is_empty() || name.len() > 64 || !name.bytes().all(fits) {
@@ -68,7 +68,7 @@ impl Place {
         Ok(Self { dir: dir.to_owned(), name: name.to_owned() })
     }
 
-    /// A file beside those of the log.
+    /// Returns the path of a file beside the segments.
     pub(super) fn beside(&self, ending: &str) -> PathBuf {
         self.dir.join(format!("{}.{ending}", self.name))
     }
@@ -77,7 +77,7 @@ impl Place {
         Segment { first, path: self.beside(&format!("{first:016}.jsonl")) }
     }
 
-    /// The files that are there, oldest first.
+    /// Lists the segments, oldest first.
     pub(super) fn segments(&self) -> io::Result<Vec<Segment>> {
         let mut segments = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -95,33 +95,33 @@ impl Place {
         Ok(segments)
     }
 
-    /// Makes the directory private where it is new, and sees to it that it is.
+    /// Creates the directory if needed, and checks that directory and files are private.
     pub(super) fn prepare(&self) -> Result<(), LogError> {
         private_folder(&self.dir)?;
         for segment in self.segments().map_err(LogError::io(&self.dir, "read"))? {
-            refuse_exposed(&segment.path, FILE)?;
+            refuse_exposed(&segment.path, FILE_MODE)?;
         }
         Ok(())
     }
 
-    /// Takes the log for this process; blocks for a moment where somebody has it.
+    /// Takes the lock; blocks for a short time if another process holds it.
     pub(super) fn lock(&self) -> Result<Lock, LogError> {
         let path = self.beside("lock");
         let file = private().write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(LogError::io(&path, "opened"))?;
-        for _ in 0..LOOKS {
+        for _ in 0..LOCK_ATTEMPTS {
             match file.try_lock() {
                 Ok(()) => return Ok(Lock { _file: file }),
-                Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY_DELAY),
                 Err(TryLockError::Error(error)) => {
                     return Err(LogError::io(&path, "locked")(error));
                 }
             }
         }
-        Err(LogError::Taken { dir: self.dir.clone(), name: self.name.clone() })
+        Err(LogError::InUse { dir: self.dir.clone(), name: self.name.clone() })
     }
 
-    /// Brings the names of files to the disk; where directories cannot be synced, the system sees to it.
+    /// Syncs the names of files to the disk; systems that cannot sync directories do so by themselves.
     fn sync_names(&self) {
         if let Ok(dir) = File::open(&self.dir) {
             let _ = dir.sync_all();
@@ -129,18 +129,18 @@ impl Place {
     }
 }
 
-/// The newest file of a log, as it is written.
+/// The newest segment, open for writing.
 #[derive(Debug)]
-pub(super) struct Segments {
-    place: Place,
+pub(super) struct SegmentFile {
+    place: LogPlace,
     file: File,
-    /// Whether its name may not have reached the disk yet.
+    /// Set if the file name may not be on the disk yet.
     is_new: bool,
 }
 
-impl Segments {
-    /// Goes on with a file, or begins it.
-    pub(super) fn open(place: &Place, first: u64) -> io::Result<Self> {
+impl SegmentFile {
+    /// Opens a segment at its end, or creates it.
+    pub(super) fn open(place: &LogPlace, first: u64) -> io::Result<Self> {
         let path = place.segment(first).path;
         let file = private().write(true).create(true).truncate(false).open(path)?;
         let mut this = Self { place: place.clone(), file, is_new: true };
@@ -149,7 +149,7 @@ impl Segments {
     }
 }
 
-impl Disk for Segments {
+impl Disk for SegmentFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)
     }
@@ -183,54 +183,41 @@ impl Disk for Segments {
     }
 }
 
-/// Makes a folder that only its owner may use where it is missing or empty, and refuses one that others may use.
+/// Creates a missing folder as private, makes an empty one private, and refuses one that is not private.
 pub(crate) fn private_folder(path: &Path) -> Result<(), LogError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, DIRECTORY);
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, DIRECTORY_MODE);
     builder.create(path).map_err(LogError::io(path, "made"))?;
     let mut entries = fs::read_dir(path).map_err(LogError::io(path, "read"))?;
     if entries.next().is_none() {
         make_private(path).map_err(LogError::io(path, "made private"))?;
     }
-    refuse_exposed(path, DIRECTORY)
+    refuse_exposed(path, DIRECTORY_MODE)
 }
 
-/// How files are opened that only their owner may use.
+/// Returns options that create files private to their owner.
 pub(super) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);
     options
 }
 
-/// Refuses what others than the owner may use.
+/// Refuses a file or folder that other users can access.
 pub(super) fn refuse_exposed(path: &Path, private: u32) -> Result<(), LogError> {
     let metadata = fs::metadata(path).map_err(LogError::io(path, "read"))?;
-    match exposed(&metadata) {
+    match PrivateFile::exposed_mode(&metadata) {
         Some(mode) => Err(LogError::Exposed { path: path.to_owned(), mode, private }),
         None => Ok(()),
     }
 }
 
 #[cfg(unix)]
-fn exposed(metadata: &Metadata) -> Option<u32> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mode = metadata.permissions().mode() & 0o7777;
-    (mode & 0o077 != 0).then_some(mode)
-}
-
-/// Rights are lists there, which the folder's owner sets.
-#[cfg(not(unix))]
-fn exposed(_: &Metadata) -> Option<u32> {
-    None
-}
-
-#[cfg(unix)]
 fn make_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(dir, fs::Permissions::from_mode(DIRECTORY))
+    fs::set_permissions(dir, fs::Permissions::from_mode(DIRECTORY_MODE))
 }
 
 #[cfg(not(unix))]

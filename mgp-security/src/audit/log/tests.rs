@@ -1,6 +1,4 @@
 //! Logs that are written, read, damaged, killed and refused.
-//!
-//! Applies to: both.
 
 mod crash;
 mod faults;
@@ -12,8 +10,8 @@ mod whole;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType, RiskLevel};
 use mgp_types::service::{
@@ -22,20 +20,22 @@ use mgp_types::service::{
 };
 use mgp_types::store::Store;
 
-use super::{AuditLog, Bad, Head, LogConfig, LogError, verify};
+use super::{AuditLog, BadRecord, Head, LogConfig, LogError, verify};
 
-/// A folder of its own for each test, gone with it.
-struct Folder(PathBuf);
+/// A directory for the log of one test.
+struct Folder {
+    dir: PathBuf,
+    _guard: TempDir,
+}
 
 impl Folder {
     fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        Self(std::env::temp_dir().join(format!("mgp-audit-log-{process}-{next}")))
+        let guard = temp_dir();
+        Self { dir: guard.path().join("log"), _guard: guard }
     }
 
     fn config(&self) -> LogConfig {
-        LogConfig::new(&self.0)
+        LogConfig::new(&self.dir)
     }
 
     async fn open(&self) -> AuditLog {
@@ -43,16 +43,16 @@ impl Folder {
     }
 
     fn head(&self) -> Head {
-        Head::beside(&self.0, "audit").unwrap().unwrap()
+        Head::beside(&self.dir, "audit").unwrap().unwrap()
     }
 
-    fn verify(&self) -> Result<u64, Bad> {
-        verify_dir(&self.0)
+    fn verify(&self) -> Result<u64, BadRecord> {
+        verify_dir(&self.dir)
     }
 
     fn files(&self) -> Vec<PathBuf> {
         let mut files: Vec<_> =
-            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+            fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
         files
     }
@@ -62,22 +62,16 @@ impl Folder {
         self.files().into_iter().filter(is_segment).collect()
     }
 
-    /// The lines of all files.
+    /// Returns the lines of all files.
     fn lines(&self) -> Vec<String> {
         let texts = self.segments().into_iter().map(|path| fs::read_to_string(path).unwrap());
         texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn verify_dir(dir: &Path) -> Result<u64, Bad> {
+fn verify_dir(dir: &Path) -> Result<u64, BadRecord> {
     let checked = Head::beside(dir, "audit")
-        .and_then(|head| verify(dir, "audit", &head.ok_or_else(Bad::no_head)?));
+        .and_then(|head| verify(dir, "audit", &head.ok_or_else(BadRecord::no_head)?));
     checked.map_err(|error| match error {
         LogError::Bad(bad) => bad,
         other => panic!("{other}"),
@@ -112,11 +106,11 @@ async fn call(log: &AuditLog, tool: &str, risk: RiskLevel) {
 
 async fn tools(log: &AuditLog) -> Vec<(String, String)> {
     let events = log.query(super::AuditQuery::new()).await.unwrap().events;
-    let told = |event: AuditEvent| {
+    let outcome = |event: AuditEvent| {
         let tool = event.target.and_then(|target| target.tool_name).unwrap_or_default();
         (tool, event.result.to_string())
     };
-    events.into_iter().map(told).collect()
+    events.into_iter().map(outcome).collect()
 }
 
 fn shared(store: &(impl Store + Clone + 'static)) -> Arc<dyn Store> {

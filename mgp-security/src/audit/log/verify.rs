@@ -1,51 +1,54 @@
-//! Reads a whole log and finds the first record that is not what was written.
-//!
-//! Applies to: both.
+//! Verification of a whole log; it finds the first record that is not as it was written.
 
 use std::fs;
 use std::path::Path;
 
-use super::chain::{Chain, Checkpoint, Kind, Line};
+use super::chain::{Chain, Checkpoint, Line, RecordKind};
 use super::digest::DigestKey;
-use super::error::{Bad, Flaw, LogError};
+use super::error::{BadRecord, LogError, RecordFlaw};
 use super::head::Head;
 use super::lines::Lines;
-use super::segments::Place;
+use super::segments::LogPlace;
 
-/// Checks every byte of a log against its head, and counts its records, internal ones included.
+/// Verifies every byte of a log against its head, and counts its records, including internal ones.
 ///
-/// With a head from a [store](Head::in_store), nobody who can only change the files can change, drop or add anything
-/// up to the head unnoticed.
-/// With the head [beside the log](Head::beside), damage and careless changes are found;
-/// who may write there can write a new log and its head.
+/// Every line must hash to its own `hash`, keyed with the hash of the line before, so a changed, removed or inserted
+/// record breaks the chain at that record. The head fixes the end: without it, records could be cut off at the end, or
+/// the whole log could be replaced by another valid one.
 ///
-/// Records after the head were not acknowledged; they count if they fit, and half a line at the very end, which a
-/// killed process leaves, is passed over.
-/// Where old files were removed, what is left is proved: the removal was announced by a record that is part of it.
+/// With a head from a [store](Head::in_store), an attacker who can only change the files cannot change, remove or add
+/// a record up to the head unnoticed.
+/// With the head [beside the log](Head::beside), damage and careless changes are detected; an attacker with write
+/// access to the directory can replace the log and its head.
+///
+/// Records after the head were not acknowledged; they are counted if they verify, and an incomplete line at the very
+/// end, which a killed process leaves, is ignored.
+/// If old files were removed, the rest is verified from the checkpoint at its beginning; a checkpoint that is part of
+/// the chain must have announced the removal.
 ///
 /// # Errors
-/// [`LogError::Bad`] names the first bad record; else the files cannot be read.
+/// [`LogError::Bad`] names the first bad record; other errors mean that the files cannot be read.
 pub fn verify(dir: &Path, name: &str, head: &Head) -> Result<u64, LogError> {
-    let place = Place::new(dir, name)?;
+    let place = LogPlace::new(dir, name)?;
     beside(&place)?;
     let segments = place.segments().map_err(LogError::io(dir, "read"))?;
     let mut chain = Chain::genesis(name);
     if head.seq == 0 && head.hash != chain.hash {
-        return Err(Bad::new(0, Flaw::Head).into());
+        return Err(BadRecord::new(0, RecordFlaw::Head).into());
     }
     let first = segments.first().map_or(1, |segment| segment.first);
-    // Without a checkpoint that says otherwise, everything is kept.
+    // Records are retained from the first one on, unless a checkpoint announces a removal.
     let mut from = 1;
     let mut count = 0;
-    let mut pending: Option<Bad> = None;
+    let mut pending: Option<BadRecord> = None;
     for segment in &segments {
         if let Some(bad) = pending.take() {
-            // Only the newest file may end in half a line.
+            // Only the newest file may end with an incomplete line.
             return Err(bad.into());
         }
         let io = |error| LogError::io(&segment.path, "read")(error);
         if count > 0 && segment.first != chain.seq + 1 {
-            return Err(Bad::new(chain.seq + 1, Flaw::Missing).into());
+            return Err(BadRecord::new(chain.seq + 1, RecordFlaw::Missing).into());
         }
         let mut lines = Lines::open(&segment.path, 0).map_err(io)?;
         while let Some((_, line)) = lines.next().map_err(io)? {
@@ -53,49 +56,51 @@ pub fn verify(dir: &Path, name: &str, head: &Head) -> Result<u64, LogError> {
                 chain = Line::read(line)
                     .filter(|line| line.seq == first)
                     .and_then(|line| Chain::before(&line))
-                    .ok_or_else(|| Bad::new(first, Flaw::Form))?;
+                    .ok_or_else(|| BadRecord::new(first, RecordFlaw::Form))?;
                 if chain.seq > head.seq {
-                    return Err(Bad::new(chain.seq, Flaw::StaleHead).into());
+                    return Err(BadRecord::new(chain.seq, RecordFlaw::StaleHead).into());
                 }
                 if chain.seq == head.seq && chain.hash != head.hash {
-                    return Err(Bad::new(head.seq, Flaw::Head).into());
+                    return Err(BadRecord::new(head.seq, RecordFlaw::Head).into());
                 }
             }
             let before = chain;
-            let read = chain.follow(line).map_err(|why| Bad::new(before.seq + 1, why))?;
-            if read.kind == Kind::Checkpoint {
-                let said = Checkpoint::read(&read).filter(|said| said.prev == before.hash);
-                from = said.ok_or_else(|| Bad::new(read.seq, Flaw::Form))?.from;
+            let read =
+                chain.verify_next(line).map_err(|why| BadRecord::new(before.seq + 1, why))?;
+            if read.kind == RecordKind::Checkpoint {
+                let checkpoint =
+                    Checkpoint::read(&read).filter(|checkpoint| checkpoint.prev == before.hash);
+                from = checkpoint.ok_or_else(|| BadRecord::new(read.seq, RecordFlaw::Form))?.from;
             }
             if chain.seq == head.seq && chain.hash != head.hash {
-                return Err(Bad::new(head.seq, Flaw::Head).into());
+                return Err(BadRecord::new(head.seq, RecordFlaw::Head).into());
             }
             count += 1;
         }
-        pending = lines.is_torn().then(|| Bad::new(chain.seq + 1, Flaw::Torn));
+        pending = lines.is_torn().then(|| BadRecord::new(chain.seq + 1, RecordFlaw::Torn));
     }
     if let Some(bad) = pending.filter(|bad| bad.seq <= head.seq) {
         return Err(bad.into());
     }
     if first > from {
-        return Err(Bad::new(from, Flaw::Missing).into());
+        return Err(BadRecord::new(from, RecordFlaw::Missing).into());
     }
     if chain.seq < head.seq {
-        return Err(Bad::new(chain.seq + 1, Flaw::Missing).into());
+        return Err(BadRecord::new(chain.seq + 1, RecordFlaw::Missing).into());
     }
     Ok(count)
 }
 
-/// The files beside the log are small and as we write them.
-fn beside(place: &Place) -> Result<(), LogError> {
+/// Checks that the files beside the log are undamaged.
+fn beside(place: &LogPlace) -> Result<(), LogError> {
     let lock = place.beside("lock");
     if fs::metadata(&lock).is_ok_and(|metadata| metadata.len() > 0) {
-        return Err(Bad::new(0, Flaw::Beside(lock)).into());
+        return Err(BadRecord::new(0, RecordFlaw::Beside(lock)).into());
     }
     Head::beside(&place.dir, &place.name)?;
     let key = place.beside("key");
     if key.exists() && DigestKey::read(&key)?.is_none() {
-        return Err(Bad::new(0, Flaw::Beside(key)).into());
+        return Err(BadRecord::new(0, RecordFlaw::Beside(key)).into());
     }
     Ok(())
 }

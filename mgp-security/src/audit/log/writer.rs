@@ -1,9 +1,13 @@
-//! The thread that writes a log: what waits is written as one group, its head kept, and only then acknowledged.
+//! The writer thread of a log.
 //!
-//! Where disk or store fail, nothing is acknowledged and no call may begin; the final records of calls that run are
-//! kept until it works again.
+//! It writes waiting items as one group, in three steps: append the lines to the file, save the head (number and hash
+//! of the last line), acknowledge the callers. A crash between the steps leaves lines after the head, which were not
+//! acknowledged and which [recovery](super::recover) verifies; never a head without its lines, unless the power
+//! fails and [`Fsync`] is not `Always`.
 //!
-//! Applies to: both.
+//! If the disk or the store fails, no caller is acknowledged and no call can begin; final records of running
+//! calls stay queued until writing works again. Operators find these events in the log of the program as `failed`,
+//! `recovered`, `rotated` and `dropped`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error as StdError;
@@ -15,144 +19,144 @@ use mgp_types::service::Unaudited;
 use mgp_types::store::{Store, StoreError};
 use tokio::time::Instant;
 
-use super::chain::{Chain, LINE_MAX};
+use super::chain::{Chain, MAX_LINE};
 use super::config::{Fsync, Keep, LogConfig};
-use super::error::{Bad, LogError};
-use super::group::{Group, text_of};
-use super::head::{Head, Keeper};
-use super::outbox::{Outbox, TAKE, Taken};
-use super::queue::{Item, Room, Shared};
-use super::recover::Found;
-use super::segments::{Disk, Lock, Place, Segments};
+use super::error::{BadRecord, LogError};
+use super::group::{Group, encode_or_replace};
+use super::head::{Head, HeadPlace};
+use super::outbox::{BATCH, Outbox, RecentEvents};
+use super::queue::{Item, LogQueue, Reservation};
+use super::recover::RecoveredLog;
+use super::segments::{Disk, Lock, LogPlace, SegmentFile};
 
-/// So many records make a group at most, or so many bytes and one more record.
-const GROUP: usize = 1024;
-const GROUP_BYTES: usize = 4 * LINE_MAX;
+/// The size limit for a group: so many records, or so many bytes and one more record.
+const MAX_GROUP: usize = 1024;
+const MAX_GROUP_BYTES: usize = 4 * MAX_LINE;
 
-/// After so many bytes a checkpoint is due, however few records they are.
+/// The number of bytes after which a checkpoint is due, however few the records.
 const CHECKPOINT_BYTES: u64 = 8 * 1024 * 1024;
 
-/// How long the head may lag behind records that nobody waited for.
-const LAG: Duration = Duration::from_secs(1);
+/// The time for which the head may lag behind records without a waiting caller.
+const MAX_HEAD_LAG: Duration = Duration::from_secs(1);
 
-/// How long the disk may be owed what opening wrote, where nobody hands over anything.
-const OWING: Duration = Duration::from_millis(100);
+/// The time after opening within which the disk is synced if no item arrives.
+const SYNC_DELAY: Duration = Duration::from_millis(100);
 
-/// How long is waited until what failed is tried again.
-const AGAIN: Duration = Duration::from_millis(250);
+/// The delay before a failed operation is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 type Reason = Arc<dyn StdError + Send + Sync>;
 
-/// Writes one log.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<LogQueue>,
     config: LogConfig,
     disk: Box<dyn Disk>,
-    keeper: Keeper,
+    head_place: HeadPlace,
     outbox: Option<Outbox>,
-    /// The last record that is kept.
+    /// The last durable record.
     chain: Chain,
     /// The last number taken out of the store.
-    taken: u64,
-    lately: Taken,
-    /// Calls that run, by the number of their intent; bounded by the room for their final records.
+    outbox_number: u64,
+    recent: RecentEvents,
+    /// Intents of running calls, by number; bounded by the room for their final records.
     open: BTreeMap<u64, String>,
-    /// The head as it was last kept, and when the log first went beyond it.
+    /// The last saved head, and the time since which the log is ahead of it.
     head: u64,
-    behind: Option<Instant>,
-    /// How much of the newest file is good, and whether there may be more.
+    head_lag_since: Option<Instant>,
+    /// The verified length of the newest file, and whether there may be incomplete bytes after it.
     length: u64,
-    dirty: bool,
-    /// The first records of the files.
+    may_have_torn_end: bool,
+    /// The first record of each file.
     firsts: VecDeque<u64>,
-    /// The first record that is kept, as the last checkpoint says.
+    /// The first retained record, as of the last checkpoint.
     from: u64,
-    /// Since the last checkpoint.
+    /// Records and bytes since the last checkpoint.
     records: u64,
     bytes: u64,
-    /// Set while the disk is owed what opening wrote: those who wait come first, since a killed process loses nothing.
-    owes: bool,
+    /// Set while the disk must still be synced after opening; waiting callers come first, because a killed process
+    /// loses nothing.
+    sync_owed: bool,
     is_failing: bool,
     batch: VecDeque<Item>,
     group: Group,
     _lock: Lock,
 }
 
-/// What has to be kept before a group counts.
+/// The time at which the head of a group is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keeping {
-    /// Its head too: somebody waits for it.
-    Head,
-    /// The head may follow later.
-    Lines,
+enum HeadSave {
+    /// With the group: a caller waits for it.
+    Now,
+    /// Later.
+    Later,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// Opens a log: what an earlier process left undone is done first.
+    /// Opens a log, and completes the work that an earlier process left.
     pub(super) fn open(
         config: LogConfig,
         store: Option<Arc<dyn Store>>,
-        disk_of: impl FnOnce(Segments) -> Box<dyn Disk>,
+        disk_of: impl FnOnce(SegmentFile) -> Box<dyn Disk>,
     ) -> Result<Self, LogError> {
-        let place = Place::new(&config.dir, &config.name)?;
+        let place = LogPlace::new(&config.dir, &config.name)?;
         place.prepare()?;
         let lock = place.lock()?;
-        let (mut keeper, head) =
-            Keeper::open(&place, store.clone(), config.fsync == Fsync::Always)?;
+        let (mut head_place, head) =
+            HeadPlace::open(&place, store.clone(), config.fsync == Fsync::Always)?;
         let segments = place.segments().map_err(LogError::io(&config.dir, "read"))?;
         let head = match head {
             Some(head) => head,
             None if segments.is_empty() => {
                 let head = Head::of(&Chain::genesis(&place.name), 0);
-                keeper.keep(&head)?;
+                head_place.keep(&head)?;
                 head
             }
-            None => return Err(Bad::no_head().into()),
+            None => return Err(BadRecord::no_head().into()),
         };
-        let found = Found::read(&place, head)?;
+        let found = RecoveredLog::read(&place, head)?;
         let mut firsts: VecDeque<u64> = segments.iter().map(|segment| segment.first).collect();
         firsts.retain(|first| *first < found.first);
         firsts.push_back(found.first);
-        let shared = Arc::new(Shared::new(config.queue, found.chain.seq, found.chain.no));
+        let shared = Arc::new(LogQueue::new(config.queue, found.chain.seq, found.chain.no));
         let mut writer = Self {
             outbox: store.map(|store| Outbox::new(store, &place.name, &shared)),
             shared,
             config,
             disk: disk_of(found.disk),
-            keeper,
+            head_place,
             chain: found.chain,
-            taken: found.outbox,
-            lately: found.taken,
+            outbox_number: found.outbox,
+            recent: found.recent,
             open: found.open,
             head: head.seq,
-            behind: None,
+            head_lag_since: None,
             length: found.length,
-            dirty: false,
+            may_have_torn_end: false,
             firsts,
             from: found.from,
             records: found.since,
             bytes: 0,
-            owes: false,
+            sync_owed: false,
             is_failing: false,
             batch: VecDeque::new(),
             group: Group::new(found.chain),
             _lock: lock,
         };
-        writer.take_up(found.cut).map_err(StoreError::Failed)?;
+        writer.finish_recovery(found.cut).map_err(StoreError::Failed)?;
         Ok(writer)
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<LogQueue> {
         &self.shared
     }
 
-    /// Writes until the log is closed and nothing is owed any more.
+    /// Writes until the log is closed and no call is running.
     pub(super) fn run(mut self) {
-        let _last = LastWord(Arc::clone(&self.shared));
+        let _last = CloseGuard(Arc::clone(&self.shared));
         loop {
-            let rest = self.is_failing.then_some(AGAIN);
+            let rest = self.is_failing.then_some(RETRY_DELAY);
             let idle = self.idle();
             let closing = self.shared.next(&mut self.batch, idle, rest);
             self.shared.sweep(closing);
@@ -160,118 +164,131 @@ impl Writer {
                 self.fail(&reason);
                 if closing {
                     let lost = self.batch.len();
-                    tracing::error!(lost, "the audit log was closed while it could not be written");
+                    tracing::error!(
+                        log = self.config.name,
+                        lost,
+                        "dropped records: the audit log was closed while it could not be written"
+                    );
                     return;
                 }
             }
-            // Closing counts from when it was seen: only then the head is where it should be.
-            if closing && self.batch.is_empty() && self.shared.is_done() {
+            // The writer saw the request to close before it wrote this batch, so the head is saved by now.
+            if closing && self.batch.is_empty() && self.shared.may_end() {
                 return;
             }
         }
     }
 
-    /// How long nothing may happen.
+    /// Returns the time after which the writer must act even if no item arrives.
     fn idle(&self) -> Option<Duration> {
-        if self.owes {
-            return Some(OWING);
+        if self.sync_owed {
+            return Some(SYNC_DELAY);
         }
         let waits = self.shared.has_suspended();
-        // A suspended call may wait a little longer than it has to.
+        // A suspended call may end a little later than it could.
         let sweep = waits.then_some(Duration::from_mins(1));
-        self.behind.map(|since| LAG.saturating_sub(since.elapsed())).or(sweep)
+        self.head_lag_since.map(|since| MAX_HEAD_LAG.saturating_sub(since.elapsed())).or(sweep)
     }
 
-    /// Records what an earlier process could not, and takes what waits in the store.
-    fn take_up(&mut self, cut: u64) -> Result<(), Reason> {
+    /// Records the interrupted calls of an earlier process, and takes the events that wait in the store.
+    fn finish_recovery(&mut self, cut: u64) -> Result<(), Reason> {
+        if cut > 0 || !self.open.is_empty() {
+            tracing::warn!(
+                log = self.config.name,
+                push_interrupted = self.open.len(),
+                bytes_cut = cut,
+                "recovered the audit log of a process that was killed"
+            );
+        }
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);
-            for chunk in open.iter().collect::<Vec<_>>().chunks(GROUP) {
-                self.group.begin(self.chain, self.taken);
+            for chunk in open.iter().collect::<Vec<_>>().chunks(MAX_GROUP) {
+                self.group.begin(self.chain, self.outbox_number);
                 for (intent, begun) in chunk {
-                    self.group.interrupted(**intent, begun);
+                    self.group.push_interrupted(**intent, begun);
                 }
-                self.write(Keeping::Head)?;
+                self.write(HeadSave::Now)?;
             }
         }
-        // The first to be acknowledged need not wait for the disk: a file that was cut may be slow to reach it.
-        self.owes = true;
+        // The first caller does not wait for the disk, which may be slow after a file was cut.
+        self.sync_owed = true;
         if cut > 0 {
             self.write_checkpoint(cut)?;
         } else if self.head < self.chain.seq {
-            self.keep_head(Head::of(&self.chain, self.taken))?;
+            self.save_head(Head::of(&self.chain, self.outbox_number))?;
         }
-        self.take_news()
+        self.take_new_events()
     }
 
     fn work(&mut self, closing: bool) -> Result<(), Reason> {
         if self.is_failing {
-            // Something is written first: that it works is known before anybody is told so.
+            // A checkpoint is written first, to find out whether writing works before callers are told so.
             self.checkpoint(0)?;
         }
-        // Whoever waits until all is kept means the events that the store was given for this log too.
+        // A flush includes the events that were committed to the store for this log.
         if self.batch.iter().any(|item| matches!(item, Item::Flush { .. })) {
-            self.take_news()?;
+            self.take_new_events()?;
         }
         loop {
             if !self.batch.is_empty() {
                 self.write_batch()?;
             }
-            if self.owes {
-                self.settle()?;
+            if self.sync_owed {
+                self.sync_and_prune()?;
             }
             if self.batch.is_empty() {
                 break;
             }
         }
-        self.take_news()?;
-        let late = self.behind.is_some_and(|since| closing || since.elapsed() >= LAG);
+        self.take_new_events()?;
+        let late =
+            self.head_lag_since.is_some_and(|since| closing || since.elapsed() >= MAX_HEAD_LAG);
         if late {
-            self.keep_head(Head::of(&self.chain, self.taken))?;
+            self.save_head(Head::of(&self.chain, self.outbox_number))?;
         }
         if std::mem::take(&mut self.is_failing) {
             self.shared.set_failure(None);
-            tracing::warn!(log = self.config.name, "the audit log is written again");
+            tracing::warn!(log = self.config.name, "recovered: the audit log is written again");
         }
         Ok(())
     }
 
-    /// Writes the first of what waits as one group, and tells those who wait for it.
+    /// Writes the next queued items as one group, and acknowledges them.
     fn write_batch(&mut self) -> Result<(), Reason> {
-        self.make_ready()?;
-        self.group.begin(self.chain, self.taken);
-        let mut keeping = Keeping::Lines;
-        let mut seqs = VecDeque::new();
+        self.rotate_if_due()?;
+        self.group.begin(self.chain, self.outbox_number);
+        let mut keeping = HeadSave::Later;
+        let mut acknowledged = VecDeque::new();
         let mut count = 0;
-        for item in self.batch.iter().take(GROUP) {
-            self.group.put(item);
+        for item in self.batch.iter().take(MAX_GROUP) {
+            self.group.push(item);
             count += 1;
             if !matches!(item, Item::Call { .. } | Item::Shut { .. }) {
-                keeping = Keeping::Head;
-                seqs.push_back(self.group.chain.seq);
+                keeping = HeadSave::Now;
+                acknowledged.push_back(self.group.chain.seq);
             }
-            if self.group.text.len() > GROUP_BYTES {
+            if self.group.text.len() > MAX_GROUP_BYTES {
                 break;
             }
         }
         self.write(keeping)?;
         let mut permits = 0;
         for item in self.batch.drain(..count) {
-            let (room, kept) = match item {
+            let (room, ack) = match item {
                 Item::Call { room, .. } | Item::Shut { room, .. } => (Some(room), None),
-                Item::Intent { kept, .. } => (Some(Room::Permit), Some(kept)),
-                Item::Event { room, kept, .. } => (Some(room), Some(kept)),
-                Item::Flush { kept } => (None, Some(kept)),
+                Item::Intent { ack, .. } => (Some(Reservation::Permit), Some(ack)),
+                Item::Event { room, ack, .. } => (Some(room), Some(ack)),
+                Item::Flush { ack } => (None, Some(ack)),
             };
-            if let Some(kept) = kept
-                && let Some(seq) = seqs.pop_front()
+            if let Some(ack) = ack
+                && let Some(seq) = acknowledged.pop_front()
             {
-                // Who does not wait any more needs no answer.
-                let _ = kept.send(Ok(seq));
+                // The receiver may be gone.
+                let _ = ack.send(Ok(seq));
             }
             match room {
-                Some(Room::Permit) => permits += 1,
-                Some(room) => self.shared.give_back(room),
+                Some(Reservation::Permit) => permits += 1,
+                Some(room) => self.shared.release(room),
                 None => {}
             }
         }
@@ -279,46 +296,47 @@ impl Writer {
         Ok(())
     }
 
-    fn take_news(&mut self) -> Result<(), Reason> {
-        if self.outbox.as_mut().is_some_and(Outbox::has_news) {
+    fn take_new_events(&mut self) -> Result<(), Reason> {
+        if self.outbox.as_mut().is_some_and(Outbox::has_changed) {
             self.take_outbox()?;
         }
         Ok(())
     }
 
-    /// Writes the events that wait in the store; it forgets them once they are kept here.
+    /// Writes the events that wait in the store, which are removed there after they are durable here.
     fn take_outbox(&mut self) -> Result<(), Reason> {
         while let Some(outbox) = &mut self.outbox {
-            let pending = outbox.take().map_err(reason)?;
+            let pending = outbox.pending().map_err(reason)?;
             let (count, last) = (pending.len(), pending.last().map(|event| event.number));
-            let fresh = pending.into_iter().map(|event| (event.number, text_of(event.event)));
-            let fresh: Vec<_> =
-                fresh.filter(|(number, text)| !self.lately.has(*number, text)).collect();
-            if !fresh.is_empty() {
-                self.make_ready()?;
-                self.group.begin(self.chain, self.taken);
-                for (number, text) in &fresh {
+            let new_events =
+                pending.into_iter().map(|event| (event.number, encode_or_replace(event.event)));
+            let new_events: Vec<_> =
+                new_events.filter(|(number, text)| !self.recent.contains(*number, text)).collect();
+            if !new_events.is_empty() {
+                self.rotate_if_due()?;
+                self.group.begin(self.chain, self.outbox_number);
+                for (number, text) in &new_events {
                     self.group.take(*number, text);
                 }
-                self.write(Keeping::Head)?;
-                for (number, text) in &fresh {
-                    self.lately.note(*number, text);
+                self.write(HeadSave::Now)?;
+                for (number, text) in &new_events {
+                    self.recent.note(*number, text);
                 }
             }
             if let (Some(outbox), Some(last)) = (&self.outbox, last) {
                 outbox.settle(last).map_err(reason)?;
             }
-            if count < TAKE {
+            if count < BATCH {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Begins a new file or writes a checkpoint where one is due.
-    fn make_ready(&mut self) -> Result<(), Reason> {
-        if self.length >= self.config.segment_bytes && !self.dirty {
-            self.keep_lagging_head()?;
+    /// Begins a new file or writes a checkpoint if one is due.
+    fn rotate_if_due(&mut self) -> Result<(), Reason> {
+        if self.length >= self.config.segment_bytes && !self.may_have_torn_end {
+            self.save_lagging_head()?;
             if self.config.fsync != Fsync::Never {
                 self.disk.sync().map_err(reason)?;
             }
@@ -326,9 +344,10 @@ impl Writer {
             self.disk.next(first).map_err(reason)?;
             self.length = 0;
             self.firsts.push_back(first);
+            tracing::info!(log = self.config.name, first, "rotated the audit log");
         }
         let is_due = self.records >= self.config.checkpoint_every || self.bytes >= CHECKPOINT_BYTES;
-        // A file but the first begins with a checkpoint, so that it can be read alone.
+        // Every file except the first begins with a checkpoint, so that it can be verified without the files before.
         if is_due || (self.length == 0 && self.chain.seq > 0) {
             self.checkpoint(0)?;
         }
@@ -337,53 +356,57 @@ impl Writer {
 
     fn checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
         self.write_checkpoint(cut)?;
-        self.settle()
+        self.sync_and_prune()
     }
 
-    /// Writes a checkpoint; what it says of older files holds once it is [settled](Self::settle).
+    /// Writes a checkpoint; the files that it retires are removed by [`sync_and_prune`](Self::sync_and_prune).
     fn write_checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
-        // The head is at least where the checkpoint begins: opening checks it without reading further back.
-        self.keep_lagging_head()?;
+        // The head is at least at the beginning of the checkpoint, so that opening need not read further back.
+        self.save_lagging_head()?;
         let from = match self.config.keep {
             Keep::All => None,
             Keep::Newest(count) => {
-                let kept = usize::try_from(count).unwrap_or(usize::MAX).max(1);
-                self.firsts.len().checked_sub(kept).and_then(|at| self.firsts.get(at).copied())
+                let retained = usize::try_from(count).unwrap_or(usize::MAX).max(1);
+                self.firsts.len().checked_sub(retained).and_then(|at| self.firsts.get(at).copied())
             }
         };
         let from = from.unwrap_or_default().max(self.from);
-        self.group.begin(self.chain, self.taken);
+        self.group.begin(self.chain, self.outbox_number);
         self.group.checkpoint(from, self.open.len() as u64, cut);
         for (intent, begun) in &self.open {
             self.group.intent(Some(*intent), begun.as_bytes());
         }
-        self.write(Keeping::Head)?;
+        self.write(HeadSave::Now)?;
         (self.records, self.bytes, self.from) = (0, 0, from);
         Ok(())
     }
 
-    /// Brings what was written to the disk, and removes the files that the last checkpoint needs no more.
-    fn settle(&mut self) -> Result<(), Reason> {
+    /// Syncs the written records to the disk, and removes the files that the last checkpoint retired.
+    fn sync_and_prune(&mut self) -> Result<(), Reason> {
         if self.config.fsync == Fsync::OnCheckpoint {
             self.disk.sync().map_err(reason)?;
-            // After the records, so that the head on the disk names one that is there.
-            self.keeper.sync().map_err(reason)?;
+            // After the records, so that the head on the disk never names a record that is not.
+            self.head_place.sync().map_err(reason)?;
         }
-        self.owes = false;
+        self.sync_owed = false;
         let from = self.from;
         if self.firsts.front().is_some_and(|first| *first < from) {
             match self.disk.remove_before(from) {
                 Ok(()) => self.firsts.retain(|first| *first >= from),
-                // They are not needed any more and in nobody's way.
-                Err(error) => tracing::warn!(%error, "old files of the audit log stay"),
+                // Their records are announced as removed, so they do no harm.
+                Err(error) => tracing::warn!(
+                    log = self.config.name,
+                    %error,
+                    "failed to remove old files of the audit log"
+                ),
             }
         }
         Ok(())
     }
 
-    /// Writes the group; it is kept once this has returned.
-    fn write(&mut self, keeping: Keeping) -> Result<(), Reason> {
-        if std::mem::replace(&mut self.dirty, true) {
+    /// Writes the group; it is durable when this returns.
+    fn write(&mut self, keeping: HeadSave) -> Result<(), Reason> {
+        if std::mem::replace(&mut self.may_have_torn_end, true) {
             self.disk.cut(self.length).map_err(reason)?;
         }
         if !self.group.text.is_empty() {
@@ -393,70 +416,70 @@ impl Writer {
             }
         }
         let Group { chain, outbox, .. } = self.group;
-        if keeping == Keeping::Head && self.head < chain.seq {
-            self.keep_head(Head::of(&chain, outbox))?;
+        if keeping == HeadSave::Now && self.head < chain.seq {
+            self.save_head(Head::of(&chain, outbox))?;
         }
-        self.dirty = false;
+        self.may_have_torn_end = false;
         let length = self.group.text.len() as u64;
         self.length += length;
         self.bytes += length;
         self.records += chain.seq - self.chain.seq;
-        (self.chain, self.taken) = (chain, outbox);
+        (self.chain, self.outbox_number) = (chain, outbox);
         self.open.extend(self.group.opened.drain(..));
         for ended in self.group.ended.drain(..) {
             self.open.remove(&ended);
         }
-        if self.head < chain.seq && self.behind.is_none() {
-            self.behind = Some(Instant::now());
+        if self.head < chain.seq && self.head_lag_since.is_none() {
+            self.head_lag_since = Some(Instant::now());
         }
-        self.shared.kept.store(chain.seq, Ordering::Release);
+        self.shared.durable.store(chain.seq, Ordering::Release);
         self.shared
             .newest
             .send_if_modified(|newest| std::mem::replace(newest, chain.no) != chain.no);
         Ok(())
     }
 
-    fn keep_lagging_head(&mut self) -> Result<(), Reason> {
+    fn save_lagging_head(&mut self) -> Result<(), Reason> {
         if self.head < self.chain.seq {
-            self.keep_head(Head::of(&self.chain, self.taken))?;
+            self.save_head(Head::of(&self.chain, self.outbox_number))?;
         }
         Ok(())
     }
 
-    fn keep_head(&mut self, head: Head) -> Result<(), Reason> {
-        let revision = self.keeper.keep(&head).map_err(reason)?;
+    fn save_head(&mut self, head: Head) -> Result<(), Reason> {
+        let revision = self.head_place.keep(&head).map_err(reason)?;
         if let (Some(outbox), Some(revision)) = (&mut self.outbox, revision) {
-            outbox.is_ours(revision);
+            outbox.note_own_commit(revision);
         }
         self.head = head.seq;
-        self.behind = None;
+        self.head_lag_since = None;
         Ok(())
     }
 
-    /// Tells those who wait why nothing is kept; what nobody waits for is tried again.
+    /// Reports the failure to waiting callers; items without a waiting caller stay queued for a retry.
     fn fail(&mut self, reason: &Reason) {
         self.is_failing = true;
         let failure = Unaudited::Failed(Arc::clone(reason));
         if self.shared.set_failure(Some(failure.clone())) {
             let log = &self.config.name;
-            tracing::error!(log, error = %reason, "the audit log cannot be written: no call may begin");
+            tracing::error!(log, error = %reason, "failed to write the audit log; calls are denied until it can be written");
         }
         for item in std::mem::take(&mut self.batch) {
-            let (room, kept) = match item {
+            let (room, ack) = match item {
                 Item::Call { .. } | Item::Shut { .. } => {
                     self.batch.push_back(item);
                     continue;
                 }
-                Item::Intent { intent, kept, .. } => {
+                Item::Intent { intent, ack, .. } => {
                     intent.void();
-                    (Some(Room::Permit), kept)
+                    (Some(Reservation::Permit), ack)
                 }
-                Item::Event { room, kept, .. } => (Some(room), kept),
-                Item::Flush { kept } => (None, kept),
+                Item::Event { room, ack, .. } => (Some(room), ack),
+                Item::Flush { ack } => (None, ack),
             };
-            let _ = kept.send(Err(failure.clone()));
+            let _ = ack.send(Err(failure.clone()));
             if let Some(room) = room {
-                self.shared.give_back(room);
+                self.shared.release(room);
             }
         }
     }
@@ -466,10 +489,10 @@ fn reason(error: impl StdError + Send + Sync + 'static) -> Reason {
     Arc::new(error)
 }
 
-/// Whatever ends the writer, nobody waits for it any more.
-struct LastWord(Arc<Shared>);
+/// Marks the log as closed when the writer ends for any reason, also a panic.
+struct CloseGuard(Arc<LogQueue>);
 
-impl Drop for LastWord {
+impl Drop for CloseGuard {
     fn drop(&mut self) {
         self.0.end();
     }

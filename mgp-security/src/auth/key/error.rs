@@ -1,6 +1,4 @@
-//! What can fail around API keys, for whoever administers them.
-//!
-//! Applies to: inbound.
+//! Errors of managing API keys.
 
 use std::path::PathBuf;
 
@@ -9,17 +7,17 @@ use mgp_types::service::Unaudited;
 
 use super::MAX_KEYS;
 
-/// Why keys could not be made, changed or read.
+/// An error of creating, changing or reading keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The text is no key.
+    /// The text is not a key.
     #[error(
-        "a key is `mgp_<id>_<secret>`: letters, digits and `-` in the id, also `_` in the secret"
+        "malformed key; a key is `mgp_<id>_<secret>` with letters, digits and `-` in the id, also `_` in the secret"
     )]
     Malformed,
     /// A key with this id exists.
-    #[error("there is a key with the id `{id}`")]
+    #[error("a key with the id `{id}` already exists")]
     Exists {
         /// The id.
         id: String,
@@ -30,33 +28,33 @@ pub enum KeyError {
         /// The id.
         id: String,
     },
-    /// The store is full.
-    #[error("there are {MAX_KEYS} keys; remove some that are revoked or expired")]
+    /// The store has reached its limit.
+    #[error("the limit of {MAX_KEYS} keys is reached; remove revoked or expired ones")]
     Full,
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     #[error("the system has no randomness: {0}")]
     NoRandomness(getrandom::Error),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The change cannot be recorded: a key was not made, or one is gone and the log does not say so.
+    /// The change cannot be recorded: no key was created, or a key was revoked without a record in the log.
     #[error("the change of the key was not recorded: {0}")]
     Unaudited(#[from] Unaudited),
 }
 
-/// Why a store of keys failed.
+/// An error of a key store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The file cannot be used.
     #[error(transparent)]
     File(#[from] PrivateFileError),
-    /// The file does not hold keys as we write them.
-    #[error("`{path}` is no file of keys: {why}")]
+    /// The file has another format.
+    #[error("`{path}` is not a valid key file: {why}")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The flaw.
         why: String,
     },
     /// Another kind of store failed.

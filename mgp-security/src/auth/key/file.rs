@@ -1,12 +1,10 @@
-//! Keys in a file of their own, which only its owner may read.
-//!
-//! Applies to: inbound.
+//! Keys in a private file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mgp_types::service::BoxFuture;
+use async_trait::async_trait;
 use mgp_types::{PrivateFile, Turn};
 use serde::{Deserialize, Serialize};
 
@@ -15,23 +13,23 @@ use super::error::{KeyError, StoreError};
 use super::record::KeyRecord;
 use super::store::{KeyStore, add, remove, revoke};
 
-/// No longer file is read: room for the keys of [`MAX_KEYS`] and more.
+/// The size limit for the file, with room for [`MAX_KEYS`] keys and more.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// How long another process may hold the file that this one wants to change.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit for another process that is changing the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Keys in a JSON file (on Unix: mode 0600, anything wider is refused).
+/// Keys in a JSON file (on Unix with mode 0600; any wider mode is refused).
 ///
-/// A file that is missing has no keys and is made with the first one.
-/// It is replaced as a whole, so that no reader sees half of it; processes that change it take turns by a lock on a
-/// file beside it, and wait five seconds for one that hangs.
+/// A missing file has no keys, and is created with the first one.
+/// The file is replaced as a whole, so that no reader sees an incomplete one. Processes that change it take turns with
+/// a lock on a file beside it, for which they wait up to five seconds.
 #[derive(Clone, Debug)]
 pub struct FileKeys {
     file: PrivateFile,
 }
 
-/// The file as it is written.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {
@@ -42,47 +40,46 @@ struct Contents {
 const VERSION: u32 = 1;
 
 impl FileKeys {
-    /// The keys in a file.
+    /// Creates a store over a file, which is not read yet.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { file: PrivateFile::new(path, MAX_FILE) }
     }
 
-    fn change(
+    async fn change(
         &self,
         change: impl FnOnce(&mut BTreeMap<String, KeyRecord>) -> Result<(), KeyError> + Send + 'static,
-    ) -> BoxFuture<'_, Result<(), KeyError>> {
+    ) -> Result<(), KeyError> {
         let file = self.file.clone();
-        Box::pin(async move {
-            off_the_runtime(move || {
-                let turn = file.turn(PATIENCE).map_err(StoreError::from)?;
-                let mut records = read(&file)?;
-                change(&mut records)?;
-                Ok(write(&file, &turn, records)?)
-            })
-            .await
+        blocking(move || {
+            let turn = file.turn(LOCK_TIMEOUT).map_err(StoreError::from)?;
+            let mut records = read(&file)?;
+            change(&mut records)?;
+            Ok(write(&file, &turn, records)?)
         })
+        .await
     }
 }
 
+#[async_trait]
 impl KeyStore for FileKeys {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
+    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError> {
         let file = self.file.clone();
-        Box::pin(off_the_runtime(move || Ok(read(&file)?.into_values().collect())))
+        blocking(move || Ok(read(&file)?.into_values().collect())).await
     }
 
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
-        self.change(|records| add(records, record))
+    async fn add(&self, record: KeyRecord) -> Result<(), KeyError> {
+        self.change(|records| add(records, record)).await
     }
 
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
+    async fn revoke(&self, id: &str) -> Result<(), KeyError> {
         let id = id.to_owned();
-        self.change(move |records| revoke(records, &id))
+        self.change(move |records| revoke(records, &id)).await
     }
 
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
+    async fn remove(&self, id: &str) -> Result<(), KeyError> {
         let id = id.to_owned();
-        self.change(move |records| remove(records, &id))
+        self.change(move |records| remove(records, &id)).await
     }
 
     fn stamp(&self) -> u64 {
@@ -90,8 +87,8 @@ impl KeyStore for FileKeys {
     }
 }
 
-/// Files are read and written where they may block.
-async fn off_the_runtime<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+/// Runs file operations on a thread that may block.
+async fn blocking<T: Send + 'static, E: From<StoreError> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, E> {
     match tokio::task::spawn_blocking(work).await {
@@ -114,7 +111,7 @@ fn read(file: &PrivateFile) -> Result<BTreeMap<String, KeyRecord>, StoreError> {
     let mut records = BTreeMap::new();
     for record in contents.keys {
         if let Some(twice) = records.insert(record.id().to_owned(), record) {
-            return Err(unreadable(format!("the id `{}` stands there twice", twice.id())));
+            return Err(unreadable(format!("the id `{}` occurs twice", twice.id())));
         }
     }
     Ok(records)

@@ -1,15 +1,14 @@
-//! The keys of a server: made, revoked, and looked up on every request.
-//!
-//! Applies to: inbound.
+//! The keys of a server: issued, revoked, and looked up for every request.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use mgp_types::service::{AuditSink, Principal};
-use mgp_types::to_hex;
+use mgp_types::sync::RwLock;
+use mgp_types::{millis, to_hex};
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
@@ -21,29 +20,29 @@ use crate::audit::Event;
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::refused::AuthRefused;
 
-/// How long a snapshot is used before the store is asked whether it has changed: what another process revokes is
-/// refused within this time, as any other change of it is in force.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// The interval at which the store is checked for changes of other processes; it bounds the time until a revocation in
+/// another process takes effect here.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A secret somebody else made is hardly guessed from this length on: 128 bits in base64.
-const STRONG_SECRET: usize = 22;
+/// The length from which on an imported secret is hard to guess: 128 bits in base64.
+const MIN_SECRET: usize = 22;
 
-/// The API keys of a server; a handle.
+/// The API keys of a server; a cheap handle.
 ///
-/// A key may narrow what its holder has access to, by these permissions; [`AccessLayer`](crate::AccessLayer) holds it to them:
+/// A key may restrict its holder with these permissions, which [`AccessLayer`](crate::AccessLayer) enforces:
 ///
-/// | permission | what it permits |
+/// | permission | allows |
 /// |---|---|
-/// | `tools.call` | to call every tool, and to see it |
-/// | `tools.call:NAME` | to call one tool, and to see it |
-/// | `tools.list` | to see every tool in lists |
-/// | `tools.read:NAME` | to see one tool in lists |
-/// | `admin.write` | an operator: to grant and revoke |
-/// | `admin.read` | an operator: to ask about others |
+/// | `tools.call` | calling every tool, and listing it |
+/// | `tools.call:NAME` | calling one tool, and listing it |
+/// | `tools.list` | listing every tool |
+/// | `tools.read:NAME` | listing one tool |
+/// | `admin.write` | operators: granting and revoking |
+/// | `admin.read` | operators: queries about others |
 ///
-/// A key without any `tools.` permission is not narrowed; with one, it calls and sees what these permit and no more.
-/// A key with any `tools.` or `admin.` permission administers only what an `admin.` one permits.
-/// None of them gives access that no entry or policy gives, or makes an operator.
+/// A key without any `tools.` permission is not restricted; a key with one can call and list only what these allow.
+/// A key with any `tools.` or `admin.` permission can administer only what an `admin.` permission allows.
+/// No permission grants access that no entry or policy grants, or makes its holder an operator.
 ///
 /// ```
 /// use mgp_security::auth::{ApiKeys, KeyGrant};
@@ -60,34 +59,34 @@ const STRONG_SECRET: usize = 22;
 /// ```
 #[derive(Clone)]
 pub struct ApiKeys {
-    shared: Arc<Shared>,
-    /// Who holds this handle, and where what they change is recorded.
-    holder: Option<Arc<Holder>>,
+    shared: Arc<KeyCache>,
+    /// The actor and the sink of changes made through this handle, if they are recorded.
+    auditor: Option<Arc<ChangeAuditor>>,
 }
 
-struct Holder {
+struct ChangeAuditor {
     by: Principal,
     audit: Arc<dyn AuditSink>,
 }
 
-struct Shared {
+struct KeyCache {
     store: Box<dyn KeyStore>,
     snapshot: RwLock<Arc<Snapshot>>,
-    /// Held while the store is read into the snapshot, never while it is changed: a change may wait for another process,
-    /// and requests wait for who reads.
+    /// Held while the store is read into the snapshot, but not while it is changed: a change may wait for another
+    /// process, and requests wait for the reader.
     reading: tokio::sync::Mutex<()>,
-    /// When the stamp of the store is looked at next, in milliseconds since `born`.
-    look_at: AtomicU64,
-    /// Whether somebody reads the store for those who cannot wait.
+    /// The time of the next check of the stamp, in milliseconds since `born`.
+    next_check: AtomicU64,
+    /// Set while a task reads the store for callers that cannot wait.
     catching_up: AtomicBool,
     born: Instant,
 }
 
-/// The store as it was when it had this stamp.
+/// The records of the store at a stamp.
 #[derive(Default)]
 struct Snapshot {
     stamp: u64,
-    /// A store that cannot be read might hold a revocation, so no key is good until it can.
+    /// Set if the store cannot be read. Then no key is valid, because the store might contain a revocation.
     broken: bool,
     entries: HashMap<String, Entry>,
 }
@@ -98,14 +97,14 @@ struct Entry {
     is_revoked: bool,
 }
 
-/// What a look at the snapshot gives.
-pub(in crate::auth) enum Looked {
-    Up(Result<Authenticated, AuthRefused>),
+/// The result of a lookup in the snapshot.
+pub(in crate::auth) enum Lookup {
+    Decided(Result<Authenticated, AuthRefused>),
     /// The store has changed and must be read first.
     Outdated,
 }
 
-/// A key that was just made: the only time its secret is seen.
+/// A key that was just issued; its secret cannot be read again later.
 pub struct NewKey {
     id: String,
     text: String,
@@ -114,13 +113,13 @@ pub struct NewKey {
 // === impl ApiKeys ===
 
 impl ApiKeys {
-    /// Keys in memory, none yet.
+    /// Creates an empty set of keys in memory.
     #[must_use]
     pub fn new() -> Self {
-        Self::around(MemoryKeys::new(), Snapshot::default())
+        Self::with_snapshot(MemoryKeys::new(), Snapshot::default())
     }
 
-    /// The keys of a store.
+    /// Opens the keys in a store.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
@@ -130,22 +129,22 @@ impl ApiKeys {
     pub async fn open(store: impl KeyStore) -> Result<Self, StoreError> {
         let stamp = store.stamp();
         let snapshot = Snapshot::of(store.load().await?, stamp)?;
-        Ok(Self::around(store, snapshot))
+        Ok(Self::with_snapshot(store, snapshot))
     }
 
-    fn around(store: impl KeyStore, snapshot: Snapshot) -> Self {
-        let shared = Arc::new(Shared {
+    fn with_snapshot(store: impl KeyStore, snapshot: Snapshot) -> Self {
+        let shared = Arc::new(KeyCache {
             store: Box::new(store),
             snapshot: RwLock::new(Arc::new(snapshot)),
             reading: tokio::sync::Mutex::new(()),
-            look_at: AtomicU64::new(0),
+            next_check: AtomicU64::new(0),
             catching_up: AtomicBool::new(false),
             born: Instant::now(),
         });
-        Self { shared, holder: None }
+        Self { shared, auditor: None }
     }
 
-    /// The same keys in the hands of somebody whose changes are recorded; other handles stay as they are.
+    /// Returns a handle whose changes are recorded with an actor; other handles are not affected.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -161,17 +160,17 @@ impl ApiKeys {
     /// ```
     #[must_use]
     pub fn recorded(&self, by: Principal, audit: Arc<dyn AuditSink>) -> Self {
-        let holder = Some(Arc::new(Holder { by, audit }));
-        Self { shared: Arc::clone(&self.shared), holder }
+        let auditor = Some(Arc::new(ChangeAuditor { by, audit }));
+        Self { shared: Arc::clone(&self.shared), auditor }
     }
 
-    /// Makes a key and keeps what is needed to know it again.
+    /// Issues a key, and stores its record.
     ///
     /// # Errors
     /// [`KeyError::Full`], [`KeyError::NoRandomness`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// A key whose future was dropped may be in the store; nobody knows its secret.
+    /// The key may be in the store, but its secret is lost.
     pub async fn issue(&self, grant: KeyGrant) -> Result<NewKey, KeyError> {
         let (mut id, mut secret) = ([0; 8], [0; 32]);
         getrandom::fill(&mut id).map_err(KeyError::NoRandomness)?;
@@ -182,46 +181,46 @@ impl ApiKeys {
         Ok(NewKey { id, text })
     }
 
-    /// Keeps a key that was made elsewhere, and gives its id; how hard its secret is to guess is up to its maker.
+    /// Imports a key that was generated elsewhere, and returns its id; the quality of its secret is not checked.
     ///
     /// # Errors
     /// [`KeyError::Malformed`], [`KeyError::Exists`], [`KeyError::Full`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// A key whose future was dropped may have been kept.
+    /// The key may be in the store.
     pub async fn import(&self, key: &str, grant: KeyGrant) -> Result<String, KeyError> {
         let key = KeyText::parse(key).ok_or(KeyError::Malformed)?;
-        if key.secret.len() < STRONG_SECRET {
+        if key.secret.len() < MIN_SECRET {
             tracing::warn!(
                 key = key.id,
                 "the secret of this key is short; `issue` makes better ones"
             );
         }
-        let (whose, expires) = (grant.principal(), grant.as_expires().cloned());
+        let (owner, expires) = (grant.principal(), grant.as_expires().cloned());
         self.shared.store.add(KeyRecord::new(key.id, key.hash(), grant)).await?;
-        if let Some(holder) = &self.holder {
-            let event = Event::key_added(&holder.by, key.id, &whose).expires_at(expires.as_ref());
-            if let Err(reason) = holder.audit.record(event.into()).await {
-                // What nobody can find in the log does not exist.
+        if let Some(auditor) = &self.auditor {
+            let event = Event::key_added(&auditor.by, key.id, &owner).expires_at(expires.as_ref());
+            if let Err(reason) = auditor.audit.record(event.into()).await {
+                // A key that is not in the log must not exist.
                 self.shared.store.remove(key.id).await?;
                 return Err(reason.into());
             }
         }
-        self.shared.read_again().await?;
+        self.shared.reload().await?;
         Ok(key.id.to_owned())
     }
 
-    /// Revokes a key: once this returns, no request gets in with it.
+    /// Revokes a key; after this returns, no request is admitted with it.
     ///
     /// # Errors
     /// [`KeyError::Unknown`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// A key whose future was dropped may have been revoked, and is then refused within 250 ms.
+    /// The key may be revoked, and is then refused within 250 ms.
     pub async fn revoke(&self, id: &str) -> Result<(), KeyError> {
-        let whose = self.whose(id).await;
+        let owner = self.owner(id).await;
         self.shared.store.revoke(id).await?;
-        self.gone(id, whose).await
+        self.finish_removal(id, owner).await
     }
 
     /// Removes a key and its record.
@@ -230,38 +229,38 @@ impl ApiKeys {
     /// [`KeyError::Unknown`], [`KeyError::Store`], [`KeyError::Unaudited`].
     ///
     /// # Cancel safety
-    /// A key whose future was dropped may have been removed, and is then refused within 250 ms.
+    /// The key may be removed, and is then refused within 250 ms.
     pub async fn remove(&self, id: &str) -> Result<(), KeyError> {
-        let whose = self.whose(id).await;
+        let owner = self.owner(id).await;
         self.shared.store.remove(id).await?;
-        self.gone(id, whose).await
+        self.finish_removal(id, owner).await
     }
 
-    /// Whose key an id is; another process may have made it a moment ago.
-    async fn whose(&self, id: &str) -> Option<Principal> {
+    /// Returns the holder of a key; reads the store if another process may have created the key.
+    async fn owner(&self, id: &str) -> Option<Principal> {
         let known = || {
             let snapshot = self.shared.snapshot();
             snapshot.entries.get(id).map(|entry| entry.caller.principal().clone())
         };
-        if let Some(whose) = known() {
-            return Some(whose);
+        if let Some(owner) = known() {
+            return Some(owner);
         }
-        // What cannot be read now is revoked all the same, and recorded by its id.
-        let _ = self.shared.read_again().await;
+        // If the store cannot be read, the key is revoked nevertheless and recorded by its id only.
+        let _ = self.shared.reload().await;
         known()
     }
 
-    /// Sees to it that a key gets nobody in any more, then records it: a key that is gone stays so in any case.
-    async fn gone(&self, id: &str, whose: Option<Principal>) -> Result<(), KeyError> {
-        self.shared.read_again().await?;
-        if let Some(holder) = &self.holder {
-            let event = Event::key_revoked(&holder.by, id, whose.as_ref());
-            holder.audit.record(event.into()).await?;
+    /// Reloads the keys, so that the key is refused, then records its end; a failed record does not restore the key.
+    async fn finish_removal(&self, id: &str, owner: Option<Principal>) -> Result<(), KeyError> {
+        self.shared.reload().await?;
+        if let Some(auditor) = &self.auditor {
+            let event = Event::key_revoked(&auditor.by, id, owner.as_ref());
+            auditor.audit.record(event.into()).await?;
         }
         Ok(())
     }
 
-    /// Reads the records of all keys, revoked ones too.
+    /// Reads the records of all keys, including revoked ones.
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot be read.
@@ -272,16 +271,16 @@ impl ApiKeys {
         self.shared.store.load().await
     }
 
-    /// Says whose key this is.
+    /// Returns the caller a key belongs to.
     ///
     /// # Errors
-    /// [`AuthRefused::Invalid`] for anything that is not a key in force, in the same words;
-    /// [`AuthRefused::Expired`] for a key that was; [`AuthRefused::Unavailable`] while the store cannot be read.
+    /// [`AuthRefused::Invalid`] with the same message for every key that is not valid;
+    /// [`AuthRefused::Expired`] for an expired key; [`AuthRefused::Unavailable`] while the store cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn check(&self, key: &str) -> Result<Authenticated, AuthRefused> {
-        if let Looked::Up(decided) = self.look(key) {
+        if let Lookup::Decided(decided) = self.lookup(key) {
             return decided;
         }
         self.shared.catch_up().await;
@@ -289,24 +288,24 @@ impl ApiKeys {
         self.shared.snapshot().decide(key, SystemTime::now())
     }
 
-    /// Whether a key that was good still is, as far as is known in memory.
+    /// Returns whether a key is still valid, according to the snapshot.
     ///
-    /// It is asked for every part of a stream and cannot wait: where the store has changed it is read meanwhile, so that
-    /// a stream ends also if no request comes.
+    /// Called for every part of a stream, so it must not wait: if the store has changed, a task reads it, so that a
+    /// stream ends even if no request arrives.
     pub(in crate::auth) fn is_live(&self, id: &str) -> bool {
         let snapshot = self.shared.snapshot();
         if self.shared.is_due() {
             if self.shared.is_outdated(&snapshot) {
-                self.catch_up_meanwhile();
+                self.spawn_catch_up();
             } else {
-                self.shared.looked();
+                self.shared.mark_checked();
             }
         }
         !snapshot.broken && snapshot.entries.get(id).is_some_and(|entry| !entry.is_revoked)
     }
 
-    /// Reads the store in a task of its own, one at a time.
-    fn catch_up_meanwhile(&self) {
+    /// Reads the store in a task, unless one is running.
+    fn spawn_catch_up(&self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if self.shared.catching_up.swap(true, Ordering::AcqRel) {
             return;
@@ -318,25 +317,25 @@ impl ApiKeys {
         });
     }
 
-    /// Whether a credential is meant to be a key.
+    /// Returns whether a credential has the prefix of keys.
     pub(in crate::auth) fn is_key(credential: &str) -> bool {
         credential.starts_with(PREFIX)
     }
 
-    /// Decides from memory; text that is no key comes no further.
-    pub(in crate::auth) fn look(&self, key: &str) -> Looked {
+    /// Decides from the snapshot; text that is not a key is refused before any lookup.
+    pub(in crate::auth) fn lookup(&self, key: &str) -> Lookup {
         let Some(key) = KeyText::parse(key) else {
-            return Looked::Up(Err(AuthRefused::NOT_VALID));
+            return Lookup::Decided(Err(AuthRefused::NOT_VALID));
         };
         let shared = &*self.shared;
         let snapshot = shared.snapshot();
         if shared.is_due() {
             if shared.is_outdated(&snapshot) {
-                return Looked::Outdated;
+                return Lookup::Outdated;
             }
-            shared.looked();
+            shared.mark_checked();
         }
-        Looked::Up(snapshot.decide(key, SystemTime::now()))
+        Lookup::Decided(snapshot.decide(key, SystemTime::now()))
     }
 }
 
@@ -352,69 +351,65 @@ impl fmt::Debug for ApiKeys {
     }
 }
 
-// === impl Shared ===
+// === impl KeyCache ===
 
-impl Shared {
+impl KeyCache {
     fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.snapshot.read())
     }
 
     /// Reads the store after a change, however recently it was read.
-    async fn read_again(&self) -> Result<(), StoreError> {
+    async fn reload(&self) -> Result<(), StoreError> {
         let _held = self.reading.lock().await;
         self.read().await
     }
 
-    /// Reads the store anew; whoever calls holds `reading`.
+    /// Reads the store again; the caller holds `reading`.
     async fn read(&self) -> Result<(), StoreError> {
-        // Taken before, so that a change in between is seen at the next look.
+        // Taken before the records, so that a change in between is detected at the next check.
         let stamp = self.store.stamp();
         let read = self.store.load().await.and_then(|records| Snapshot::of(records, stamp));
         let (snapshot, outcome) = match read {
             Ok(snapshot) => (snapshot, Ok(())),
             Err(error) => (Snapshot { stamp, broken: true, ..Snapshot::default() }, Err(error)),
         };
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
-        self.looked();
+        *self.snapshot.write() = Arc::new(snapshot);
+        self.mark_checked();
         outcome
     }
 
-    /// Reads the store if it has changed; while it cannot be read no key is good.
+    /// Reads the store if it has changed; while it cannot be read, no key is valid.
     async fn catch_up(&self) {
         let _held = self.reading.lock().await;
-        // Somebody else may have read it while this one waited.
+        // Another task may have read it meanwhile.
         if self.is_outdated(&self.snapshot())
             && let Err(error) = self.read().await
         {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "the keys cannot be read; every key is refused"
+                "failed to read the API keys; every key is denied"
             );
         }
     }
 
-    /// Whether it is time to look at the store again.
+    /// Returns whether the store must be checked now.
     fn is_due(&self) -> bool {
-        self.since_born() >= self.look_at.load(Ordering::Relaxed)
+        self.since_born() >= self.next_check.load(Ordering::Relaxed)
     }
 
-    /// A broken store is tried again at every look.
+    /// Returns whether the snapshot must be read again; a broken store is tried again at every check.
     fn is_outdated(&self, snapshot: &Snapshot) -> bool {
         self.is_due() && (snapshot.broken || snapshot.stamp != self.store.stamp())
     }
 
-    fn looked(&self) {
-        let next = self.since_born().saturating_add(millis(LOOK_AGAIN));
-        self.look_at.store(next, Ordering::Relaxed);
+    fn mark_checked(&self) {
+        let next = self.since_born().saturating_add(millis(CHECK_INTERVAL));
+        self.next_check.store(next, Ordering::Relaxed);
     }
 
     fn since_born(&self) -> u64 {
         millis(self.born.elapsed())
     }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 // === impl Snapshot ===
@@ -427,7 +422,9 @@ impl Snapshot {
             let expires = match grant.as_expires() {
                 None => None,
                 Some(time) => Some(time.to_system_time().ok_or_else(|| {
-                    StoreError::Other(format!("the expiry of the key `{id}` is no time").into())
+                    StoreError::Other(
+                        format!("the expiry of the key `{id}` is not a valid time").into(),
+                    )
                 })?),
             };
             let caller = Authenticated::new(
@@ -442,18 +439,18 @@ impl Snapshot {
         Ok(Self { stamp, broken: false, entries: entries.collect::<Result<_, StoreError>>()? })
     }
 
-    /// Every key costs one hash, one look-up and one comparison, whether it exists or not.
+    /// Decides with one hash, one lookup and one comparison, whether or not the key exists.
     fn decide(&self, key: KeyText<'_>, now: SystemTime) -> Result<Authenticated, AuthRefused> {
         if self.broken {
             return Err(AuthRefused::Unavailable);
         }
-        let shown = key.hash();
+        let hash = key.hash();
         let entry = self.entries.get(key.id);
-        let kept = entry.map_or(&[0; 32], |entry| &entry.hash);
-        let is_same = bool::from(kept.ct_eq(&shown));
+        let expected = entry.map_or(&[0; 32], |entry| &entry.hash);
+        let is_same = bool::from(expected.ct_eq(&hash));
         let entry = entry.filter(|_| is_same).ok_or(AuthRefused::NOT_VALID)?;
         if entry.is_revoked {
-            tracing::warn!(key = key.id, "a revoked key was used");
+            tracing::warn!(key = key.id, "denied a revoked API key");
             return Err(AuthRefused::NOT_VALID);
         }
         if entry.caller.has_expired(now) {
@@ -466,13 +463,13 @@ impl Snapshot {
 // === impl NewKey ===
 
 impl NewKey {
-    /// The id, by which the key is revoked.
+    /// Returns the id, by which the key is revoked.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The key itself, to be handed to its holder and kept nowhere.
+    /// Returns the key itself; give it to its holder and do not store it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.text

@@ -1,13 +1,10 @@
-//! API keys: `mgp_<id>_<secret>`, made here, shown once, and known by the hash of their secret.
+//! API keys `mgp_<id>_<secret>`: generated here, shown once, and stored as the hash of their secret.
 //!
-//! A secret is 256 random bits, so one SHA-256 of it is enough: a slow hash protects secrets people think up, which
-//! these are not. A key is looked up by its id, and its hash compared in constant time; an id nobody has costs the
-//! same work.
+//! A secret has 256 random bits, so one SHA-256 is enough; slow hashes protect secrets that people invent.
+//! A key is looked up by its id, and its hash is compared in constant time; an unknown id costs the same work.
 //!
-//! Decisions read a snapshot in memory. What this process changes holds at once; what another process changes in the
-//! store holds within 250 ms, see [`KeyStore::stamp`].
-//!
-//! Applies to: inbound.
+//! Decisions read a snapshot in memory. Changes made in this process take effect at once; changes that another
+//! process makes in the store take effect within 250 ms, see [`KeyStore::stamp`].
 
 mod error;
 mod file;
@@ -24,7 +21,7 @@ pub use keys::{ApiKeys, NewKey};
 pub use record::{KeyGrant, KeyRecord};
 pub use store::{KeyStore, MemoryKeys};
 
-pub(super) use keys::Looked;
+pub(super) use keys::Lookup;
 
-/// No store holds more keys.
+/// The maximum number of keys in a store.
 pub const MAX_KEYS: usize = 10_000;

@@ -1,6 +1,4 @@
-//! What is kept of a key, and what it lets its holder do.
-//!
-//! Applies to: inbound.
+//! Stored keys, and their grants.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -11,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{Hash, hash_from_hex};
 
-/// For whom a key is made, and what it permits.
+/// The principal a key is issued to, and its permissions.
 ///
-/// Members that are not known are refused when a record is read: a misspelt expiry would be none.
+/// Unknown members are refused when a record is read, because a misspelled expiry must not mean no expiry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyGrant {
@@ -30,7 +28,7 @@ pub struct KeyGrant {
 }
 
 impl KeyGrant {
-    /// A grant for a subject of a tenant: no permissions, no administrative authority, no expiry.
+    /// Creates a grant for a subject of a tenant, without permissions, administrative authority or expiry.
     #[must_use]
     pub fn new(tenant: impl Into<String>, subject: impl Into<String>) -> Self {
         Self {
@@ -43,14 +41,14 @@ impl KeyGrant {
         }
     }
 
-    /// Says through which agent the subject acts.
+    /// Sets the agent through which the subject acts.
     #[must_use]
     pub fn agent(mut self, agent: impl Into<String>) -> Self {
         self.agent = Some(agent.into());
         self
     }
 
-    /// Gives administrative authority.
+    /// Grants administrative authority.
     #[must_use]
     pub fn operator(mut self) -> Self {
         self.operator = true;
@@ -64,14 +62,14 @@ impl KeyGrant {
         self
     }
 
-    /// Ends the key at a time.
+    /// Sets the expiry.
     #[must_use]
     pub fn expires(mut self, at: SystemTime) -> Self {
         self.expires = Some(at.into());
         self
     }
 
-    /// The principal of those who show the key.
+    /// Returns the principal of callers with the key.
     #[must_use]
     pub fn principal(&self) -> Principal {
         let mut principal = Principal::new(self.tenant.as_str(), self.subject.as_str());
@@ -81,26 +79,26 @@ impl KeyGrant {
         if self.operator { principal.operator() } else { principal }
     }
 
-    /// What it may administer.
+    /// Returns the authority of the holder.
     #[must_use]
     pub fn authority(&self) -> Authority {
         if self.operator { Authority::Operator } else { Authority::User }
     }
 
-    /// The permissions.
+    /// Returns the permissions.
     #[must_use]
     pub fn permissions(&self) -> &[String] {
         &self.permissions
     }
 
-    /// When the key ends.
+    /// Returns the expiry, if there is one.
     #[must_use]
     pub fn as_expires(&self) -> Option<&Timestamp> {
         self.expires.as_ref()
     }
 }
 
-/// A key as it is kept: everything but the secret.
+/// A stored key, without its secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyRecord {
@@ -126,32 +124,32 @@ impl KeyRecord {
         &self.sha256
     }
 
-    /// The id, which stands in the key and is no secret.
+    /// Returns the id, which is part of the key and not secret.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// For whom it was made.
+    /// Returns the grant.
     #[must_use]
     pub fn grant(&self) -> &KeyGrant {
         &self.grant
     }
 
-    /// When it was made.
+    /// Returns the time of creation.
     #[must_use]
     pub fn created(&self) -> &Timestamp {
         &self.created
     }
 
-    /// When it was revoked.
+    /// Returns the time of revocation, if the key is revoked.
     #[must_use]
     pub fn revoked(&self) -> Option<&Timestamp> {
         self.revoked.as_ref()
     }
 }
 
-/// Hashes stay out of logs.
+/// Leaves the hash out, so that it does not get into logs.
 impl fmt::Debug for KeyRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyRecord")
@@ -167,7 +165,6 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// A hash as text.
 mod hexadecimal {
     use std::borrow::Cow;
 

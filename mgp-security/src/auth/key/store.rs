@@ -1,91 +1,88 @@
-//! Where keys are kept: behind a trait, in memory to begin with.
-//!
-//! Applies to: inbound.
+//! The trait of key stores, and a store in memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use mgp_types::service::BoxFuture;
+use async_trait::async_trait;
+use mgp_types::sync::Mutex;
 
 use super::MAX_KEYS;
 use super::error::{KeyError, StoreError};
 use super::record::KeyRecord;
 
-/// Keeps the records of keys; [`ApiKeys`](super::ApiKeys) asks it rarely and decides from memory.
+/// A store of keys; [`ApiKeys`](super::ApiKeys) caches its records, and rarely calls it.
+#[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
     /// Reads all records.
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>>;
+    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError>;
 
-    /// Adds a record whose id is free.
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>>;
+    /// Adds a record with a new id.
+    async fn add(&self, record: KeyRecord) -> Result<(), KeyError>;
 
     /// Marks the record of an id as revoked.
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>>;
+    async fn revoke(&self, id: &str) -> Result<(), KeyError>;
 
     /// Removes the record of an id.
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>>;
+    async fn remove(&self, id: &str) -> Result<(), KeyError>;
 
-    /// Changes whenever the records may have changed; asked at most four times a second, on the path of a
-    /// request, so it answers in microseconds.
+    /// Returns a number that changes whenever the records may have changed.
+    ///
+    /// It must return within microseconds: it is called up to four times a second while a request waits.
     fn stamp(&self) -> u64;
 }
 
-/// Keys of this process, gone with it.
+/// Keys in memory, lost when the process ends.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryKeys(Arc<Mutex<Kept>>);
+pub struct MemoryKeys(Arc<Mutex<KeyTable>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeyTable {
     records: BTreeMap<String, KeyRecord>,
     changes: u64,
 }
 
 impl MemoryKeys {
-    /// A store without keys.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(
         &self,
         change: impl FnOnce(&mut BTreeMap<String, KeyRecord>) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
-        let mut kept = self.kept();
-        change(&mut kept.records)?;
-        kept.changes += 1;
+        let mut table = self.0.lock();
+        change(&mut table.records)?;
+        table.changes += 1;
         Ok(())
     }
 }
 
+#[async_trait]
 impl KeyStore for MemoryKeys {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
-        let records = self.kept().records.values().cloned().collect();
-        Box::pin(std::future::ready(Ok(records)))
+    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError> {
+        Ok(self.0.lock().records.values().cloned().collect())
     }
 
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
-        Box::pin(std::future::ready(self.change(|records| add(records, record))))
+    async fn add(&self, record: KeyRecord) -> Result<(), KeyError> {
+        self.change(|records| add(records, record))
     }
 
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        Box::pin(std::future::ready(self.change(|records| revoke(records, id))))
+    async fn revoke(&self, id: &str) -> Result<(), KeyError> {
+        self.change(|records| revoke(records, id))
     }
 
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        Box::pin(std::future::ready(self.change(|records| remove(records, id))))
+    async fn remove(&self, id: &str) -> Result<(), KeyError> {
+        self.change(|records| remove(records, id))
     }
 
     fn stamp(&self) -> u64 {
-        self.kept().changes
+        self.0.lock().changes
     }
 }
 
-// The rules every store of ours has.
+// The rules that all our stores share.
 
 pub(super) fn add(
     records: &mut BTreeMap<String, KeyRecord>,

@@ -1,4 +1,4 @@
-//! Keys from their making to their end, in memory and in a file.
+//! Keys from creation to expiry, in memory and in a file.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
+use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
-    AuditSink, Audited, Authority, BoxFuture, MemoryAudit, Principal, Start, Ticket, Unaudited,
+    AuditSink, Audited, Authority, MemoryAudit, Principal, Start, Ticket, Unaudited,
 };
 use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
@@ -19,7 +21,7 @@ use crate::auth::{AuthRefused, Credential};
 
 const NOT_VALID: Result<(), AuthRefused> = Err(AuthRefused::NOT_VALID);
 
-/// How long a change of another process may take to be in force.
+/// The time within which a change of another process takes effect.
 const IN_FORCE: Duration = Duration::from_millis(250);
 
 fn grant() -> KeyGrant {
@@ -67,7 +69,7 @@ async fn an_issued_key_has_256_random_bits() {
 }
 
 #[tokio::test]
-async fn every_key_that_is_not_one_is_refused_in_the_same_words() {
+async fn every_invalid_key_is_refused_with_the_same_message() {
     let keys = ApiKeys::new();
     let [one, other, revoked] =
         [keys.issue(grant()).await, keys.issue(grant()).await, keys.issue(grant()).await]
@@ -95,7 +97,7 @@ async fn every_key_that_is_not_one_is_refused_in_the_same_words() {
 }
 
 #[tokio::test]
-async fn a_key_ends_when_it_was_told_to() {
+async fn a_key_expires_at_its_time() {
     let keys = ApiKeys::new();
     let now = SystemTime::now();
     let hour = Duration::from_hours(1);
@@ -103,7 +105,7 @@ async fn a_key_ends_when_it_was_told_to() {
     let (past, future) = (keys.issue(past).await.unwrap(), keys.issue(future).await.unwrap());
     assert_eq!(check(&keys, past.reveal()).await, Err(AuthRefused::Expired));
     assert_eq!(check(&keys, future.reveal()).await, Ok(()));
-    // Who does not have the secret learns nothing about the expiry.
+    // Without the secret, the answer does not reveal the expiry.
     assert_eq!(check(&keys, &format!("mgp_{}_guess", past.id())).await, NOT_VALID);
     keys.revoke(past.id()).await.unwrap();
     assert_eq!(check(&keys, past.reveal()).await, NOT_VALID);
@@ -123,7 +125,7 @@ async fn keys_of_two_tenants_with_one_subject_are_two_principals() {
 }
 
 #[tokio::test]
-async fn keys_made_elsewhere_are_taken_once() {
+async fn imported_keys_are_accepted_once() {
     let keys = ApiKeys::new();
     let id = keys.import("mgp_ci_0123456789abcdefghijkl", grant()).await.unwrap();
     assert_eq!(id, "ci");
@@ -138,7 +140,7 @@ async fn keys_made_elsewhere_are_taken_once() {
 }
 
 #[tokio::test]
-async fn nothing_that_is_printed_holds_a_secret() {
+async fn no_debug_output_contains_a_secret() {
     let keys = ApiKeys::new();
     let key = keys.issue(grant()).await.unwrap();
     let secret = KeyText::parse(key.reveal()).unwrap().secret;
@@ -156,41 +158,44 @@ fn a_store_is_bounded() {
     assert!(matches!(add(&mut records, record("more")), Err(KeyError::Full)));
 }
 
-/// A store that can be out of order without having changed.
+/// A store that can fail without a change of its stamp, and counts the calls of `stamp`.
 #[derive(Clone, Default)]
-struct Flaky {
+struct TestStore {
     keys: MemoryKeys,
     is_down: Arc<AtomicBool>,
+    stamps: Arc<AtomicUsize>,
 }
 
-impl KeyStore for Flaky {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
+#[async_trait]
+impl KeyStore for TestStore {
+    async fn load(&self) -> Result<Vec<KeyRecord>, StoreError> {
         if self.is_down.load(Ordering::SeqCst) {
-            return Box::pin(std::future::ready(Err(StoreError::Other("down".into()))));
+            return Err(StoreError::Other("down".into()));
         }
-        self.keys.load()
+        self.keys.load().await
     }
 
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
-        self.keys.add(record)
+    async fn add(&self, record: KeyRecord) -> Result<(), KeyError> {
+        self.keys.add(record).await
     }
 
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        self.keys.revoke(id)
+    async fn revoke(&self, id: &str) -> Result<(), KeyError> {
+        self.keys.revoke(id).await
     }
 
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        self.keys.remove(id)
+    async fn remove(&self, id: &str) -> Result<(), KeyError> {
+        self.keys.remove(id).await
     }
 
     fn stamp(&self) -> u64 {
+        self.stamps.fetch_add(1, Ordering::SeqCst);
         self.keys.stamp()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_was_out_of_order_is_read_again() {
-    let store = Flaky::default();
+async fn a_store_that_failed_is_read_again() {
+    let store = TestStore::default();
     let keys = ApiKeys::open(store.clone()).await.unwrap();
     let key = keys.issue(grant()).await.unwrap();
     store.is_down.store(true, Ordering::SeqCst);
@@ -203,30 +208,20 @@ async fn a_store_that_was_out_of_order_is_read_again() {
 
 // === Files ===
 
-/// A folder that goes with the test.
-struct Folder(PathBuf);
+/// A folder with a key file.
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Self {
-        let mut name = [0; 8];
-        getrandom::fill(&mut name).unwrap();
-        let path = std::env::temp_dir().join(format!("mgp-keys-{}", to_hex(&name)));
-        fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(temp_dir())
     }
 
     fn file(&self) -> PathBuf {
-        self.0.join("keys.json")
+        self.0.path().join("keys.json")
     }
 
     async fn open(&self) -> Result<ApiKeys, StoreError> {
         ApiKeys::open(FileKeys::new(self.file())).await
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -266,71 +261,41 @@ async fn what_another_process_revokes_is_refused_within_250_ms() {
     assert_eq!(check(&keys, added.reveal()).await, NOT_VALID);
 }
 
-/// Counts how often it is asked whether it has changed.
-#[derive(Clone, Default)]
-struct Asked {
-    keys: MemoryKeys,
-    times: Arc<AtomicUsize>,
-}
-
-impl KeyStore for Asked {
-    fn load(&self) -> BoxFuture<'_, Result<Vec<KeyRecord>, StoreError>> {
-        self.keys.load()
-    }
-
-    fn add(&self, record: KeyRecord) -> BoxFuture<'_, Result<(), KeyError>> {
-        self.keys.add(record)
-    }
-
-    fn revoke<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        self.keys.revoke(id)
-    }
-
-    fn remove<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<(), KeyError>> {
-        self.keys.remove(id)
-    }
-
-    fn stamp(&self) -> u64 {
-        self.times.fetch_add(1, Ordering::SeqCst);
-        self.keys.stamp()
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_store_is_asked_four_times_a_second_however_many_requests_come() {
-    let store = Asked::default();
+async fn the_stamp_of_a_store_is_read_four_times_a_second_at_any_load() {
+    let store = TestStore::default();
     let keys = ApiKeys::open(store.clone()).await.unwrap();
     let key = keys.issue(grant()).await.unwrap();
-    let before = store.times.load(Ordering::SeqCst);
+    let before = store.stamps.load(Ordering::SeqCst);
     for _ in 0..1000 {
         assert_eq!(check(&keys, key.reveal()).await, Ok(()));
         assert!(keys.is_live(key.id()));
         tokio::time::advance(Duration::from_millis(1)).await;
     }
-    let asked = store.times.load(Ordering::SeqCst) - before;
+    let asked = store.stamps.load(Ordering::SeqCst) - before;
     assert!((3..=4).contains(&asked), "{asked}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_with_its_key_though_no_request_comes() {
+async fn a_stream_ends_with_its_key_although_no_request_arrives() {
     let folder = Folder::new();
     let keys = folder.open().await.unwrap();
     let key = keys.issue(grant()).await.unwrap();
     folder.open().await.unwrap().revoke(key.id()).await.unwrap();
     assert!(keys.is_live(key.id()), "it was looked at a moment ago");
     tokio::time::advance(IN_FORCE).await;
-    // Whoever streams asks and does not wait; the next to ask knows.
+    // A stream does not wait; the next check sees the change.
     for _ in 0..1000 {
         if !keys.is_live(key.id()) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    panic!("the stream goes on");
+    panic!("the stream continues");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_waits_for_another_process_stops_no_request() {
+async fn a_change_that_waits_for_another_process_blocks_no_request() {
     let folder = Folder::new();
     let keys = folder.open().await.unwrap();
     let key = keys.issue(grant()).await.unwrap();
@@ -340,11 +305,11 @@ async fn a_change_that_waits_for_another_process_stops_no_request() {
         async move { keys.issue(grant()).await }
     });
     tokio::task::yield_now().await;
-    // The file has changed, so that the next request has to read it.
+    // The file has changed, so the next request has to read it.
     let same = fs::read(folder.file()).unwrap();
     fs::write(folder.file(), same).unwrap();
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(matches!(keys.look(key.reveal()), Looked::Outdated));
+    assert!(matches!(keys.lookup(key.reveal()), Lookup::Outdated));
     assert_eq!(check(&keys, key.reveal()).await, Ok(()));
     assert!(!issuing.is_finished());
     drop(held);
@@ -385,7 +350,7 @@ async fn a_file_that_others_can_read_is_refused() {
         ));
         assert!(keys.issue(grant()).await.is_err());
     }
-    // A server that has read it notices as well.
+    // A server that has read it detects the change as well.
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(check(&keys, key.reveal()).await, Err(AuthRefused::Unavailable));
     mode(0o400);
@@ -394,7 +359,7 @@ async fn a_file_that_others_can_read_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_as_we_write_it_is_refused() {
+async fn a_file_of_another_format_is_refused() {
     let folder = Folder::new();
     let hash = "0".repeat(64);
     let record = |rest: &str| {
@@ -440,7 +405,7 @@ async fn two_processes_that_change_a_file_lose_nothing() {
     assert_eq!(one.records().await.unwrap().len(), 20);
 }
 
-/// A log that takes nothing more.
+/// A log that is full.
 struct FullLog;
 
 impl AuditSink for FullLog {
@@ -454,7 +419,7 @@ impl AuditSink for FullLog {
 }
 
 #[tokio::test]
-async fn a_change_is_recorded_and_a_key_that_cannot_be_is_not_made() {
+async fn a_change_is_recorded_and_a_key_that_cannot_be_recorded_is_not_created() {
     let (keys, log) = (ApiKeys::new(), MemoryAudit::new());
     let ann = Principal::new("acme", "ann").operator();
     let recorded = keys.recorded(ann.clone(), Arc::new(log.clone()));
@@ -464,9 +429,9 @@ async fn a_change_is_recorded_and_a_key_that_cannot_be_is_not_made() {
     recorded.remove(gone.id()).await.unwrap();
     assert!(recorded.revoke("nothing").await.is_err());
     let events = log.events();
-    let told: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
+    let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
     let (added, revoked) = ("dev.cloto.key_added", "dev.cloto.key_revoked");
-    assert_eq!(told, [added, added, revoked, revoked]);
+    assert_eq!(types, [added, added, revoked, revoked]);
     let text = serde_json::to_string(&events).unwrap();
     assert!(text.contains(kept.id()) && !text.contains(kept.reveal()));
 
@@ -480,7 +445,7 @@ async fn a_change_is_recorded_and_a_key_that_cannot_be_is_not_made() {
 }
 
 #[tokio::test]
-async fn a_key_that_another_process_made_a_moment_ago_is_revoked_on_the_record() {
+async fn a_key_that_another_process_just_created_is_recorded_when_revoked() {
     let (folder, log) = (Folder::new(), MemoryAudit::new());
     let (one, other) = (folder.open().await.unwrap(), folder.open().await.unwrap());
     let made = other.issue(KeyGrant::new("acme", "build")).await.unwrap();

@@ -1,11 +1,9 @@
-//! The text of a key and of its hash.
-//!
-//! Applies to: inbound.
+//! The text form of a key and of its hash.
 
 use mgp_types::from_hex;
 use sha2::{Digest, Sha256};
 
-/// What every key begins with.
+/// The prefix of every key.
 pub(super) const PREFIX: &str = "mgp_";
 const MAX_ID: usize = 64;
 const MAX_SECRET: usize = 256;
@@ -13,7 +11,7 @@ const MAX_SECRET: usize = 256;
 /// SHA-256 of a secret.
 pub(super) type Hash = [u8; 32];
 
-/// A key taken apart; nothing that is no key gets further than here.
+/// The parts of a well-formed key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyText<'a> {
     pub(super) id: &'a str,
@@ -36,7 +34,7 @@ impl<'a> KeyText<'a> {
     }
 }
 
-/// Reads a hash as it is written: 64 lower-case digits.
+/// Parses a hash of 64 lower-case hexadecimal digits.
 pub(super) fn hash_from_hex(text: &str) -> Option<Hash> {
     Hash::try_from(from_hex(text)?).ok()
 }
@@ -61,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_none() {
+    fn malformed_keys_are_not_parsed() {
         for text in [
             "",
             "mgp",
@@ -111,7 +109,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_taken_apart_or_not(text in ".*") {
+        fn any_text_is_parsed_or_refused(text in ".*") {
             let _ = (KeyText::parse(&text).is_some(), hash_from_hex(&text).is_some());
         }
     }

@@ -1,10 +1,8 @@
-//! The signatures that can be taken: asymmetric ones, so that a public key never makes a token (RFC 8725 §3.1).
-//!
-//! Applies to: inbound.
+//! The accepted signature algorithms: asymmetric ones, so that a public key cannot sign a token (RFC 8725 §3.1).
 
 use jsonwebtoken::Algorithm;
 
-/// An algorithm a token may be signed with; there is no `none` and no `HS256` here to be allowed by mistake.
+/// An algorithm a token may be signed with; `none` and `HS256` do not exist here, so they cannot be allowed by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SignatureAlgorithm {
@@ -29,14 +27,14 @@ pub enum SignatureAlgorithm {
 }
 
 impl SignatureAlgorithm {
-    /// What is allowed unless said otherwise.
+    /// The algorithms allowed by default.
     pub(super) const DEFAULT: &[Self] =
         &[Self::Rs256, Self::Ps256, Self::Es256, Self::Es384, Self::EdDsa];
 
     pub(super) const RSA: &[Self] =
         &[Self::Rs256, Self::Rs384, Self::Rs512, Self::Ps256, Self::Ps384, Self::Ps512];
 
-    /// Reads the name in a header or key, letter by letter.
+    /// Parses the exact name of an algorithm in a header or key.
     pub(super) fn of(name: &str) -> Option<Self> {
         Some(match name {
             "RS256" => Self::Rs256,
@@ -47,7 +45,7 @@ impl SignatureAlgorithm {
             "PS512" => Self::Ps512,
             "ES256" => Self::Es256,
             "ES384" => Self::Es384,
-            // RFC 9864 names the curve; the only one of `EdDSA` here is the same.
+            // The name of RFC 9864; Ed25519 is the only curve of `EdDSA` that is supported here.
             "EdDSA" | "Ed25519" => Self::EdDsa,
             _ => return None,
         })

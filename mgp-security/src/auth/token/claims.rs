@@ -1,20 +1,17 @@
-//! What a verified token says: for whom, from whom, until when (RFC 7519 §4, RFC 9068 §2.2).
-//!
-//! Applies to: inbound.
+//! The claims of a verified token: subject, issuer, audience, times and scopes (RFC 7519 §4, RFC 9068 §2.2).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::members::{Members, WrongType};
 use crate::auth::refused::AuthRefused;
 
-/// The last second of the year 9999; later times are a mistake.
+/// The last second of the year 9999; later times are errors.
 const LAST_SECOND: f64 = 253_402_300_799.0;
 
-/// The claims of a token whose signature is good.
+/// The claims of a token with a valid signature.
 #[derive(Debug)]
 pub(super) struct Claims(Members);
 
-/// A claim cannot be read.
 const UNREADABLE: AuthRefused = AuthRefused::Invalid("the claims of the token cannot be read");
 
 impl From<WrongType> for AuthRefused {
@@ -28,7 +25,7 @@ impl Claims {
         Members::of_part(payload).map(Self).ok_or(UNREADABLE)
     }
 
-    /// A claim that is text and not empty.
+    /// Returns a claim that is a non-empty string.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, AuthRefused> {
         let text = self.0.get::<String>(name)?;
         if text.as_ref().is_some_and(|text| text.is_empty() || text.contains(char::is_control)) {
@@ -37,18 +34,18 @@ impl Claims {
         Ok(text)
     }
 
-    /// Whether the token is for one of these resources, letter by letter (RFC 8707 §2).
+    /// Returns whether one of these resources is in the audience, compared exactly (RFC 8707 §2).
     pub(super) fn is_for(&self, resources: &[String]) -> Result<bool, AuthRefused> {
         let audience = self.list("aud")?.unwrap_or_default();
         Ok(audience.iter().any(|name| resources.contains(name)))
     }
 
-    /// Whether only the holder of another key may show the token (RFC 7800), which a bearer does not prove.
+    /// Returns whether the token is bound to a key (RFC 7800), whose possession a bearer token does not prove.
     pub(super) fn is_bound(&self) -> bool {
         self.0.has("cnf")
     }
 
-    /// Checks the times, which may be off by a leeway, and gives the expiry.
+    /// Checks the times with a leeway, and returns the expiry.
     pub(super) fn expires(
         &self,
         now: SystemTime,
@@ -64,7 +61,7 @@ impl Claims {
         if expires + leeway <= now { Err(AuthRefused::Expired) } else { Ok(expires) }
     }
 
-    /// The scopes: `scope` as RFC 9068 writes them, else `scp` as others do.
+    /// Returns the scopes: `scope` as in RFC 9068, or `scp` as other issuers write it.
     pub(super) fn scopes(&self) -> Result<Vec<String>, AuthRefused> {
         let name = if self.0.has("scope") { "scope" } else { "scp" };
         let listed = self.list(name)?.unwrap_or_default();
@@ -76,7 +73,7 @@ impl Claims {
             .collect())
     }
 
-    /// A claim that is text or a list of texts.
+    /// Returns a claim that is a string or a list of strings.
     fn list(&self, name: &str) -> Result<Option<Vec<String>>, AuthRefused> {
         if let Ok(one) = self.0.get::<String>(name) {
             return Ok(one.map(|one| vec![one]));
@@ -84,7 +81,7 @@ impl Claims {
         Ok(self.0.get::<Vec<String>>(name)?)
     }
 
-    /// Seconds since 1970, with or without a fraction.
+    /// Returns a time in seconds since 1970, with or without a fraction.
     fn time(&self, name: &str) -> Result<Option<SystemTime>, AuthRefused> {
         let Some(seconds) = self.0.get::<f64>(name)? else { return Ok(None) };
         if !(0.0..=LAST_SECOND).contains(&seconds) {

@@ -1,6 +1,4 @@
-//! The public keys of an issuer (RFC 7517), and which one fits a token.
-//!
-//! Applies to: inbound.
+//! The public keys of an issuer (RFC 7517), and the selection of the key for a token.
 
 use std::fmt;
 
@@ -15,56 +13,56 @@ use serde_json::value::RawValue;
 use super::algorithm::SignatureAlgorithm;
 use super::jws::Jws;
 
-/// No larger document is read.
+/// The size limit for a document.
 pub(super) const MAX_DOCUMENT: usize = 256 * 1024;
-/// No more keys are kept.
+/// The maximum number of keys in a document.
 const MAX_KEYS: usize = 100;
-/// RFC 7518 §3.3; and what verifying can cost is bounded.
+/// The accepted sizes of RSA keys: the minimum of RFC 7518 §3.3, and a maximum that bounds the cost of verification.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=4096;
 
-/// The keys of an issuer, ready to verify with.
+/// The keys of an issuer, ready for verification.
 #[derive(Default)]
 pub struct JwkSet {
     keys: Vec<VerifyingKey>,
 }
 
-/// Why a document is no set of keys.
+/// An error of parsing a key set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadJwks {
-    /// It is not of the form of RFC 7517.
-    #[error("the document is no JSON Web Key Set: {0}")]
+    /// A document without the form of RFC 7517.
+    #[error("the document is not a JSON Web Key Set: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// It is larger than any issuer's should be.
+    /// A document that exceeds the limits.
     #[error("the key set is too large: at most {MAX_DOCUMENT} bytes and {MAX_KEYS} keys are read")]
     TooLarge,
 }
 
 struct VerifyingKey {
     kid: Option<String>,
-    /// What the key's kind, curve and own `alg` allow.
+    /// The algorithms that the key's type, curve and own `alg` allow.
     algorithms: Vec<SignatureAlgorithm>,
     key: DecodingKey,
 }
 
-/// What looking for the key of a token gives.
-pub(super) enum Found {
-    /// The key's verdict.
+/// The result of verifying a token with a key set.
+pub(super) enum Verification {
+    /// One key fits; `true` if the signature is valid.
     Verified(bool),
     /// No key has this id, or none fits.
     Unknown,
-    /// Several keys fit, so which one was meant is unknown.
+    /// Several keys fit, so the intended one is unknown.
     Ambiguous,
 }
 
 impl JwkSet {
-    /// Reads a document.
+    /// Parses a document.
     ///
-    /// Keys that cannot be used are passed over, as the standard has it: symmetric, private or for encryption, of
-    /// another kind or curve, RSA of less than 2048 or more than 4096 bits.
+    /// Unusable keys are ignored, as the standard requires: symmetric, private or encryption keys, other types and
+    /// curves, and RSA keys of less than 2048 or more than 4096 bits.
     ///
     /// # Errors
-    /// [`BadJwks`] when it is no such document, or too large.
+    /// [`BadJwks`] if it is malformed or too large.
     pub fn parse(document: impl AsRef<[u8]>) -> Result<Self, BadJwks> {
         #[derive(Deserialize)]
         struct Document {
@@ -83,28 +81,28 @@ impl JwkSet {
         Ok(Self { keys: keys.collect() })
     }
 
-    /// How many keys can be used.
+    /// Returns the number of usable keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether no key can be used.
+    /// Returns whether there is no usable key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Verifies a token with the one key it can be signed with.
-    pub(super) fn verify(&self, token: &Jws<'_>) -> Found {
+    /// Verifies a token with the only key that fits.
+    pub(super) fn verify(&self, token: &Jws<'_>) -> Verification {
         let mut fitting = self.keys.iter().filter(|key| {
             key.algorithms.contains(&token.algorithm)
                 && (token.kid.is_none() || token.kid == key.kid)
         });
         match (fitting.next(), fitting.next()) {
-            (None, _) => Found::Unknown,
-            (Some(key), None) => Found::Verified(key.has_signed(token)),
-            (Some(_), Some(_)) => Found::Ambiguous,
+            (None, _) => Verification::Unknown,
+            (Some(key), None) => Verification::Verified(key.has_signed(token)),
+            (Some(_), Some(_)) => Verification::Ambiguous,
         }
     }
 }
@@ -115,7 +113,7 @@ impl fmt::Debug for JwkSet {
     }
 }
 
-/// A key as it is published; whatever has another shape cannot be used.
+/// A published key; one with another form is unusable.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -137,7 +135,7 @@ impl VerifyingKey {
     fn parse(text: &str) -> Option<Self> {
         let jwk: Jwk = serde_json::from_str(text).ok()?;
         if jwk.d.is_some() || jwk.k.is_some() {
-            tracing::warn!(kid = jwk.kid, "a key set holds a secret key; it is not used");
+            tracing::warn!(kid = jwk.kid, "ignoring a secret key in a key set");
             return None;
         }
         let verifies = |ops: &Vec<String>| ops.iter().any(|op| op == "verify");
@@ -157,14 +155,14 @@ impl VerifyingKey {
 
     fn has_signed(&self, token: &Jws<'_>) -> bool {
         let algorithm = token.algorithm.to_jsonwebtoken();
-        // Named, not taken from the process: which one that has depends on other crates.
+        // An explicit provider; the one of the process depends on other crates.
         (DEFAULT_PROVIDER.verifier_factory)(&algorithm, &self.key)
             .is_ok_and(|key| key.verify(token.signed.as_bytes(), &token.signature).is_ok())
     }
 }
 
 impl Jwk {
-    /// The key itself, and what a key of its kind can sign with.
+    /// Returns the key, and the algorithms that a key of its type can sign with.
     fn material(&self) -> Option<(DecodingKey, &'static [SignatureAlgorithm])> {
         let x = || part(self.x.as_ref()?);
         match (self.kty.as_str(), self.crv.as_deref()) {
@@ -188,7 +186,7 @@ impl Jwk {
         }
     }
 
-    /// A point on a curve whose coordinates have a length.
+    /// Returns a point on a curve with coordinates of a given length.
     fn point(
         &self,
         length: usize,
@@ -203,7 +201,7 @@ impl Jwk {
     }
 }
 
-/// A key that is one: its point lies on its curve.
+/// Returns the key if it is valid, i.e. its point is on its curve.
 fn usable(key: DecodingKey, algorithms: &[SignatureAlgorithm]) -> Option<DecodingKey> {
     let algorithm = algorithms.first()?.to_jsonwebtoken();
     (DEFAULT_PROVIDER.verifier_factory)(&algorithm, &key).is_ok().then_some(key)
@@ -213,7 +211,7 @@ fn part(text: &String) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
 
-/// How many bits a number has.
+/// Returns the number of significant bits.
 fn bits(number: &[u8]) -> usize {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number.get(zeros).map_or(0, |first| {

@@ -1,6 +1,4 @@
-//! A signed token taken apart, before anything in it is believed (RFC 7515; RFC 8725).
-//!
-//! Applies to: inbound.
+//! The parts of a signed token, parsed before any of it is trusted (RFC 7515; RFC 8725).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +7,7 @@ use super::algorithm::SignatureAlgorithm;
 use super::members::Members;
 use crate::auth::bearer::MAX_CREDENTIAL;
 
-/// No longer key id is looked for.
+/// The size limit for a key id.
 const MAX_KID: usize = 256;
 
 /// A token in compact form.
@@ -18,19 +16,19 @@ pub(super) struct Jws<'a> {
     pub(super) algorithm: SignatureAlgorithm,
     /// A name to compare, never a path or URL to follow.
     pub(super) kid: Option<String>,
-    /// What was signed.
+    /// The signed text.
     pub(super) signed: &'a str,
     pub(super) payload: &'a str,
     pub(super) signature: Vec<u8>,
 }
 
-/// Members of a header that change what a signature means, or bring a key along.
+/// Header members that change the meaning of a signature, or contain a key.
 ///
-/// `jku`, `x5u` and their kin only say where a key is to be found; they are not looked at, keys come from elsewhere.
-const REFUSED: &[&str] = &["crit", "jwk", "b64", "zip", "enc"];
+/// `jku`, `x5u` and similar members only contain the location of a key. They are ignored; keys have other sources.
+const REFUSED_MEMBERS: &[&str] = &["crit", "jwk", "b64", "zip", "enc"];
 
 impl<'a> Jws<'a> {
-    /// Takes a token apart; none if it is no signed token we take.
+    /// Parses a token; returns `None` if it is not a signed token of an accepted form.
     pub(super) fn parse(token: &'a str) -> Option<Self> {
         if token.len() > MAX_CREDENTIAL {
             return None;
@@ -41,7 +39,7 @@ impl<'a> Jws<'a> {
             return None;
         }
         let header = Members::of_part(header)?;
-        if REFUSED.iter().any(|name| header.has(name)) {
+        if REFUSED_MEMBERS.iter().any(|name| header.has(name)) {
             return None;
         }
         let algorithm = SignatureAlgorithm::of(&header.get::<String>("alg").ok()??)?;
@@ -59,7 +57,7 @@ impl<'a> Jws<'a> {
     }
 }
 
-/// RFC 9068 §2.1, and what issuers write who do not know it.
+/// Returns whether `typ` is that of an access token: as in RFC 9068 §2.1, or plain `jwt` as older issuers write it.
 fn is_access_token(kind: &str) -> bool {
     let kind = kind.strip_prefix("application/").unwrap_or(kind);
     kind.eq_ignore_ascii_case("at+jwt") || kind.eq_ignore_ascii_case("jwt")

@@ -1,6 +1,4 @@
-//! The members of a JSON object that came signed: each name once, values unread (RFC 7515 §4, RFC 7519 §4).
-//!
-//! Applies to: inbound.
+//! The members of a signed JSON object: unique names, unparsed values (RFC 7515 §4, RFC 7519 §4).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,17 +9,17 @@ use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The members of an object; a name that stands there twice means different things to different readers and is
-/// refused.
+/// The members of an object. An object with a duplicate name is refused, because readers differ in which one
+/// they use.
 #[derive(Debug)]
 pub(super) struct Members(BTreeMap<String, Box<RawValue>>);
 
-/// A member has another type.
+/// The error for a member of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WrongType;
 
 impl Members {
-    /// Reads one part of a token.
+    /// Parses one part of a token.
     pub(super) fn of_part(part: &str) -> Option<Self> {
         let json = URL_SAFE_NO_PAD.decode(part).ok()?;
         serde_json::from_slice(&json).ok()
@@ -31,7 +29,7 @@ impl Members {
         self.0.contains_key(name)
     }
 
-    /// Reads a member; `null` is a type of its own and fits none.
+    /// Returns a member; `null` is a value that fits no type.
     pub(super) fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, WrongType> {
         let Some(value) = self.0.get(name) else { return Ok(None) };
         serde_json::from_str(value.get()).map(Some).map_err(|_| WrongType)
@@ -53,7 +51,7 @@ impl<'de> Deserialize<'de> for Members {
                 let mut members = BTreeMap::new();
                 while let Some(name) = map.next_key::<String>()? {
                     if members.contains_key(&name) {
-                        return Err(A::Error::custom("a name stands there twice"));
+                        return Err(A::Error::custom("duplicate member name"));
                     }
                     members.insert(name, map.next_value()?);
                 }

@@ -1,17 +1,15 @@
-//! Access tokens: JWTs of one issuer, checked by a resource server, or whatever else verifies them.
-//!
-//! Applies to: inbound.
+//! Access tokens: JWTs of one issuer, checked by a resource server, or tokens of a custom verifier.
 
 mod algorithm;
 mod claims;
 mod jwks;
 mod jws;
 mod members;
-mod seen;
 mod server;
 mod source;
 #[cfg(test)]
 mod tests;
+mod verified;
 
 pub use algorithm::SignatureAlgorithm;
 pub use jwks::{BadJwks, JwkSet};
@@ -23,13 +21,13 @@ use super::authenticated::Authenticated;
 use super::metadata::ResourceMetadata;
 use super::refused::AuthRefused;
 
-/// Verifies access tokens; [`ResourceServer`] does so for JWTs, another one may ask the issuer (RFC 7662).
+/// A verifier of access tokens; [`ResourceServer`] verifies JWTs, another one may query the issuer (RFC 7662).
 ///
-/// An implementation takes only tokens made for this resource, and never passes one on.
+/// An implementation must accept only tokens issued for this resource, and must never pass one on.
 pub trait TokenVerifier: Send + Sync + 'static {
-    /// Says who shows a token; the text is a `b64token` of at most 16 KiB, and nothing else is known of it.
+    /// Verifies a token, which is a `b64token` of at most 16 KiB and otherwise unchecked, and returns its caller.
     fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Authenticated, AuthRefused>>;
 
-    /// What is published of the resource, and named in challenges.
+    /// Returns the metadata of the resource, which is published and used in challenges.
     fn metadata(&self) -> ResourceMetadata;
 }

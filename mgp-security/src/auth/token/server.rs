@@ -1,6 +1,4 @@
-//! A resource server: takes the JWTs one issuer made for it (RFC 9068, RFC 8725; MCP authorization).
-//!
-//! Applies to: inbound.
+//! A resource server, which accepts JWTs that one issuer created for it (RFC 9068, RFC 8725; MCP authorization).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,22 +8,22 @@ use mgp_types::service::{BoxFuture, Fetcher, Principal};
 use super::TokenVerifier;
 use super::algorithm::SignatureAlgorithm;
 use super::claims::Claims;
-use super::jwks::{Found, JwkSet};
+use super::jwks::{JwkSet, Verification};
 use super::jws::Jws;
-use super::seen::{self, Seen};
 use super::source::KeySource;
+use super::verified::{self, VerifiedTokens};
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::metadata::{BadResource, ResourceMetadata};
 use crate::auth::refused::AuthRefused;
 
-/// How far clocks may be apart.
+/// The tolerated difference between clocks.
 const LEEWAY: Duration = Duration::from_mins(1);
 
-/// Takes access tokens that an issuer made for one resource.
+/// Accepts access tokens that an issuer created for one resource.
 ///
-/// A token is a JWT, signed by a key of the issuer with an allowed algorithm, with an expiry, and with this resource
-/// among its audience.
-/// Its `sub` becomes the subject, its `client_id` the agent, and the issuer the tenant, unless said otherwise.
+/// A token must be a JWT, signed by a key of the issuer with an allowed algorithm, with an expiry, and with this
+/// resource in its audience.
+/// Its `sub` becomes the subject, its `client_id` the agent, and the issuer the tenant, unless configured otherwise.
 ///
 /// ```
 /// use mgp_security::auth::{AuthLayer, ResourceServer};
@@ -46,7 +44,7 @@ pub struct ResourceServer {
     audiences: Vec<String>,
     algorithms: Vec<SignatureAlgorithm>,
     keys: KeySource,
-    seen: Seen,
+    verified: VerifiedTokens,
     tenant: Tenant,
     operator_scope: Option<String>,
 }
@@ -59,9 +57,10 @@ enum Tenant {
 }
 
 impl ResourceServer {
-    /// The resource at a URL, and who issues tokens for it; takes none until it has [`keys`](Self::keys).
+    /// Creates a server for the resource at a URL and its issuer; it accepts no token until it has
+    /// [`keys`](Self::keys).
     ///
-    /// The URL is the one clients connect to, as they write it: `https://example.com/mcp`.
+    /// The URL is the one that clients connect to, e.g. `https://example.com/mcp`.
     ///
     /// # Errors
     /// [`BadResource`] unless the URL is absolute, `https` (or `http` on loopback), and without query and fragment.
@@ -72,48 +71,48 @@ impl ResourceServer {
             metadata,
             issuer: Some(issuer.to_owned()),
             algorithms: SignatureAlgorithm::DEFAULT.to_vec(),
-            keys: KeySource::Given(Arc::default()),
-            seen: Seen::default(),
+            keys: KeySource::Fixed(Arc::default()),
+            verified: VerifiedTokens::default(),
             tenant: Tenant::Issuer,
             operator_scope: None,
         })
     }
 
-    /// The issuer's keys, given.
+    /// Sets the issuer's keys.
     pub fn keys(mut self, keys: JwkSet) -> Self {
-        self.keys = KeySource::Given(Arc::new(keys));
+        self.keys = KeySource::Fixed(Arc::new(keys));
         self
     }
 
-    /// The issuer's keys, fetched from a URL when they are needed (`jwks_uri` in the issuer's metadata).
+    /// Sets the URL of the issuer's keys, which are fetched on demand (`jwks_uri` in the issuer's metadata).
     ///
-    /// They are used for ten minutes, and for a day where they cannot be fetched again.
-    /// A token with an unknown key has them fetched again, at most once a minute.
-    /// The fetcher decides what may be reached; it should insist on `https`.
+    /// Fetched keys are used for ten minutes, or up to a day if they cannot be fetched again.
+    /// A token with an unknown key causes another fetch, at most once a minute.
+    /// The fetcher decides which hosts may be reached; it should insist on `https`.
     pub fn keys_from(mut self, url: impl Into<String>, fetcher: Fetcher) -> Self {
         self.keys = KeySource::fetched(url, fetcher);
         self
     }
 
-    /// Another name of this resource that tokens may have as audience.
+    /// Adds another name of this resource that tokens may have as audience.
     pub fn audience(mut self, name: impl Into<String>) -> Self {
         self.audiences.push(name.into());
         self
     }
 
-    /// The algorithms tokens may be signed with, in place of RS256, PS256, ES256, ES384 and `EdDSA`.
+    /// Sets the algorithms tokens may be signed with; by default RS256, PS256, ES256, ES384 and `EdDSA`.
     pub fn algorithms(mut self, allowed: impl IntoIterator<Item = SignatureAlgorithm>) -> Self {
         self.algorithms = allowed.into_iter().collect();
         self
     }
 
-    /// A scope every token needs; without it a request is answered with 403 and what is needed.
+    /// Adds a scope that every token needs; a request without it is answered with 403 and the required scopes.
     pub fn require_scope(mut self, scope: impl Into<String>) -> Self {
         self.metadata.required_scopes.push(scope.into());
         self
     }
 
-    /// Scopes a client may want, for the metadata document.
+    /// Sets the scopes a client may request, for the metadata document.
     pub fn scopes_supported<T: Into<String>>(
         mut self,
         scopes: impl IntoIterator<Item = T>,
@@ -122,36 +121,36 @@ impl ResourceServer {
         self
     }
 
-    /// The name people read, for the metadata document.
+    /// Sets the name for people, for the metadata document.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.metadata.resource_name = Some(name.into());
         self
     }
 
-    /// The tenant of all who come with tokens, in place of the issuer.
+    /// Sets the tenant of all callers with tokens, instead of the issuer.
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = Tenant::Named(tenant.into());
         self
     }
 
-    /// The claim that names the tenant; a token without it is refused.
+    /// Sets the claim that contains the tenant; a token without it is refused.
     ///
-    /// Only for issuers that vouch for the claim, and with names no API key has as tenant.
+    /// Use it only if the issuer controls the claim, and if its values differ from the tenants of API keys.
     pub fn tenant_claim(mut self, name: impl Into<String>) -> Self {
         self.tenant = Tenant::Claim(name.into());
         self
     }
 
-    /// The scope that gives administrative authority; without this, no token does.
+    /// Sets the scope that grants administrative authority; by default no token does.
     pub fn operator_scope(mut self, scope: impl Into<String>) -> Self {
         self.operator_scope = Some(scope.into());
         self
     }
 
-    /// Takes the `iss` of a token as it is, whatever it says.
+    /// Accepts any `iss`.
     ///
-    /// For keys that nobody but the wanted issuers can sign with, as in a test: where an issuer signs for several
-    /// names with the same keys, one of them could speak for the others.
+    /// Use it only for keys with which no other issuer signs, e.g. in tests: if an issuer signs for several names with
+    /// the same keys, one of them could impersonate the others.
     pub fn any_issuer(mut self) -> Self {
         self.issuer = None;
         self
@@ -167,29 +166,29 @@ impl ResourceServer {
             return Err(AuthRefused::NOT_VALID);
         }
         let mut keys = self.keys.current().await?;
-        let hash = seen::hash(token);
-        if !self.seen.knows(&hash, &keys) {
-            let mut found = keys.verify(&jws);
-            if matches!(found, Found::Unknown)
+        let hash = verified::hash(token);
+        if !self.verified.contains(&hash, &keys) {
+            let mut outcome = keys.verify(&jws);
+            if matches!(outcome, Verification::Unknown)
                 && let Some(newer) = self.keys.newer(&keys).await
             {
-                found = newer.verify(&jws);
+                outcome = newer.verify(&jws);
                 keys = newer;
             }
-            if !matches!(found, Found::Verified(true)) {
+            if !matches!(outcome, Verification::Verified(true)) {
                 return Err(AuthRefused::NOT_VALID);
             }
-            self.seen.remember(hash, &keys);
+            self.verified.remember(hash, &keys);
         }
         self.read(&Claims::parse(jws.payload)?, now)
     }
 
-    /// Reads the claims of a token the issuer signed; what is wrong with them may be told.
+    /// Reads the claims of a token with a valid signature; messages may describe their flaws.
     fn read(&self, claims: &Claims, now: SystemTime) -> Result<Authenticated, AuthRefused> {
         let no = |why| Err(AuthRefused::Invalid(why));
-        let Some(issuer) = claims.text("iss")? else { return no("the token names no issuer") };
+        let Some(issuer) = claims.text("iss")? else { return no("the token has no issuer") };
         if self.issuer.as_ref().is_some_and(|known| *known != issuer) {
-            return no("the token is of another issuer");
+            return no("the token is from another issuer");
         }
         if !claims.is_for(&self.audiences)? {
             return no("the token is for another resource");
@@ -198,7 +197,7 @@ impl ResourceServer {
         if claims.is_bound() {
             return no("the token is bound to a key and cannot be used as a bearer token");
         }
-        let Some(subject) = claims.text("sub")? else { return no("the token names no subject") };
+        let Some(subject) = claims.text("sub")? else { return no("the token has no subject") };
         let client = match claims.text("client_id")? {
             Some(client) => Some(client),
             None => claims.text("azp")?,
@@ -208,7 +207,7 @@ impl ResourceServer {
             Tenant::Named(tenant) => tenant.clone(),
             Tenant::Claim(name) => match claims.text(name)? {
                 Some(tenant) => tenant,
-                None => return no("the token names no tenant"),
+                None => return no("the token has no tenant"),
             },
         };
         let scopes = claims.scopes()?;

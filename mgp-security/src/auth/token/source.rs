@@ -1,59 +1,57 @@
-//! Where the issuer's keys come from: given, or fetched and kept (RFC 7517; `OpenID` Connect Core §10.1.1).
-//!
-//! Applies to: inbound.
+//! The source of the issuer's keys: a fixed set, or a URL with a cache (RFC 7517; `OpenID` Connect Core §10.1.1).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::service::{FetchRequest, Fetcher};
-use tokio::sync::Mutex as Flight;
+use mgp_types::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
 
 use super::jwks::{BadJwks, JwkSet};
 use crate::auth::refused::AuthRefused;
 
-/// How long fetched keys are used without another look.
-const FRESH: Duration = Duration::from_mins(10);
-/// How long keys are used when they cannot be fetched again.
-const MAX_AGE: Duration = Duration::from_hours(24);
-/// How often keys are fetched because of a token, which anybody can send.
-const BETWEEN_FETCHES: Duration = Duration::from_mins(1);
-/// How often they are fetched while there are none, so that a server that started before its issuer soon works.
-const BETWEEN_FIRST_FETCHES: Duration = Duration::from_secs(5);
-/// No fetch takes longer.
-const MAX_FETCH: Duration = Duration::from_secs(10);
+/// The time for which fetched keys are used without a new fetch.
+const FRESH_TTL: Duration = Duration::from_mins(10);
+/// The time for which keys are used if they cannot be fetched again.
+const STALE_TTL: Duration = Duration::from_hours(24);
+/// The minimum interval of fetches because of tokens, which any client can send.
+const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
+/// The minimum interval while there are no keys, so that a server that started before its issuer recovers soon.
+const FIRST_FETCH_INTERVAL: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Keys of an issuer.
 #[derive(Clone, Debug)]
 pub(super) enum KeySource {
-    Given(Arc<JwkSet>),
+    Fixed(Arc<JwkSet>),
     Fetched(Arc<FetchedKeys>),
 }
 
 /// Keys at a URL.
 ///
-/// A request that waits for a fetch does not own it: a caller who leaves cannot keep others from the new keys.
+/// A fetch runs in its own task: a caller that disconnects does not cancel it for the others.
 pub(super) struct FetchedKeys {
     url: String,
     fetcher: Fetcher,
-    kept: Mutex<Kept>,
-    /// Held by the one fetch there is.
-    flight: Arc<Flight<()>>,
+    cached: Mutex<CachedKeys>,
+    /// Held while keys are fetched.
+    fetching: Arc<AsyncMutex<()>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CachedKeys {
     set: Option<(Arc<JwkSet>, Instant)>,
     tried: Option<Instant>,
 }
 
-/// Why keys were not fetched; for the log.
+/// The reason why keys were not fetched, for the log.
 #[derive(Debug, thiserror::Error)]
-enum NoKeys {
+enum FetchKeysError {
     #[error(transparent)]
     Fetch(#[from] mgp_types::service::FetchError),
-    #[error("the answer did not come within {} s", MAX_FETCH.as_secs())]
+    #[error("no answer within {} s", FETCH_TIMEOUT.as_secs())]
     TooSlow,
     #[error("the answer has status {0}")]
     Status(u16),
@@ -70,24 +68,24 @@ impl KeySource {
         Self::Fetched(Arc::new(FetchedKeys {
             url: url.into(),
             fetcher,
-            kept: Mutex::default(),
-            flight: Arc::default(),
+            cached: Mutex::default(),
+            fetching: Arc::default(),
         }))
     }
 
-    /// The keys to look at first.
+    /// Returns the current keys.
     pub(super) async fn current(&self) -> Result<Arc<JwkSet>, AuthRefused> {
         match self {
-            Self::Given(set) => Ok(Arc::clone(set)),
+            Self::Fixed(set) => Ok(Arc::clone(set)),
             Self::Fetched(keys) => keys.current().await,
         }
     }
 
-    /// Keys that came after those in which one was not found.
-    pub(super) async fn newer(&self, seen: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
+    /// Returns keys fetched after a set that does not contain the wanted key.
+    pub(super) async fn newer(&self, known: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
         match self {
-            Self::Given(_) => None,
-            Self::Fetched(keys) => keys.newer(seen).await,
+            Self::Fixed(_) => None,
+            Self::Fetched(keys) => keys.newer(known).await,
         }
     }
 }
@@ -96,67 +94,63 @@ impl KeySource {
 
 impl FetchedKeys {
     async fn current(self: &Arc<Self>) -> Result<Arc<JwkSet>, AuthRefused> {
-        if let Some(set) = self.kept().younger_than(FRESH) {
+        if let Some(set) = self.cached.lock().younger_than(FRESH_TTL) {
             return Ok(set);
         }
-        let old = self.kept().younger_than(MAX_AGE);
+        let old = self.cached.lock().younger_than(STALE_TTL);
         let turn = match &old {
-            // While somebody fetches, the old ones do.
-            Some(_) => Arc::clone(&self.flight).try_lock_owned().ok(),
-            None => Some(Arc::clone(&self.flight).lock_owned().await),
+            // The old keys are used while another task fetches.
+            Some(_) => Arc::clone(&self.fetching).try_lock_owned().ok(),
+            None => Some(Arc::clone(&self.fetching).lock_owned().await),
         };
         let Some(turn) = turn else { return old.ok_or(AuthRefused::Unavailable) };
-        if self.kept().younger_than(FRESH).is_none() {
+        if self.cached.lock().younger_than(FRESH_TTL).is_none() {
             self.fetch(turn).await;
         }
-        self.kept().younger_than(MAX_AGE).ok_or(AuthRefused::Unavailable)
+        self.cached.lock().younger_than(STALE_TTL).ok_or(AuthRefused::Unavailable)
     }
 
-    async fn newer(self: &Arc<Self>, seen: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
-        let is_newer = |set: &Arc<JwkSet>| !Arc::ptr_eq(set, seen);
-        let turn = Arc::clone(&self.flight).lock_owned().await;
-        // Somebody else may have fetched while this one waited.
-        if let Some(set) = self.kept().younger_than(MAX_AGE).filter(is_newer) {
+    async fn newer(self: &Arc<Self>, known: &Arc<JwkSet>) -> Option<Arc<JwkSet>> {
+        let is_newer = |set: &Arc<JwkSet>| !Arc::ptr_eq(set, known);
+        let turn = Arc::clone(&self.fetching).lock_owned().await;
+        // Another task may have fetched them meanwhile.
+        if let Some(set) = self.cached.lock().younger_than(STALE_TTL).filter(is_newer) {
             return Some(set);
         }
         self.fetch(turn).await;
-        self.kept().younger_than(MAX_AGE).filter(is_newer)
+        self.cached.lock().younger_than(STALE_TTL).filter(is_newer)
     }
 
-    /// Fetches, unless that was tried a moment ago.
+    /// Fetches keys, unless the last attempt was too recent.
     async fn fetch(self: &Arc<Self>, turn: tokio::sync::OwnedMutexGuard<()>) {
-        if !self.kept().may_try() {
+        if !self.cached.lock().may_try() {
             return;
         }
         let this = Arc::clone(self);
         let fetch = tokio::spawn(async move {
             let _turn = turn;
             match this.download().await {
-                Ok(set) => this.kept().set = Some((Arc::new(set), Instant::now())),
+                Ok(set) => this.cached.lock().set = Some((Arc::new(set), Instant::now())),
                 Err(error) => tracing::error!(
                     error = &error as &dyn std::error::Error,
                     url = mgp_types::service::shown_url(&this.url),
-                    "the keys of the issuer were not fetched"
+                    "failed to fetch the keys of the issuer"
                 ),
             }
         });
-        // A fetch that panicked was one that failed.
+        // A panic counts as a failed fetch.
         let _ = fetch.await;
     }
 
-    async fn download(&self) -> Result<JwkSet, NoKeys> {
+    async fn download(&self) -> Result<JwkSet, FetchKeysError> {
         let request = FetchRequest::get(self.url.as_str()).header("accept", "application/json");
-        let answer = timeout(MAX_FETCH, self.fetcher.fetch(request));
-        let answer = answer.await.map_err(|_| NoKeys::TooSlow)??;
+        let answer = timeout(FETCH_TIMEOUT, self.fetcher.fetch(request));
+        let answer = answer.await.map_err(|_| FetchKeysError::TooSlow)??;
         if answer.status != 200 {
-            return Err(NoKeys::Status(answer.status));
+            return Err(FetchKeysError::Status(answer.status));
         }
         let set = JwkSet::parse(&answer.body)?;
-        if set.is_empty() { Err(NoKeys::Empty) } else { Ok(set) }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        if set.is_empty() { Err(FetchKeysError::Empty) } else { Ok(set) }
     }
 }
 
@@ -166,18 +160,18 @@ impl fmt::Debug for FetchedKeys {
     }
 }
 
-// === impl Kept ===
+// === impl CachedKeys ===
 
-impl Kept {
+impl CachedKeys {
     fn younger_than(&self, age: Duration) -> Option<Arc<JwkSet>> {
         let (set, since) = self.set.as_ref()?;
         (since.elapsed() < age).then(|| Arc::clone(set))
     }
 
-    /// Takes the next attempt, if it is due.
+    /// Notes an attempt and returns `true`, if one is due.
     fn may_try(&mut self) -> bool {
-        let has_keys = self.younger_than(MAX_AGE).is_some();
-        let pause = if has_keys { BETWEEN_FETCHES } else { BETWEEN_FIRST_FETCHES };
+        let has_keys = self.younger_than(STALE_TTL).is_some();
+        let pause = if has_keys { REFETCH_INTERVAL } else { FIRST_FETCH_INTERVAL };
         if self.tried.is_some_and(|tried| tried.elapsed() < pause) {
             return false;
         }

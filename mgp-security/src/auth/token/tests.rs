@@ -21,7 +21,7 @@ const RESOURCE: &str = "https://mcp.example/mcp";
 const ISSUER: &str = "https://issuer.example";
 const NOW: u64 = 1_800_000_000;
 
-/// A key pair of the issuer, or of somebody else.
+/// A key pair of the issuer, or of an attacker.
 pub(super) struct Signer {
     key: EncodingKey,
     algorithm: Algorithm,
@@ -54,7 +54,7 @@ fn rsa_short() -> Signer {
 }
 
 impl Signer {
-    /// The public half, as an issuer publishes it.
+    /// Returns the public key in the form an issuer publishes.
     fn public(&self) -> Value {
         let mut jwk =
             serde_json::to_value(Jwk::from_encoding_key(&self.key, self.algorithm).unwrap())
@@ -64,7 +64,7 @@ impl Signer {
         jwk
     }
 
-    /// Signs a header and claims, as they stand.
+    /// Signs a header and claims, without changing them.
     fn sign_text(&self, header: &str, claims: &str) -> String {
         let message = format!("{}.{}", b64(header), b64(claims));
         let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, self.algorithm);
@@ -93,7 +93,7 @@ fn server() -> ResourceServer {
     ResourceServer::new(RESOURCE, ISSUER).unwrap().keys(keys)
 }
 
-/// The claims of a token that is good.
+/// Returns the claims of a valid token.
 fn good() -> Value {
     json!({
         "iss": ISSUER, "aud": RESOURCE, "sub": "user-1", "client_id": "host", "scope": "tools files",
@@ -101,7 +101,7 @@ fn good() -> Value {
     })
 }
 
-/// Good claims with one member set, or taken away by `null`.
+/// Returns valid claims with one member replaced, or removed by `null`.
 fn but(name: &str, value: Value) -> Value {
     let mut claims = good();
     let members = claims.as_object_mut().unwrap();
@@ -148,7 +148,7 @@ async fn a_token_signed_with_rsa_is_good() {
     let server = server().keys(jwks(&[rsa().public()]));
     let token = rsa().sign(&rsa().header(), &good());
     assert!(verify(&server, &token).await.is_ok());
-    // The same key does not make another algorithm of its family good, unless it is allowed.
+    // The key does not make another algorithm of its family valid, unless that is allowed.
     let strict = server.clone().algorithms([SignatureAlgorithm::Ps256]);
     refused(&verify(&strict, &token).await);
     let header = json!({"alg": "PS256", "kid": "rsa"});
@@ -156,7 +156,7 @@ async fn a_token_signed_with_rsa_is_good() {
 }
 
 #[tokio::test]
-async fn a_public_key_is_no_secret_to_sign_with() {
+async fn a_public_key_is_not_accepted_as_a_secret() {
     let pem = include_bytes!("../../../tests/keys/rsa_public.pem");
     let public = rsa().public();
     let modulus = URL_SAFE_NO_PAD.decode(public["n"].as_str().unwrap()).unwrap();
@@ -169,7 +169,7 @@ async fn a_public_key_is_no_secret_to_sign_with() {
         for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
             let forged = Signer { key: EncodingKey::from_secret(&secret), algorithm, kid: "rsa" };
             refused(&verify(&server, &forged.sign(&forged.header(), &good())).await);
-            // Named as if it were the issuer's algorithm.
+            // With the name of the issuer's algorithm.
             let header = json!({"alg": "RS256", "kid": "rsa"});
             refused(&verify(&server, &forged.sign(&header, &good())).await);
         }
@@ -177,7 +177,7 @@ async fn a_public_key_is_no_secret_to_sign_with() {
 }
 
 #[tokio::test]
-async fn a_token_nobody_signed_is_refused() {
+async fn an_unsigned_token_is_refused() {
     let token = ed25519().sign(&ed25519().header(), &good());
     let (message, signature) = token.rsplit_once('.').unwrap();
     let payload = message.split_once('.').unwrap().1;
@@ -209,7 +209,7 @@ async fn the_key_must_fit_the_algorithm_and_the_id() {
 }
 
 #[tokio::test]
-async fn without_an_id_there_must_be_one_key() {
+async fn a_token_without_a_key_id_needs_a_single_key() {
     let token = ed25519().sign(&json!({"alg": "EdDSA"}), &good());
     assert!(verify(&server(), &token).await.is_ok());
     let mut other = ed25519_other().public();
@@ -221,7 +221,7 @@ async fn without_an_id_there_must_be_one_key() {
 }
 
 #[tokio::test]
-async fn a_header_brings_no_key_and_no_conditions() {
+async fn a_header_cannot_contain_keys_or_conditions() {
     let own = ed25519_other().public();
     let with = |name: &str, value: Value| {
         let mut header = ed25519().header();
@@ -238,7 +238,7 @@ async fn a_header_brings_no_key_and_no_conditions() {
     ] {
         refused(&header(with(name, value)).await);
     }
-    // Where keys are said to lie is not looked at: the issuer's own key decides.
+    // Locations of keys are ignored: the issuer's own key decides.
     for name in ["jku", "x5u"] {
         let evil = with(name, json!("https://evil.example/jwks.json"));
         assert!(header(evil.clone()).await.is_ok());
@@ -247,7 +247,7 @@ async fn a_header_brings_no_key_and_no_conditions() {
 }
 
 #[tokio::test]
-async fn only_access_tokens_are_taken() {
+async fn only_access_tokens_are_accepted() {
     for kind in ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt"] {
         assert!(header(json!({"alg": "EdDSA", "kid": "ed", "typ": kind})).await.is_ok(), "{kind}");
     }
@@ -286,7 +286,7 @@ async fn the_audience_must_hold_this_resource() {
 }
 
 #[tokio::test]
-async fn the_issuer_must_be_the_one_we_know() {
+async fn the_issuer_must_be_the_configured_one() {
     for issuer in [
         Value::Null,
         json!("https://issuer.example/"),
@@ -305,7 +305,7 @@ async fn the_issuer_must_be_the_one_we_know() {
 }
 
 #[tokio::test]
-async fn times_hold_with_a_minute_to_spare() {
+async fn times_are_checked_with_a_minute_of_leeway() {
     assert!(claims(but("exp", json!(NOW - 59))).await.is_ok());
     assert!(claims(but("exp", json!(1_800_000_000.5))).await.is_ok());
     assert!(claims(but("nbf", json!(NOW + 60))).await.is_ok());
@@ -331,7 +331,7 @@ async fn times_hold_with_a_minute_to_spare() {
 }
 
 #[tokio::test]
-async fn a_token_names_a_subject_and_is_bound_to_no_key() {
+async fn a_token_needs_a_subject_and_must_not_be_bound_to_a_key() {
     refused(&claims(but("sub", Value::Null)).await);
     refused(&claims(but("sub", json!(""))).await);
     refused(&claims(but("sub", json!(7))).await);
@@ -340,7 +340,7 @@ async fn a_token_names_a_subject_and_is_bound_to_no_key() {
 }
 
 #[tokio::test]
-async fn scopes_are_read_in_each_spelling() {
+async fn scopes_are_read_in_each_form() {
     let scopes = async |name: &str, value: Value| {
         let mut claims = but("scope", Value::Null);
         claims[name] = value;
@@ -355,7 +355,7 @@ async fn scopes_are_read_in_each_spelling() {
 }
 
 #[tokio::test]
-async fn a_scope_that_is_needed_is_asked_for() {
+async fn a_missing_scope_is_named() {
     let server = server().require_scope("tools").require_scope("admin").operator_scope("admin");
     let token = |scope: &str| ed25519().sign(&ed25519().header(), &but("scope", json!(scope)));
     let needed = "tools admin".to_owned();
@@ -368,7 +368,7 @@ async fn a_scope_that_is_needed_is_asked_for() {
 }
 
 #[tokio::test]
-async fn the_tenant_is_the_issuer_unless_said_otherwise() {
+async fn the_tenant_is_the_issuer_unless_configured() {
     let token = ed25519().sign(&ed25519().header(), &but("org", json!("acme")));
     let tenant = async |server: ResourceServer| {
         verify(&server, &token).await.map(|caller| caller.principal().tenant().to_string())
@@ -380,7 +380,7 @@ async fn the_tenant_is_the_issuer_unless_said_otherwise() {
 }
 
 #[tokio::test]
-async fn a_name_that_stands_twice_is_refused() {
+async fn a_duplicate_member_is_refused() {
     let signer = ed25519();
     let (header, claims) = (signer.header().to_string(), good().to_string());
     let twice = |text: &str, member: &str| format!("{{{member},{}", &text[1..]);
@@ -400,7 +400,7 @@ async fn a_name_that_stands_twice_is_refused() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_good_is_looked_at_again() {
+async fn the_claims_of_a_cached_token_are_checked_again() {
     let server = server();
     let token = ed25519().sign(&ed25519().header(), &good());
     assert!(verify(&server, &token).await.is_ok());
@@ -412,13 +412,13 @@ async fn a_token_that_was_good_is_looked_at_again() {
     assert!(matches!(outcome, Err(AuthRefused::InsufficientScope { .. })));
     refused(&verify(&server.clone().algorithms([SignatureAlgorithm::Es256]), &token).await);
     refused(&verify(&server.clone().keys(jwks(&[p256().public()])), &token).await);
-    // Another signature under the same words is another token.
+    // The same claims with another signature are another token.
     let forged = ed25519_other().sign(&ed25519().header(), &good());
     refused(&verify(&server, &forged).await);
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_whole_is_refused() {
+async fn an_incomplete_token_is_refused() {
     let token = ed25519().sign(&ed25519().header(), &good());
     for end in 0..token.len() {
         refused(&verify(&server(), &token[..end]).await);
@@ -451,7 +451,7 @@ async fn a_signed_token_that_is_huge_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_without_keys_takes_nothing() {
+async fn a_server_without_keys_accepts_no_token() {
     let server = ResourceServer::new(RESOURCE, ISSUER).unwrap();
     refused(&verify(&server, &ed25519().sign(&ed25519().header(), &good())).await);
 }
@@ -459,7 +459,7 @@ async fn a_server_without_keys_takes_nothing() {
 // === Keys ===
 
 #[test]
-fn keys_that_cannot_verify_are_passed_over() {
+fn keys_that_cannot_verify_are_ignored() {
     let with = |name: &str, value: Value| {
         let mut key = ed25519().public();
         key[name] = value;
@@ -493,7 +493,7 @@ fn keys_that_cannot_verify_are_passed_over() {
 }
 
 #[test]
-fn documents_that_are_no_key_sets_are_refused() {
+fn documents_that_are_not_key_sets_are_refused() {
     for text in ["", "{}", "[]", r#"{"keys":{}}"#, r#"{"keys":[}"#, "null"] {
         assert!(matches!(JwkSet::parse(text), Err(BadJwks::Malformed(_))), "{text}");
     }
@@ -506,7 +506,7 @@ fn documents_that_are_no_key_sets_are_refused() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_token_or_not(text in "[a-zA-Z0-9._-]{0,200}") {
+    fn any_token_text_is_parsed_or_refused(text in "[a-zA-Z0-9._-]{0,200}") {
         let _ = Jws::parse(&text).is_some();
     }
 
@@ -522,7 +522,7 @@ proptest! {
     }
 
     #[test]
-    fn any_document_is_a_key_set_or_not(text in r#"\{"keys":\[(\{("(kty|crv|x|y|n|e|alg)":"(RSA|EC|OKP|P-256|Ed25519|AQAB|[a-zA-Z0-9_-]{0,50})",?){0,5}\},?){0,3}\]\}"#) {
+    fn any_document_is_parsed_or_refused(text in r#"\{"keys":\[(\{("(kty|crv|x|y|n|e|alg)":"(RSA|EC|OKP|P-256|Ed25519|AQAB|[a-zA-Z0-9_-]{0,50})",?){0,5}\},?){0,3}\]\}"#) {
         let _ = JwkSet::parse(&text).is_ok();
     }
 
@@ -538,7 +538,7 @@ proptest! {
     }
 }
 
-/// A shared key set, for tests that count who holds it.
+/// A shared key set, for tests that count its owners.
 fn shared(keys: &[Value]) -> Arc<Vec<u8>> {
     Arc::new(json!({"keys": keys}).to_string().into_bytes())
 }

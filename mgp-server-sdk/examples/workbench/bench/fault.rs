@@ -1,4 +1,4 @@
-//! The faults that flags ask for: a handshake that hangs, and an end after so many calls.
+//! The faults that flags switch on: a handshake that hangs, and an exit after a number of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use tower_service::Service;
 
 use super::Settings;
 
-/// How the process says that it was told to end.
-const TOLD_TO_EXIT: i32 = 3;
+/// The exit status of `--exit-after`.
+const EXIT_STATUS: i32 = 3;
 
-/// Puts the faults around a server.
+/// A layer that adds the faults to a server.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultLayer {
     hang_init: bool,
@@ -63,7 +63,7 @@ impl Service<Call> for Fault {
             let spent =
                 left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
             if spent.is_err() {
-                std::process::exit(TOLD_TO_EXIT);
+                std::process::exit(EXIT_STATUS);
             }
         }
         Box::pin(self.inner.call(call))

@@ -1,4 +1,4 @@
-//! Tools that send something while they run, or ask.
+//! Tools that send items while they run, or ask the caller.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use mgp_types::{Payload, RawObject};
 
 #[derive(Deserialize, JsonSchema)]
 struct Stream {
-    /// How many chunks.
+    /// The number of chunks.
     chunks: u32,
-    /// How long each is.
+    /// The length of each chunk.
     bytes: usize,
-    /// Milliseconds before each.
+    /// The delay before each chunk, in milliseconds.
     #[serde(default)]
     delay_ms: u64,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct Steps {
-    /// How many steps.
+    /// The number of steps.
     steps: u32,
-    /// Milliseconds before each.
+    /// The delay before each step, in milliseconds.
     #[serde(default)]
     delay_ms: u64,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct Confirm {
-    /// What to ask.
+    /// The question to the user.
     message: String,
 }
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![
         Tool::new("stream", "Sends chunks, then the whole text", stream),
-        Tool::new("progress", "Says how far it is", progress),
-        Tool::new("confirm", "Asks the caller's person", confirm),
+        Tool::new("progress", "Reports progress", progress),
+        Tool::new("confirm", "Asks the user to confirm", confirm),
         Tool::new("publish", "Will publish an event", || async {
             Err::<(), _>(ToolError("`publish` comes with events".to_owned()))
         }),
@@ -49,10 +49,10 @@ async fn stream(Args(stream): Args<Stream>, outlet: Outlet) -> Result<String, Rp
     let mut whole = String::new();
     for number in 0..stream.chunks {
         tokio::time::sleep(Duration::from_millis(stream.delay_ms)).await;
-        // A letter a chunk, so that one sees which came and in which order.
+        // Each chunk is one letter, so that a test sees their order.
         let letter = char::from(b'a' + u8::try_from(number % 26).unwrap_or_default());
         let text = letter.to_string().repeat(stream.bytes);
-        // A caller that is gone, or takes no chunks, still gets the answer.
+        // A caller that left, or takes no chunks, still receives the result.
         let _ = outlet.send(Item::Chunk(Payload::of(&ContentBlock::text(&*text))?)).await;
         whole += &text;
     }

@@ -1,4 +1,4 @@
-//! Tools that a client must look at before it calls them (MGP §4.3, §7.3); they do nothing.
+//! Tools that a client must check before it calls them (MGP §4.3, §7.3); they do nothing.
 
 use mgp_server_sdk::prelude::*;
 use mgp_types::mgp::{
@@ -13,13 +13,13 @@ struct Shell {
 
 #[derive(Deserialize, JsonSchema)]
 struct Fetch {
-    /// What to fetch.
+    /// The URL to fetch.
     url: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct RunCode {
-    /// The language; Python if nothing is said.
+    /// The language; Python by default.
     language: Option<String>,
     /// A program.
     code: String,

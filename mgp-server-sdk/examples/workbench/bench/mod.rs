@@ -1,4 +1,4 @@
-//! The workbench as a server: its flags, its tools, and the two ways it misbehaves on request.
+//! The workbench server: its flags, its tools, and its faults on request.
 
 mod fault;
 mod flow;
@@ -11,7 +11,6 @@ use mgp_server_sdk::prelude::*;
 
 pub(crate) use settings::Settings;
 
-/// Puts the server together.
 pub(crate) fn server(settings: &Settings) -> Server {
     let mut server = Server::new("workbench", env!("CARGO_PKG_VERSION"));
     let tools = server.tools();

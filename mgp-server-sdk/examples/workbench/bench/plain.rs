@@ -22,9 +22,9 @@ struct Wait {
 struct Fail {
     /// The code of the error.
     code: i32,
-    /// Its message.
+    /// The message of the error.
     message: Option<String>,
-    /// Its data, an object.
+    /// The data of the error, an object.
     #[schemars(with = "Option<std::collections::BTreeMap<String, serde_json::Value>>")]
     data: Option<RawObject>,
 }
@@ -37,7 +37,7 @@ struct Exit {
 
 #[derive(Deserialize, JsonSchema)]
 struct Big {
-    /// How long the text is.
+    /// The length of the text.
     bytes: usize,
 }
 
@@ -47,7 +47,7 @@ struct Named {
     name: String,
 }
 
-/// The longest text `big` makes.
+/// The maximum length of the text that `big` returns.
 pub(super) const LARGEST: usize = 64 << 20;
 
 pub(super) fn tools(tools: &Tools) -> Vec<Tool> {
@@ -74,12 +74,12 @@ pub(super) fn tools(tools: &Tools) -> Vec<Tool> {
                 format!("froze for {ms} ms")
             },
         ),
-        Tool::new("fail", "Fails as it is told", |Args(fail)| async move {
+        Tool::new("fail", "Fails with the given error", |Args(fail)| async move {
             Err::<(), _>(failure(fail))
         }),
         Tool::new("exit", "Ends the process", |Args(Exit { code })| async move {
             std::process::exit(code);
-            #[expect(unreachable_code, reason = "says what the tool would answer")]
+            #[expect(unreachable_code, reason = "gives the block its result type")]
             ""
         }),
         Tool::new("big", "Answers with much text", |Args(Big { bytes })| async move {
@@ -89,13 +89,13 @@ pub(super) fn tools(tools: &Tools) -> Vec<Tool> {
                 Err(ToolError(format!("{bytes} bytes are more than {LARGEST}")))
             }
         }),
-        Tool::new("add_tool", "Adds a tool that says its name", move |Args(Named { name })| {
+        Tool::new("add_tool", "Adds a tool that returns its name", move |Args(Named { name })| {
             let tools = adding.clone();
             async move {
-                let says = name.clone();
-                tools.add(Tool::new(&*name, "Says its name", move || {
-                    let says = says.clone();
-                    async move { says }
+                let answer = name.clone();
+                tools.add(Tool::new(&*name, "Returns its name", move || {
+                    let answer = answer.clone();
+                    async move { answer }
                 }));
                 format!("added `{name}`")
             }
@@ -114,7 +114,7 @@ pub(super) fn tools(tools: &Tools) -> Vec<Tool> {
 }
 
 fn failure(fail: Fail) -> RpcError {
-    let message = fail.message.unwrap_or_else(|| "failed as told".to_owned());
+    let message = fail.message.unwrap_or_else(|| "failed as requested".to_owned());
     let error = RpcError::new(ErrorCode(fail.code), message);
     match fail.data {
         Some(data) => error.data(data.as_payload().clone()),

@@ -1,13 +1,13 @@
-//! The flags.
+//! The command line flags.
 
 use std::time::Duration;
 
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 
-/// What the flags say.
+/// The values of the flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// `--extensions`; `None` for those that are served.
+    /// `--extensions`; `None` for the served ones.
     pub(crate) extensions: Option<ExtensionSet>,
     /// `--permissions`.
     pub(crate) permissions: Vec<Permission>,
@@ -29,7 +29,7 @@ const KNOWN: &str = "--extensions LIST, --permissions LIST, --server-id ID, --ha
     --ready-after MS, --exit-after N, --http ADDR, --workers N";
 
 impl Settings {
-    /// Reads the flags, or says what is wrong with them.
+    /// Parses the flags; fails with a message for the user.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut settings = Self::default();
         while let Some(flag) = arguments.next() {
@@ -78,11 +78,7 @@ fn permissions(list: &str) -> Result<Vec<Permission>, String> {
     permissions
         .map(
             |one| {
-                if one.is_valid() {
-                    Ok(one)
-                } else {
-                    Err(format!("no permission is called `{one}`"))
-                }
+                if one.is_valid() { Ok(one) } else { Err(format!("unknown permission `{one}`")) }
             },
         )
         .collect()

@@ -1,6 +1,4 @@
-//! The arguments of a tool as a type, and what is said about those that do not fit (MGP §14.3: 4000).
-//!
-//! Applies to: inbound.
+//! The arguments of a tool as a type, and the error for invalid ones (MGP §14.3: 4000).
 
 use mgp_types::{ErrorCode, Object, RawObject, Recovery, RpcError};
 use schemars::JsonSchema;
@@ -10,9 +8,9 @@ use serde_json::Value;
 use super::{FromCall, ToolRequest};
 use crate::tool::{SchemaStyle, schema};
 
-/// The arguments of the tool, as a type.
+/// The arguments of the tool, deserialized into a type.
 ///
-/// Arguments that do not fit never reach the function; the answer is 4000 and names the field.
+/// Invalid arguments are refused before the function runs; the error is 4000 and names the field.
 /// Unknown arguments are ignored unless the type has `#[serde(deny_unknown_fields)]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args<T>(pub T);
@@ -29,14 +27,14 @@ impl<T: DeserializeOwned + JsonSchema + Send> FromCall for Args<T> {
     }
 }
 
-/// What is wrong with arguments.
+/// The problem of invalid arguments.
 struct Problem {
     /// The path of the field; empty for the arguments as a whole.
     field: String,
     what: String,
 }
 
-/// 4000; only a refused call pays for the path of the field.
+/// Returns 4000; the path of the field is computed only for refused calls.
 #[cold]
 fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) -> RpcError {
     let mut json = serde_json::Deserializer::from_str(request.arguments.as_str());
@@ -66,7 +64,7 @@ fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) 
 impl Problem {
     fn new(path: &str, error: &serde_json::Error) -> Self {
         let text = error.to_string();
-        // The place in a text that nobody sees as text is noise.
+        // The caller does not see the arguments as lines, so the position is noise.
         let what = text.rfind(" at line ").map_or(&*text, |at| &text[..at]);
         let parent = if path == "." { "" } else { path };
         let missing = quoted(what, "missing field `").filter(|_| error.is_data());
@@ -75,17 +73,17 @@ impl Problem {
         }
         if let Some(name) = quoted(what, "unknown field `").filter(|_| error.is_data()) {
             let known = what.split_once("`, ").map_or("", |(_, known)| known);
-            // Whether the path ends with the unknown name depends on how far the reader came.
+            // The path may end with the unknown name, depending on the deserializer.
             let parent =
                 parent.strip_suffix(name).map_or(parent, |rest| rest.trim_end_matches('.'));
             let field = join(parent.trim_end_matches(".?").trim_end_matches('?'), name);
             return Self { field, what: format!("there is no such argument; {known}") };
         }
-        Self { field: parent.to_owned(), what: clip(what) }
+        Self { field: parent.to_owned(), what: mgp_types::clip(what, 300) }
     }
 }
 
-/// The name in backquotes behind a prefix.
+/// Returns the name in backquotes after a prefix.
 fn quoted<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     text.strip_prefix(prefix)?.split('`').next()
 }
@@ -94,16 +92,7 @@ fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") }
 }
 
-/// What a caller sent is quoted, but not at any length.
-fn clip(text: &str) -> String {
-    const LONGEST: usize = 300;
-    if text.chars().count() <= LONGEST {
-        return text.to_owned();
-    }
-    text.chars().take(LONGEST).chain(['…']).collect()
-}
-
-/// The schema of the field, if the tool's schema has it.
+/// Returns the schema of a field, if the tool's schema contains it.
 fn expected(schema: &RawObject, path: &str) -> Option<Value> {
     let root: Value = schema.get().ok()?;
     let mut at = &root;
@@ -115,7 +104,7 @@ fn expected(schema: &RawObject, path: &str) -> Option<Value> {
         };
     }
     let found = resolve(&root, at);
-    // A large schema is in the list of tools anyway.
+    // The caller can read a large schema in the list of tools.
     let is_small = found.to_string().len() <= 1000;
     (is_small && !path.is_empty()).then(|| found.clone())
 }

@@ -1,6 +1,4 @@
-//! The cancellation of the call, for tools that end by themselves.
-//!
-//! Applies to: inbound.
+//! The cancellation of the call, for tools that handle it.
 
 use std::sync::Arc;
 
@@ -9,17 +7,17 @@ use mgp_types::RpcError;
 
 use super::{FromCall, ToolRequest};
 
-/// A handle on the cancellation of the call.
+/// A handle to the cancellation of the call.
 ///
 /// A cancelled async tool is dropped where it waits, so most tools need no handle.
-/// One that waits on [`Cancelled::cancelled`] is not dropped: it is told, and ends by itself.
-/// A tool on the blocking pool cannot be dropped; it looks at [`Cancelled::is_cancelled`] now and then.
+/// A tool that waits on [`Cancelled::cancelled`] is not dropped: it is notified, and ends by itself.
+/// A tool on the blocking pool cannot be dropped; it should check [`Cancelled::is_cancelled`] from time to time.
 ///
 /// ```
 /// use mgp_server_sdk::Cancelled;
 /// use mgp_server_sdk::prelude::*;
 ///
-/// let work = Tool::new("work", "Works until it is told to stop", |cancelled: Cancelled| async move {
+/// let work = Tool::new("work", "Works until it is cancelled", |cancelled: Cancelled| async move {
 ///     tokio::select! {
 ///         () = cancelled.cancelled() => "tidied up",
 ///         () = std::future::pending() => "done",
@@ -31,10 +29,10 @@ use super::{FromCall, ToolRequest};
 pub struct Cancelled(Option<Arc<CancelSignal>>);
 
 impl Cancelled {
-    /// Resolves when the call is cancelled; from now on the call is no longer dropped for that.
+    /// Waits until the call is cancelled; after the first use the call is no longer dropped on cancellation.
     ///
     /// # Cancel safety
-    /// The future may be dropped and asked for again.
+    /// The future may be dropped and created again.
     pub async fn cancelled(&self) {
         match &self.0 {
             Some(signal) => signal.listen().await,
@@ -42,7 +40,7 @@ impl Cancelled {
         }
     }
 
-    /// Whether the call was cancelled.
+    /// Returns whether the call was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.as_ref().is_some_and(|signal| signal.is_cancelled())

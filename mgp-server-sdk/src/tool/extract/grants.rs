@@ -1,6 +1,4 @@
-//! What the client decided about permissions, as an argument of tools (MGP §3.6, §8.2).
-//!
-//! Applies to: inbound.
+//! The client's decisions about permissions, as a parameter of tools (MGP §3.6, §8.2).
 
 use mgp_security::{GrantStanding, Grants};
 use mgp_types::RpcError;
@@ -9,7 +7,7 @@ use mgp_types::mgp::Permission;
 use super::{FromCall, ToolRequest};
 use crate::error::PermissionMissing;
 
-/// Refuses a tool whose permissions are not all granted, if anything is known about permissions.
+/// Refuses a tool if a permission is known not to be granted.
 pub(crate) fn admit(
     grants: &Grants,
     tool: &str,

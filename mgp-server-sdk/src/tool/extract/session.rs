@@ -1,6 +1,4 @@
-//! Who the caller said it is, and the trace of the call.
-//!
-//! Applies to: inbound.
+//! The client's description of itself, and the trace of the call.
 
 use std::sync::Arc;
 
@@ -11,16 +9,16 @@ use mgp_types::service::Facts;
 
 use super::{FromCall, ToolRequest};
 
-/// What the caller negotiated.
+/// The protocol and extensions that the caller negotiated.
 ///
-/// What a caller says of itself is for logs and wording, never for decisions: that is what `Principal` is for.
+/// A client's own description is for logs and wording, never for decisions: use `Principal` for those.
 ///
 /// ```
 /// use mgp_server_sdk::SessionInfo;
 /// use mgp_server_sdk::prelude::*;
 ///
-/// let who = Tool::new("who", "Says what calls", |session: SessionInfo| async move {
-///     let name = session.client().map_or_else(|| "somebody".to_owned(), |client| client.name);
+/// let who = Tool::new("who", "Names the client", |session: SessionInfo| async move {
+///     let name = session.client().map_or_else(|| "an unknown client".to_owned(), |client| client.name);
 ///     format!("{name} speaks {}", session.revision())
 /// });
 /// # drop(who);
@@ -29,37 +27,37 @@ use super::{FromCall, ToolRequest};
 pub struct SessionInfo(Arc<Facts>);
 
 impl SessionInfo {
-    /// The family of MCP revisions.
+    /// Returns the family of MCP revisions.
     #[must_use]
     pub fn era(&self) -> Era {
         self.0.era
     }
 
-    /// The MCP revision.
+    /// Returns the MCP revision.
     #[must_use]
     pub fn revision(&self) -> &Revision {
         &self.0.revision
     }
 
-    /// The client's name and version, as it gave them.
+    /// Returns the client's name and version, as it sent them.
     #[must_use]
     pub fn client(&self) -> Option<Implementation> {
         self.0.info.as_ref().and_then(|info| info.get().ok())
     }
 
-    /// The active MGP extensions; `None` for a plain MCP client.
+    /// Returns the active MGP extensions; `None` for a plain MCP client.
     #[must_use]
     pub fn extensions(&self) -> Option<ExtensionSet> {
         self.0.mgp
     }
 
-    /// Whether an MGP extension is active.
+    /// Returns whether an MGP extension is active.
     #[must_use]
     pub fn has(&self, extension: Extension) -> bool {
         self.0.has(extension)
     }
 
-    /// All that is known.
+    /// Returns everything known about the client.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.0
@@ -72,12 +70,12 @@ impl FromCall for SessionInfo {
     }
 }
 
-/// The trace the call belongs to (MGP §6.5), to pass on to whatever the tool calls itself.
+/// The trace of the call (MGP §6.5), to pass on to services that the tool calls.
 #[derive(Clone, Debug)]
 pub struct Trace(Option<String>);
 
 impl Trace {
-    /// The trace id, where the caller gave one.
+    /// Returns the trace id, if the caller sent one.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.0.as_deref()

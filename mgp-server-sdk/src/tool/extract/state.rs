@@ -1,6 +1,4 @@
 //! State of the server, shared by all calls.
-//!
-//! Applies to: inbound.
 
 use std::any::type_name;
 use std::ops::Deref;
@@ -11,9 +9,9 @@ use mgp_types::service::Extensions;
 
 use super::{FromCall, ToolRequest};
 
-/// The server's one value of a type, as [`Server::state`](crate::Server::state) got it.
+/// The server's value of a type, set with [`Server::state`](crate::Server::state).
 ///
-/// A server that lacks the value cannot be built.
+/// A server without the value cannot be built.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +54,7 @@ impl<T: Send + Sync + 'static> FromCall for State<T> {
     }
 }
 
-/// Something a tool function needs of its server.
+/// State that a function needs of its server.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     name: &'static str,
@@ -64,13 +62,13 @@ pub struct Need {
 }
 
 impl Need {
-    /// State of a type.
+    /// Creates the need for state of a type.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>() -> Self {
         Self { name: type_name::<T>(), is_met: |state| state.get::<T>().is_some() }
     }
 
-    /// The name of the type.
+    /// Returns the name of the type.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name

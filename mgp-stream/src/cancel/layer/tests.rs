@@ -1,13 +1,15 @@
-//! Cancelling by id.
+//! Tests of cancelling calls by id.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_types::service::{Stack, mock};
 
+use tower_layer::Layer;
+
 use super::*;
 
-/// A client of a tool that hangs, and a flag that says the tool was dropped.
+/// Returns a client of a tool that hangs, and a flag that is set when the tool is dropped.
 fn hanging() -> (CancelLayer, mock::Client, Arc<AtomicBool>) {
     struct Flag(Arc<AtomicBool>);
     impl Drop for Flag {
@@ -42,7 +44,7 @@ async fn a_cancellation_right_behind_its_request_finds_it() {
 }
 
 #[tokio::test]
-async fn another_scope_cannot_cancel_and_neither_can_a_guess() {
+async fn another_scope_cannot_cancel_and_a_guessed_id_cannot_either() {
     let (layer, mut client, _) = hanging();
     let mine = client.call("tools/call", CALL);
     let scope = client.cx.scope.clone();
@@ -68,9 +70,9 @@ async fn two_calls_under_one_id_are_both_left_alone() {
     let stack = layer.layer(Stack::from_fn(|_| pending()));
     let (one, two) = (same(&stack), same(&stack));
     assert_eq!(layer.running(), 2, "calls are counted, not ids");
-    assert!(layer.0.only(client.cx.scope.id(), &1.into()).is_none());
+    assert!(layer.0.get(client.cx.scope.id(), &1.into()).is_none());
     drop(one);
-    assert!(layer.0.only(client.cx.scope.id(), &1.into()).is_some());
+    assert!(layer.0.get(client.cx.scope.id(), &1.into()).is_some());
     drop(two);
     assert_eq!(layer.running(), 0);
 }

@@ -1,40 +1,35 @@
-//! Texts and where the model puts them, to tell an encoder that works from one that only runs (MGP §16.4).
+//! Texts with their known vectors, to distinguish an encoder that works from one that only runs (MGP §16.4).
 //!
-//! The rows of `goldens.json` are directions in single bytes.
-//! They come from an implementation of the network in double precision that shares nothing with ours, over the
-//! published weights; the bytes are within 5e-5 of it.
-//!
-//! Applies to: both.
+//! The rows of `goldens.json` are directions in single bytes, computed from the published weights by an independent
+//! implementation of the network in double precision; the bytes are within 5e-5 of it.
 
 use super::{error::ModelError, sentences::Sentences};
 use crate::embed::Embedder;
 use serde::Deserialize;
 
-/// The model they are of.
+/// The model of the known vectors.
 pub(super) const MODEL: &str = "all-MiniLM-L6-v2";
 
-/// How near an answer has to be. Weights in single bytes come to .99.
-pub(super) const BOUND: f32 = 0.98;
+/// The least cosine of a working encoder; weights in single bytes reach .99.
+const MIN_COSINE: f32 = 0.98;
 
 const GOLDENS: &str = include_str!("goldens.json");
 
-/// A text and its vector.
 #[derive(Debug, Deserialize)]
 struct Golden {
     text: String,
-    /// In hexadecimal.
+    /// The vector, in hexadecimal.
     row: String,
 }
 
-/// Compares an encoder with its model; returns the worst cosine.
+/// Compares an encoder with the known vectors; returns the lowest cosine.
 pub(super) fn check(encoder: &Sentences) -> Result<f32, ModelError> {
     let mut worst = 1.0_f32;
     for Golden { text, row } in goldens() {
         let cosine = cosine(&encoder.vector(&text)?, &bytes(&row));
-        // A figure that is none is not near either.
-        if cosine.is_nan() || cosine < BOUND {
+        if cosine.is_nan() || cosine < MIN_COSINE {
             let model = encoder.model().to_owned();
-            return Err(ModelError::Astray { model, text, cosine, bound: BOUND });
+            return Err(ModelError::WrongVectors { model, text, cosine, min: MIN_COSINE });
         }
         worst = worst.min(cosine);
     }
@@ -42,7 +37,7 @@ pub(super) fn check(encoder: &Sentences) -> Result<f32, ModelError> {
 }
 
 fn goldens() -> Vec<Golden> {
-    serde_json::from_str(GOLDENS).expect("a test reads it")
+    serde_json::from_str(GOLDENS).expect("a test parses it")
 }
 
 fn bytes(row: &str) -> Vec<i8> {
@@ -50,7 +45,7 @@ fn bytes(row: &str) -> Vec<i8> {
     pairs.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).map(u8::cast_signed).collect()
 }
 
-/// Nought where the lengths differ: that is another model.
+/// Returns zero if the lengths differ: that is another model.
 fn cosine(vector: &[f32], golden: &[i8]) -> f32 {
     if vector.len() != golden.len() {
         return 0.0;
@@ -76,11 +71,11 @@ mod tests {
     }
 
     #[test]
-    fn another_direction_or_length_is_not_near() {
+    fn another_direction_or_length_has_a_low_cosine() {
         let golden: Vec<i8> = vec![3, -4, 0];
         assert!((cosine(&[0.6, -0.8, 0.0], &golden) - 1.0).abs() < 1e-6);
         assert!(cosine(&[0.8, 0.6, 0.0], &golden).abs() < 1e-6);
-        assert!(cosine(&[0.6, -0.8], &golden) < BOUND);
+        assert!(cosine(&[0.6, -0.8], &golden) < MIN_COSINE);
         assert!(cosine(&[0.0; 3], &golden).is_nan());
     }
 }

@@ -1,25 +1,23 @@
 //! Models of the Hugging Face hub, by their names (MGP §16.4).
-//!
-//! Applies to: both.
 
 use super::{config::SentencesConfig, error::ModelError, runtime::runtime, sentences::Sentences};
 use fastembed::{EmbeddingModel, ModelInfo, TextEmbedding, TextInitOptions};
 use std::{env, env::consts, path::PathBuf};
 
 impl Sentences {
-    /// Opens a model of the hub, such as `BAAI/bge-small-en-v1.5` or `BGESmallENV15`.
+    /// Opens a model of the hub, e.g. `BAAI/bge-small-en-v1.5` or `BGESmallENV15`.
     ///
-    /// It is downloaded into [`SentencesConfig::cache`] unless it is there, by a client that blocks.
-    /// The library is [`SentencesConfig::library`], else what `ORT_DYLIB_PATH` names, else the one of the system.
-    /// Texts go to the model as they are: one that wants `query:` before what is asked is not at its best here.
+    /// Downloads it into [`SentencesConfig::cache`] unless it is there; the client blocks.
+    /// The library is [`SentencesConfig::library`], else the one that `ORT_DYLIB_PATH` names, else the one of the
+    /// system. Texts are passed unchanged: a model that expects `query:` before a query ranks worse than it could.
     ///
     /// # Errors
-    /// [`ModelError`]: no such model, no library, or the hub cannot be reached.
+    /// [`ModelError`] if there is no such model or no library, or if the hub cannot be reached.
     pub fn from_hub(model: &str, config: &SentencesConfig) -> Result<Self, ModelError> {
-        let ModelInfo { model: which, dim, model_code: name, .. } = find(model)?;
-        let key = format!("hub {name} {which} 256");
+        let ModelInfo { model, dim, model_code: name, .. } = find(model)?;
+        let key = format!("hub {name} {model} 256");
         let environment = runtime(&library(config))?;
-        let options = TextInitOptions::new(which)
+        let options = TextInitOptions::new(model)
             .with_environment(environment)
             .with_intra_threads(1)
             .with_max_length(256)
@@ -33,9 +31,9 @@ impl Sentences {
     }
 }
 
-/// A model by the name it has in fastembed, or by the one it has at the hub.
+/// Finds a model by its name in fastembed, or by its name at the hub.
 ///
-/// Several there are one model in several precisions: the name at the hub means the plain one, whose name is shortest.
+/// A name at the hub may have several precisions; the plain one has the shortest name in fastembed.
 fn find(model: &str) -> Result<ModelInfo<EmbeddingModel>, ModelError> {
     let all = || TextEmbedding::list_supported_models().into_iter();
     let own = all().find(|info| info.model.to_string().eq_ignore_ascii_case(model));
@@ -49,7 +47,6 @@ fn find(model: &str) -> Result<ModelInfo<EmbeddingModel>, ModelError> {
     })
 }
 
-/// Where the library is.
 fn library(config: &SentencesConfig) -> PathBuf {
     let named = || env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
     let own = || format!("{}onnxruntime{}", consts::DLL_PREFIX, consts::DLL_SUFFIX).into();
@@ -68,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_several_precisions_means_the_plain_one() {
+    fn a_hub_name_with_several_precisions_means_the_plain_one() {
         for (name, expected) in [
             ("Xenova/all-MiniLM-L12-v2", EmbeddingModel::AllMiniLML12V2),
             ("AllMiniLML12V2Q", EmbeddingModel::AllMiniLML12V2Q),
@@ -79,8 +76,8 @@ mod tests {
 
     #[test]
     fn an_unknown_model_is_refused_with_the_known_ones() {
-        let refusal = find("nobody/nothing").unwrap_err().to_string();
-        assert!(refusal.contains("`nobody/nothing`") && refusal.contains("bge-small-en-v1.5"));
+        let refusal = find("unknown/nothing").unwrap_err().to_string();
+        assert!(refusal.contains("`unknown/nothing`") && refusal.contains("bge-small-en-v1.5"));
     }
 
     #[test]

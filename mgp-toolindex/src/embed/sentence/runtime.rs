@@ -1,19 +1,18 @@
-//! The library that runs models: loaded from a file, once for the whole process (MGP §16.4).
-//!
-//! Applies to: both.
+//! The library that runs models: loaded from a file, once per process (MGP §16.4).
 
 use super::{
+    elf::check_length,
     error::{Cause, ModelError},
-    library::whole,
 };
+use mgp_types::sync::Mutex;
 use ort::{environment::Environment, logging::LogLevel};
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 use tokenizers::parallelism;
 
-/// What was loaded. Libraries are never unloaded, and there is one environment for each process.
+/// The library and its environment: there is one per process, and it is never unloaded.
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
 #[derive(Debug)]
@@ -22,24 +21,23 @@ struct Loaded {
     environment: Environment,
 }
 
-/// The runtime, loaded from this library unless one is loaded already.
+/// Returns the runtime; loads it from this library unless one is already loaded.
 ///
-/// Asking for the environment is what turns a library that is missing or too old into an error: everything else that
-/// `ort` offers loads it on its own, and panics.
+/// Only `ort::init_from` reports a library that is missing or too old; every other function of `ort` panics on it.
 pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut loaded = LOADED.lock();
     if let Some(Loaded { library: first, environment }) = &*loaded {
         if first != library {
             tracing::debug!(
                 library = %library.display(),
                 first = %first.display(),
-                "onnxruntime is loaded already, from elsewhere"
+                "onnxruntime already loaded from another path"
             );
         }
         return Ok(environment.clone());
     }
     let unusable = |reason: Cause| ModelError::Library { library: library.to_owned(), reason };
-    whole(library).map_err(|reason| unusable(reason.into()))?;
+    check_length(library).map_err(|reason| unusable(reason.into()))?;
     let environment = ort::init_from(library)
         .map_err(|reason| unusable(reason.into()))?
         .with_name("mgp")
@@ -47,9 +45,9 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
         .with_logger(Arc::new(log))
         .build()
         .map_err(|reason| ModelError::Runtime { reason: reason.into() })?;
-    // Anything below is one message for each node of a model.
+    // Lower levels write a message for every node of a model.
     environment.set_log_level(LogLevel::Warning);
-    // One text at a time gains nothing from a pool, but would wait for one of its threads to be scheduled.
+    // A single text gains nothing from a thread pool, but would wait for one of its threads.
     if !parallelism::is_parallelism_configured() {
         parallelism::set_parallelism(false);
     }
@@ -57,7 +55,7 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
     Ok(environment)
 }
 
-/// What the runtime says goes where everything else goes; on its own it writes to standard error.
+/// Forwards messages of the runtime, which writes to standard error by default.
 fn log(level: LogLevel, category: &str, _: &str, place: &str, message: &str) {
     match level {
         LogLevel::Error | LogLevel::Fatal => {

@@ -1,37 +1,32 @@
 //! The sentence encoder itself (MGP §16.4).
-//!
-//! Applies to: both.
 
 use super::{
     config::SentencesConfig,
     error::ModelError,
+    fair_mutex::FairMutex,
+    folder::{MODEL, ModelFolder, ModelManifest, TOKENIZER},
     goldens,
-    model::{ModelFolder, ModelManifest, TOKENIZER},
-    recent::Recent,
     runtime::runtime,
-    turns::Turns,
+    vector_cache::VectorCache,
 };
 use crate::embed::{Cost, EmbedError, Embedder};
 use fastembed::{
     InitOptionsUserDefined, Pooling, TextEmbedding, TokenizerFiles, UserDefinedEmbeddingModel,
 };
-use std::{
-    fmt,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use mgp_types::sync::Mutex;
+use std::{path::Path, sync::Arc};
 
-/// What is read of a text.
+/// The bytes that are read of a text.
 ///
-/// The tokenizer cuts after a few hundred tokens, but reads all of the text before it does; nothing that is worth
-/// reading has its first 256 tokens in more than this.
-const LONGEST: usize = 16 * 1024;
+/// The tokenizer truncates to a few hundred tokens, but only after it has read the whole text; the first 256 tokens of
+/// any useful text are shorter than this.
+const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// A sentence encoder: texts of one meaning get near vectors, whatever their words.
+/// A sentence encoder: texts of similar meaning get similar vectors, whatever their words.
 ///
-/// It costs about half a millisecond for a query and some for a tool, and 90 MB.
-/// Texts run one at a time: an encoder with weights in single bytes rates each against the others of its batch, and
-/// the same text would have different vectors.
+/// A query takes about half a millisecond, a tool a few, and the encoder 90 MB.
+/// Texts run one at a time: an encoder with weights in single bytes quantises a batch as a whole, and the vector of a
+/// text would depend on the other texts of its batch.
 ///
 /// ```no_run
 /// use mgp_toolindex::{Embedder as _, Sentences};
@@ -44,24 +39,24 @@ const LONGEST: usize = 16 * 1024;
 pub struct Sentences {
     model: String,
     dimensions: usize,
-    encoder: Turns<TextEmbedding>,
-    recent: Mutex<Recent>,
+    encoder: FairMutex<TextEmbedding>,
+    cache: Mutex<VectorCache>,
 }
 
 impl Sentences {
-    /// Opens the model in a folder that [`ModelFolder`] made.
+    /// Opens the model in a folder; `docs/sentence-encoder.md` describes the folder and how to make it.
     ///
-    /// This blocks for some tenths of a second: it reads all files, compares them with the manifest, and asks the
-    /// encoder for vectors that are known.
-    /// The library is loaded once for each process; the first one serves all encoders.
+    /// Blocks for some tenths of a second: all files are compared with the manifest, and the vectors of some texts with
+    /// known ones.
+    /// The library is loaded once per process; the first one serves all encoders.
     ///
     /// # Errors
-    /// [`ModelError`] says what is wrong with the folder, the library or the model, and what to do; it never panics.
+    /// [`ModelError`] names the fault of the folder, the library or the model, and the remedy.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, ModelError> {
         Self::open_with(folder, &SentencesConfig::default())
     }
 
-    /// Opens a model as configured.
+    /// Opens a model with these options.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -79,13 +74,13 @@ impl Sentences {
             special_tokens_map_file: read(special_tokens)?,
             tokenizer_config_file: read(tokenizer_config)?,
         };
-        let onnx = read(super::model::MODEL)?;
+        let onnx = read(MODEL)?;
         let environment = match &config.library {
             Some(library) => runtime(library)?,
             None => runtime(&folder.library(&manifest)?)?,
         };
         let model = UserDefinedEmbeddingModel::new(onnx, tokenizer).with_pooling(Pooling::Mean);
-        // A second thread makes one text no faster and doubles what it costs.
+        // A second thread makes a single text no faster and doubles its cost.
         let options = InitOptionsUserDefined::new()
             .with_environment(environment)
             .with_intra_threads(1)
@@ -95,67 +90,63 @@ impl Sentences {
                 ModelError::Refused { model: manifest.model.clone(), reason: reason.into() }
             })?;
         let encoder = Self::new(manifest.key(), manifest.dimensions, encoder, config);
-        encoder.is_sane(&manifest)?;
+        encoder.self_test(&manifest)?;
         Ok(encoder)
     }
 
-    /// Opens a model, or says in the log why it cannot be and goes on with another embedder.
+    /// Opens a model; if that fails, logs the reason and returns another embedder.
     pub fn open_or(
         folder: impl AsRef<Path>,
         config: &SentencesConfig,
-        other: Arc<dyn Embedder>,
+        fallback: Arc<dyn Embedder>,
     ) -> Arc<dyn Embedder> {
         match Self::open_with(folder, config) {
             Ok(encoder) => Arc::new(encoder),
             Err(reason) => {
-                tracing::warn!(%reason, instead = other.model(), "there is no sentence encoder");
-                other
+                tracing::warn!(%reason, fallback = fallback.model(), "sentence encoder unavailable");
+                fallback
             }
         }
     }
 
-    /// Wraps an encoder that runs.
     pub(super) fn new(
         model: String,
         dimensions: usize,
         encoder: TextEmbedding,
         config: &SentencesConfig,
     ) -> Self {
-        let recent = Mutex::new(Recent::new(config.kept));
-        Self { model, dimensions, encoder: Turns::new(encoder), recent }
+        let cache = Mutex::new(VectorCache::new(config.cached_vectors));
+        Self { model, dimensions, encoder: FairMutex::new(encoder), cache }
     }
 
-    /// A processor or library that miscalculates is found here, and so is a file that only looks like the model.
-    fn is_sane(&self, manifest: &ModelManifest) -> Result<(), ModelError> {
+    /// Detects a processor or library that miscalculates, and a file that only resembles the model.
+    fn self_test(&self, manifest: &ModelManifest) -> Result<(), ModelError> {
         if manifest.model == goldens::MODEL {
-            let worst = goldens::check(self)?;
-            tracing::debug!(model = self.model, worst, "the sentence encoder answers as it should");
+            let cosine = goldens::check(self)?;
+            tracing::debug!(model = self.model, cosine, "sentence encoder checked");
         } else {
             self.vector("a text")?;
         }
         Ok(())
     }
 
-    /// The vector of a text.
     pub(super) fn vector(&self, text: &str) -> Result<Vec<f32>, ModelError> {
-        let text = cut(text, LONGEST);
+        let text = crate::text::truncate(text, MAX_TEXT_BYTES);
         if text.trim().is_empty() {
             return Ok(vec![0.0; self.dimensions]);
         }
         let key = *blake3::hash(text.as_bytes()).as_bytes();
-        let known = self.recent.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
-        if let Some(vector) = known {
+        let cached = self.cache.lock().get(&key);
+        if let Some(vector) = cached {
             return Ok(vector.to_vec());
         }
         let vector = self.run(text)?;
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.keep(key, Arc::from(vector.as_slice()));
+        self.cache.lock().insert(key, Arc::from(vector.as_slice()));
         Ok(vector)
     }
 
-    /// Runs the encoder, on one text.
     fn run(&self, text: &str) -> Result<Vec<f32>, ModelError> {
-        let answer = self.encoder.take().embed([text], None);
+        let answer = self.encoder.lock().embed([text], None);
         let mut rows = answer.map_err(|reason| ModelError::failed(&self.model)(reason.into()))?;
         let row = rows.pop().unwrap_or_default();
         if row.len() != self.dimensions {
@@ -164,7 +155,7 @@ impl Sentences {
         }
         if !row.iter().all(|number| number.is_finite()) {
             return Err(ModelError::failed(&self.model)(
-                "a vector has numbers that are none".into(),
+                "a vector has a number that is not finite".into(),
             ));
         }
         Ok(row)
@@ -189,24 +180,12 @@ impl Embedder for Sentences {
     }
 }
 
-impl fmt::Debug for Sentences {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Sentences");
-        shown.field("model", &self.model).field("dimensions", &self.dimensions);
-        shown.finish_non_exhaustive()
-    }
-}
-
-/// The beginning of a text, not longer than this, and never half a character.
-fn cut(text: &str, longest: usize) -> &str {
-    &text[..text.floor_char_boundary(longest)]
-}
+mgp_types::opaque_debug!(Sentences { model, dimensions });
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// An embedder that knows nothing.
     #[derive(Debug)]
     struct Nothing;
 
@@ -229,14 +208,5 @@ mod tests {
         let config = SentencesConfig::default();
         let embedder = Sentences::open_or("/nowhere", &config, Arc::new(Nothing));
         assert_eq!(embedder.model(), "nothing");
-    }
-
-    #[test]
-    fn a_long_text_is_cut_between_characters() {
-        for (text, expected) in
-            [("", ""), ("abc", "abc"), ("abcde", "abcd"), ("abc語", "abc"), ("🎷🎷", "🎷")]
-        {
-            assert_eq!(cut(text, 4), expected);
-        }
     }
 }

@@ -1,16 +1,14 @@
-//! The file of the word table, read where it lies: no row is copied, no look-up is built (MGP §16.4).
+//! The file of the word table, read in place: no row is copied, no index is built (MGP §16.4).
 //!
 //! Little-endian, in this order: a head of 64 bytes (magic, version, dimensions, rows, slots, longest piece, bytes of
-//! all pieces, name), how many pieces have each length (u16), scales (f32), slots (u16, a hash table of rows), the
-//! pieces, the rows (i8). Pieces stand by length, so that a row's piece is found without offsets. A piece that
-//! continues a word begins with `#`.
-//!
-//! Applies to: both.
+//! all pieces, name), the number of pieces of each length (u16), scales (f32), slots (u16, a hash table of rows), the
+//! pieces, the rows (i8). Pieces are sorted by length, so that the piece of a row is found without offsets. A piece
+//! that continues a word begins with `#`.
 
 const HEAD: usize = 64;
 const EMPTY: u16 = u16::MAX;
 
-/// A whole file, split into its parts.
+/// A valid file, split into its parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct File {
     pub(super) name: &'static str,
@@ -21,23 +19,23 @@ pub(super) struct File {
     slots: &'static [u8],
     pieces: &'static [u8],
     rows: &'static [u8],
-    /// Where the rows and bytes of each length begin.
+    /// The first row and the first byte of each length.
     lengths: [(u32, u32); LENGTHS],
 }
 
-/// One more than the longest piece a file may have.
+/// One more than the greatest length of a piece.
 const LENGTHS: usize = 33;
 
-/// The hash of a piece that grows byte by byte, so that all beginnings of a word cost one pass.
+/// The hash of a piece, extended byte by byte, so that all prefixes of a word take one pass.
 #[derive(Clone, Copy)]
 pub(super) struct Hash(u32);
 
 // === impl Hash ===
 
 impl Hash {
-    /// Of nothing yet, for the first piece of a word.
+    /// The empty hash, for the first piece of a word.
     pub(super) const FIRST: Self = Self(0x811C_9DC5);
-    /// Of the mark that stands before a piece that continues a word.
+    /// The hash of the mark before a piece that continues a word.
     pub(super) const NEXT: Self = Self::FIRST.with(b'#');
 
     pub(super) const fn with(self, byte: u8) -> Self {
@@ -48,22 +46,22 @@ impl Hash {
 // === impl File ===
 
 impl File {
-    /// Splits a file; `None` if it is not whole.
+    /// Splits a file; returns `None` if it is truncated or inconsistent.
     pub(super) fn of(raw: &'static [u8]) -> Option<Self> {
         let (head, rest) = raw.split_at_checked(HEAD)?;
         let figure = |at: usize| u32_at(head, at).and_then(|figure| usize::try_from(figure).ok());
         if head.get(..8)? != b"mgptable" || figure(8)? != 1 {
             return None;
         }
-        let (dimensions, many, slots) = (figure(12)?, figure(16)?, figure(20)?);
+        let (dimensions, count, slots) = (figure(12)?, figure(16)?, figure(20)?);
         let (longest, text) = (figure(24)?, figure(28)?);
-        // An empty slot is what ends a search.
-        if longest >= LENGTHS || !slots.is_power_of_two() || many >= slots {
+        // A search ends at an empty slot.
+        if longest >= LENGTHS || !slots.is_power_of_two() || count >= slots {
             return None;
         }
         let name = std::str::from_utf8(head.get(32..)?).ok()?.trim_end_matches('\0');
         let (counts, rest) = rest.split_at_checked(2 * (longest + 1))?;
-        let (scales, rest) = rest.split_at_checked(4 * many)?;
+        let (scales, rest) = rest.split_at_checked(4 * count)?;
         let (slots, rest) = rest.split_at_checked(2 * slots)?;
         let (pieces, rows) = rest.split_at_checked(text)?;
         let mut lengths = [(0, 0); LENGTHS];
@@ -74,8 +72,8 @@ impl File {
             row += count;
             byte += count * length;
         }
-        let whole = row as usize == many && byte as usize == text;
-        let fits = rows.len() == many.checked_mul(dimensions)?;
+        let whole = row as usize == count && byte as usize == text;
+        let fits = rows.len() == count.checked_mul(dimensions)?;
         (whole && fits).then_some(Self {
             name,
             dimensions,
@@ -89,23 +87,22 @@ impl File {
         })
     }
 
-    /// The longest piece, in bytes.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
 
-    /// The row of a piece whose hash is known; `rest` is the piece without its mark, if it has one.
+    /// Finds the row of a piece by its hash; `rest` is the piece without its mark.
     pub(super) fn find(&self, hash: Hash, place: Place, rest: &[u8]) -> Option<u32> {
         let length = rest.len() + usize::from(place == Place::Next);
         let &(first, begins) = self.lengths.get(length)?;
-        let many = u16_at(self.counts, length).map_or(0, u32::from);
+        let count = u16_at(self.counts, length).map_or(0, u32::from);
         let mask = self.slots.len() / 2 - 1;
         let mut at = (hash.0 ^ (hash.0 >> 15)) as usize & mask;
         loop {
             let row = u16_at(self.slots, at).filter(|row| *row != EMPTY).map(u32::from)?;
-            // A row of another length is below or above the rows of this one.
+            // Rows of other lengths are below or above the rows of this one.
             let nth = row.wrapping_sub(first);
-            if nth < many {
+            if nth < count {
                 let from = begins as usize + nth as usize * length;
                 let piece = self.pieces.get(from..from + length)?;
                 let same = match place {
@@ -120,7 +117,6 @@ impl File {
         }
     }
 
-    /// The piece of a row.
     #[cfg(test)]
     pub(super) fn piece(&self, row: u32) -> Option<(Place, &'static str)> {
         let length = (0..=self.longest).rev().find(|length| {
@@ -133,7 +129,6 @@ impl File {
         Some(piece.strip_prefix('#').map_or((Place::First, piece), |rest| (Place::Next, rest)))
     }
 
-    /// Adds a row to a sum.
     pub(super) fn add(&self, row: u32, sum: &mut [f32]) {
         let from = row as usize * self.dimensions;
         let (Some(row), Some(scale)) = (
@@ -148,12 +143,10 @@ impl File {
     }
 }
 
-/// Where in a word a piece stands.
+/// The position of a piece in its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It begins the word.
     First,
-    /// It continues the word.
     Next,
 }
 

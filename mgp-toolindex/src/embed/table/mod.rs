@@ -1,30 +1,27 @@
-//! The word table that is part of the crate: a vector per word piece, summed up to that of a text (MGP §16.4).
+//! The word table that is part of the crate: a vector per word piece, summed up to the vector of a text (MGP §16.4).
 //!
-//! The rows were trained so that the sum points where a sentence encoder (all-MiniLM-L6-v2) points, on texts under MIT
-//! or Apache-2.0 only; `training/MODEL_CARD.md` says how, from what, and how good it is.
-//!
-//! Applies to: both.
+//! The rows were trained to approximate a sentence encoder (all-MiniLM-L6-v2), on texts under MIT or Apache-2.0 only;
+//! `training/MODEL_CARD.md` describes the training, its texts and the quality.
 
 mod file;
 mod wordpiece;
 
-use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use super::{EmbedError, Embedder};
 use file::File;
-use wordpiece::Enough;
 
 static RAW: &[u8] = include_bytes!("../../../data/table.bin");
 static FILE: LazyLock<File> =
     LazyLock::new(|| File::of(RAW).expect("the table is part of the crate, and its sum is tested"));
 
-/// Pieces of a text that count. What a tool is for stands at its beginning.
-const PIECES: usize = 160;
-/// Bytes of a text that are looked at, should there be nothing but signs in them.
-const TEXT: usize = 16 * 1024;
+/// The pieces that count of a text; the beginning of a definition names its purpose.
+const MAX_PIECES: usize = 160;
+/// The bytes that are read of a text, even if it has nothing but signs.
+const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// The embedder that needs nothing: no library, no download, a few microseconds a query.
+/// An embedder without library or download that takes a few microseconds per query.
 ///
 /// ```
 /// use mgp_toolindex::{Embedder, StaticTable};
@@ -46,7 +43,7 @@ pub struct StaticTable {
 // === impl StaticTable ===
 
 impl StaticTable {
-    /// The table of this crate.
+    /// Returns the table of this crate.
     #[must_use]
     pub fn new() -> Self {
         Self { file: &FILE }
@@ -59,11 +56,7 @@ impl Default for StaticTable {
     }
 }
 
-impl fmt::Debug for StaticTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StaticTable").field("model", &self.file.name).finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(StaticTable);
 
 impl Embedder for StaticTable {
     fn model(&self) -> &str {
@@ -74,15 +67,15 @@ impl Embedder for StaticTable {
         self.file.dimensions
     }
 
-    /// Never fails. Of a long text its first 160 pieces count.
+    /// Never fails. The first 160 pieces of a long text count.
     fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let mut sum = vec![0.0; self.file.dimensions];
-        let mut left = PIECES;
-        let text = &text[..text.floor_char_boundary(TEXT)];
-        wordpiece::pieces(self.file, text, &mut |row| {
+        let mut left = MAX_PIECES;
+        let text = crate::text::truncate(text, MAX_TEXT_BYTES);
+        let _ = wordpiece::pieces(self.file, text, &mut |row| {
             self.file.add(row, &mut sum);
             left -= 1;
-            if left == 0 { Enough::Yes } else { Enough::No }
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         let length = sum.iter().map(|x| x * x).sum::<f32>().sqrt();
         if length > f32::EPSILON {

@@ -1,22 +1,20 @@
-//! Tests of the word table: same pieces as in training, sound vectors, hostile text.
-//!
-//! Applies to: both.
+//! Tests of the word table: the same pieces as in training, valid vectors, hostile text.
 
 use proptest::prelude::*;
 
 use super::file::Place;
 use super::*;
 
-/// What `training/train.py goldens` wrote: who took it apart (`bert`: the reference tokenizer; `own`: what the table
-/// was trained with), the text, its pieces.
+/// Written by `training/train.py goldens`: the tokenizer (`bert`: the reference; `own`: the one the table was trained
+/// with), the text, its pieces.
 const GOLDEN: &str = include_str!("pieces.tsv");
 
 fn pieces(text: &str) -> Vec<String> {
     let mut out = Vec::new();
-    wordpiece::pieces(&FILE, text, &mut |row| {
+    let _ = wordpiece::pieces(&FILE, text, &mut |row| {
         let (place, piece) = FILE.piece(row).unwrap();
         out.push(format!("{}{piece}", if place == Place::Next { "##" } else { "" }));
-        Enough::No
+        ControlFlow::Continue(())
     });
     out
 }
@@ -48,7 +46,7 @@ fn the_table_is_the_one_of_the_model_card() {
 }
 
 #[test]
-fn a_file_that_is_not_whole_is_refused() {
+fn a_truncated_or_inconsistent_file_is_refused() {
     assert!(File::of(RAW).is_some());
     assert!(File::of(&RAW[..RAW.len() - 1]).is_none());
     for cut in [0, 7, 63, 64, 100, 4000, 200_000] {
@@ -58,28 +56,29 @@ fn a_file_that_is_not_whole_is_refused() {
         let mut raw = RAW.to_vec();
         raw[at] ^= 0x10;
         let raw: &'static [u8] = raw.leak();
-        // Slots may be fewer, which only hides pieces; every other figure has to fit the rest.
+        // Fewer slots only hide pieces; every other number has to fit the rest.
         if let Some(file) = File::of(raw) {
-            wordpiece::pieces(&file, "a plain sentence", &mut |_| Enough::No);
+            let _ =
+                wordpiece::pieces(&file, "a plain sentence", &mut |_| ControlFlow::Continue(()));
         }
     }
 }
 
 #[test]
-fn texts_come_apart_as_in_training() {
-    let mut seen = 0;
+fn texts_are_split_as_in_training() {
+    let mut count = 0;
     for line in GOLDEN.lines() {
-        let [who, text, expected] = line.split('\t').collect::<Vec<_>>()[..] else {
+        let [tokenizer, text, expected] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("three columns: {line}");
         };
-        assert_eq!(pieces(text).join(" "), expected, "{who}: {text}");
-        seen += 1;
+        assert_eq!(pieces(text).join(" "), expected, "{tokenizer}: {text}");
+        count += 1;
     }
-    assert!(seen >= 40, "{seen} texts");
+    assert!(count >= 40, "{count} texts");
 }
 
 #[test]
-fn identifiers_come_apart_and_known_words_stay_whole() {
+fn identifiers_are_split_and_known_words_stay_whole() {
     assert_eq!(pieces("readFile"), ["read", "file"]);
     assert_eq!(pieces("read_file"), ["read", "file"]);
     assert_eq!(pieces("read-file.now"), ["read", "file", "now"]);
@@ -124,7 +123,7 @@ fn vectors_have_length_one_or_zero() {
 }
 
 #[test]
-fn what_means_the_same_is_near() {
+fn texts_of_one_meaning_are_near() {
     let others = [
         "merge_pull_request. Merges a pull request on GitHub",
         "send_email. Sends a message to a mailbox",
@@ -143,7 +142,7 @@ fn hostile_texts_are_cheap_and_harmless() {
     let long = "a".repeat(64 * 1024);
     assert!(embed(&long).iter().all(|x| *x == 0.0));
     let words = "file ".repeat(20_000);
-    assert_eq!(embed(&words), embed(&"file ".repeat(PIECES)));
+    assert_eq!(embed(&words), embed(&"file ".repeat(MAX_PIECES)));
     for text in [
         "\u{301}\u{301}",
         "\u{FFFD}\u{202E}abc",
@@ -163,7 +162,7 @@ fn hostile_texts_are_cheap_and_harmless() {
 
 proptest! {
     #[test]
-    fn no_text_is_too_strange(text in ".{0,300}") {
+    fn every_text_has_a_valid_vector(text in ".{0,300}") {
         let vector = embed(&text);
         let length: f32 = vector.iter().map(|x| x * x).sum();
         prop_assert!(length == 0.0 || (length - 1.0).abs() < 1e-4);

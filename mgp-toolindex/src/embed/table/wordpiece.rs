@@ -1,21 +1,25 @@
-//! Takes a text apart into the word pieces of the table (MGP §16.4).
+//! Splits a text into the word pieces of the table (MGP §16.4).
 //!
-//! Like BERT's uncased word pieces, with three differences that tools need: signs only separate, a word that is written
-//! together (`readFile`) is also looked at in its parts unless the table knows it whole (`GitHub`), and a character of
-//! a language without spaces is a word of its own. `training/words.py` does the same; a test holds them together.
-//!
-//! Applies to: both.
+//! Like BERT's uncased word pieces, with three differences that tools need: signs only separate, a compound
+//! (`readFile`) is also split into its parts unless the table has it as one piece (`GitHub`), and a character of a
+//! language without spaces is a word of its own. `training/words.py` does the same; a test compares them.
+
+use std::ops::ControlFlow;
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 use super::file::{File, Hash, Place};
 
-/// Bytes of a word beyond which it means nothing: keys, hashes, encoded files.
-const WORD: usize = 100;
+/// The bytes of a word beyond which it is a key, a hash or an encoded file.
+const MAX_WORD_BYTES: usize = 100;
 
-/// Calls `each` with the row of every piece, in order, until it has had enough.
-pub(super) fn pieces(file: &File, text: &str, each: &mut dyn FnMut(u32) -> Enough) -> Enough {
+/// Calls `each` with the row of every piece, in order, until it breaks.
+pub(super) fn pieces(
+    file: &File,
+    text: &str,
+    each: &mut dyn FnMut(u32) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let mut words = Words { file, word: String::new(), each };
     let mut begins = None;
     for (at, c) in text.char_indices() {
@@ -25,36 +29,29 @@ pub(super) fn pieces(file: &File, text: &str, each: &mut dyn FnMut(u32) -> Enoug
             continue;
         }
         if let Some(from) = begins.take()
-            && words.run(&text[from..at]) == Enough::Yes
+            && words.run(&text[from..at]).is_break()
         {
-            return Enough::Yes;
+            return ControlFlow::Break(());
         }
-        if alone && words.run(&text[at..at + c.len_utf8()]) == Enough::Yes {
-            return Enough::Yes;
+        if alone && words.run(&text[at..at + c.len_utf8()]).is_break() {
+            return ControlFlow::Break(());
         }
     }
-    begins.map_or(Enough::No, |from| words.run(&text[from..]))
-}
-
-/// Whether the one who counts wants no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Enough {
-    Yes,
-    No,
+    begins.map_or(ControlFlow::Continue(()), |from| words.run(&text[from..]))
 }
 
 struct Words<'a> {
     file: &'a File,
     /// The word as it is looked up: lower case, without accents.
     word: String,
-    each: &'a mut dyn FnMut(u32) -> Enough,
+    each: &'a mut dyn FnMut(u32) -> ControlFlow<()>,
 }
 
 // === impl Words ===
 
 impl Words<'_> {
-    /// A run of letters and digits.
-    fn run(&mut self, run: &str) -> Enough {
+    /// Handles a run of letters and digits.
+    fn run(&mut self, run: &str) -> ControlFlow<()> {
         self.fold(run);
         if let Some(row) = self.whole() {
             return (self.each)(row);
@@ -66,8 +63,8 @@ impl Words<'_> {
             if is_hump(bytes, at) {
                 parted = true;
                 self.fold(&run[from..at]);
-                if self.word() == Enough::Yes {
-                    return Enough::Yes;
+                if self.word().is_break() {
+                    return ControlFlow::Break(());
                 }
                 from = at;
             }
@@ -78,7 +75,7 @@ impl Words<'_> {
         self.word()
     }
 
-    /// What is folded already, if it is one piece.
+    /// Returns the row of the folded word if it is one piece.
     fn whole(&self) -> Option<u32> {
         let bytes = self.word.as_bytes();
         if bytes.is_empty() || bytes.len() > self.file.longest() {
@@ -88,14 +85,15 @@ impl Words<'_> {
         self.file.find(hash, Place::First, bytes)
     }
 
-    /// The longest piece first, then the longest that continues it; a word that does not come out even is left out.
-    fn word(&mut self) -> Enough {
+    /// Matches the longest piece first, then the longest that continues it; a word that does not match as a whole is
+    /// left out.
+    fn word(&mut self) -> ControlFlow<()> {
         let bytes = self.word.as_bytes();
-        if bytes.is_empty() || bytes.len() > WORD {
-            return Enough::No;
+        if bytes.is_empty() || bytes.len() > MAX_WORD_BYTES {
+            return ControlFlow::Continue(());
         }
-        let mut rows = [0; WORD];
-        let mut hashes = [Hash::FIRST; WORD + 1];
+        let mut rows = [0; MAX_WORD_BYTES];
+        let mut hashes = [Hash::FIRST; MAX_WORD_BYTES + 1];
         let (mut from, mut found) = (0, 0);
         while from < bytes.len() {
             let (place, mut hash) =
@@ -109,24 +107,24 @@ impl Words<'_> {
                 let row = self.file.find(hashes[length], place, &bytes[from..from + length])?;
                 Some((row, length))
             });
-            let Some((row, length)) = hit else { return Enough::No };
+            let Some((row, length)) = hit else { return ControlFlow::Continue(()) };
             rows[found] = row;
             found += 1;
             from += length;
         }
         for row in &rows[..found] {
-            if (self.each)(*row) == Enough::Yes {
-                return Enough::Yes;
+            if (self.each)(*row).is_break() {
+                return ControlFlow::Break(());
             }
         }
-        Enough::No
+        ControlFlow::Continue(())
     }
 
-    /// Lower case without accents. What is too long to mean anything becomes nothing.
+    /// Folds to lower case without accents; a word that is too long becomes empty.
     fn fold(&mut self, part: &str) {
         self.word.clear();
         if part.is_ascii() {
-            if part.len() <= WORD {
+            if part.len() <= MAX_WORD_BYTES {
                 self.word.push_str(part);
                 self.word.make_ascii_lowercase();
             }
@@ -134,7 +132,7 @@ impl Words<'_> {
         }
         let lower = part.chars().flat_map(char::to_lowercase);
         for c in lower.nfd().filter(|c| !is_combining_mark(*c)) {
-            if self.word.len() > WORD {
+            if self.word.len() > MAX_WORD_BYTES {
                 return self.word.clear();
             }
             self.word.push(c);
@@ -147,13 +145,13 @@ fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || (!c.is_ascii() && (c.is_alphanumeric() || is_combining_mark(c)))
 }
 
-/// Characters that are words of their own: Chinese, and Japanese with its syllables.
+/// Returns whether a character is one of a language without spaces: Chinese, or Japanese with its syllables.
 fn is_wide(c: char) -> bool {
     matches!(u32::from(c),
         0x2E80..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2FA1F)
 }
 
-/// Whether a word begins inside a word: `read|File`, `HTTP|Server`.
+/// Returns whether a word begins inside a word: `read|File`, `HTTP|Server`.
 fn is_hump(bytes: &[u8], at: usize) -> bool {
     let (before, here) = (bytes[at - 1], bytes[at]);
     here.is_ascii_uppercase()

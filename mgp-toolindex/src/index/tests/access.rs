@@ -1,4 +1,4 @@
-//! What a caller may not call is not found.
+//! Tools that a caller may not call.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,28 +10,28 @@ use proptest::prelude::*;
 use super::*;
 use crate::catalog::{Allowed, AllowedKey};
 
-/// Allows the tools that are named, and counts how often it is asked.
+/// Allows the named tools, and counts its calls.
 #[derive(Default)]
 struct Named {
     tools: Mutex<BTreeSet<String>>,
     key: Option<AllowedKey>,
-    asked: AtomicUsize,
+    checks: AtomicUsize,
 }
 
 impl Named {
     fn new(tools: &[&str], key: Option<AllowedKey>) -> Self {
         let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
-        Self { tools: Mutex::new(tools), key, asked: AtomicUsize::new(0) }
+        Self { tools: Mutex::new(tools), key, checks: AtomicUsize::new(0) }
     }
 
-    fn asked(&self) -> usize {
-        self.asked.swap(0, Ordering::Relaxed)
+    fn checks(&self) -> usize {
+        self.checks.swap(0, Ordering::Relaxed)
     }
 }
 
 impl Allowed for Named {
     fn allows(&self, server: &str, tool: &str) -> bool {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.checks.fetch_add(1, Ordering::Relaxed);
         self.tools.lock().unwrap().contains(&format!("{server}.{tool}"))
     }
 
@@ -48,7 +48,7 @@ fn many(count: usize) -> ToolIndex {
 }
 
 #[test]
-fn it_is_in_no_list_and_in_no_count() {
+fn a_tool_without_access_is_in_no_list_and_no_count() {
     let index = many(20);
     let allowed = Named::new(&["s.read_7", "s.read_9", "t.read_1"], None);
     let found = index.search(&Query::new("read"), &allowed).unwrap();
@@ -63,25 +63,25 @@ fn it_is_in_no_list_and_in_no_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn decisions_are_kept_for_a_second_but_hits_are_checked_at_once() {
+async fn decisions_are_cached_for_a_second_but_hits_are_checked_at_once() {
     let index = many(20);
     let allowed = Named::new(&["s.read_1", "s.read_2", "s.read_3"], Some(AllowedKey::new("me", 1)));
     let search = || names(&index.search(&Query::new("read").most(2), &allowed).unwrap());
     assert_eq!(search(), ["s.read_1", "s.read_2"]);
-    assert_eq!(allowed.asked(), 22);
+    assert_eq!(allowed.checks(), 22);
     assert_eq!(search(), ["s.read_1", "s.read_2"]);
-    assert_eq!(allowed.asked(), 2);
-    // What was taken away is gone at once, and the list is filled with what is left.
+    assert_eq!(allowed.checks(), 2);
+    // A revoked tool is gone at once, and the list is filled with the others.
     allowed.tools.lock().unwrap().remove("s.read_1");
     assert_eq!(search(), ["s.read_2", "s.read_3"]);
-    // What was given is there after a second at the latest.
+    // A granted tool is found after a second at the latest.
     allowed.tools.lock().unwrap().insert("s.read_0".to_owned());
     tokio::time::advance(Duration::from_millis(1100)).await;
     assert_eq!(search(), ["s.read_0", "s.read_2"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_version_is_decided_anew() {
+async fn another_version_is_decided_again() {
     let index = many(3);
     let before = Named::new(&["s.read_1"], Some(AllowedKey::new("me", 1)));
     let after = Named::new(&["s.read_2"], Some(AllowedKey::new("me", 2)));
@@ -93,20 +93,20 @@ async fn another_version_is_decided_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_changed_is_decided_anew() {
+async fn only_changed_tools_are_decided_again() {
     let index = many(3000);
     let allowed = Named::new(&["s.read_1", "t.read_x"], Some(AllowedKey::new("me", 1)));
     index.search(&Query::new("read"), &allowed).unwrap();
-    assert_eq!(allowed.asked(), 3001);
+    assert_eq!(allowed.checks(), 3001);
     index.put(ServerEntry::new("t").tool(tool("read_x", ""))).unwrap();
     let found = index.search(&Query::new("read"), &allowed).unwrap();
     assert_eq!(found.hits.len(), 2);
-    // The last piece of a thousand, and the two hits.
-    assert!(allowed.asked() <= 1024 + 2);
+    // The last chunk of a thousand, and the two hits.
+    assert!(allowed.checks() <= 1024 + 2);
 }
 
 #[test]
-fn a_set_of_a_later_index_says_nothing_of_an_earlier_one() {
+fn a_set_of_a_later_index_is_not_used_for_an_earlier_one() {
     let index = by_words();
     let put = |risk| {
         let tool = ToolEntry::from(tool("wipe", "wipes")).security(ToolSecurity::new(risk));
@@ -119,16 +119,16 @@ fn a_set_of_a_later_index_says_nothing_of_an_earlier_one() {
         let set = index.shared.sets.filter(now, &filter, &index.shared.analyzer).unwrap();
         set.unwrap().count()
     };
-    // A search that began before the change is slower than one that began after it.
+    // The search that began before the change is slower than the one that began after it.
     assert_eq!((passing(&after), passing(&before), passing(&after)), (1, 0, 1));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
-    /// Sets that are kept and brought up to date are what they would be if they were made anew.
+    /// Cached and updated sets equal sets that are computed again.
     #[test]
-    fn kept_sets_are_true(changes in prop::collection::vec((0usize..5, 0usize..40, any::<bool>()), 1..8)) {
+    fn cached_sets_are_correct(changes in prop::collection::vec((0usize..5, 0usize..40, any::<bool>()), 1..8)) {
         let index = by_words();
         let filters = [
             Filter::new().category("filesystem"),
@@ -158,7 +158,7 @@ proptest! {
             let now = index.shared.snapshot();
             for filter in &filters {
                 let kept = index.shared.sets.filter(&now, filter, &index.shared.analyzer).unwrap().unwrap();
-                let fresh = crate::index::sets::Sets::default();
+                let fresh = crate::index::tool_sets::ToolSets::default();
                 let fresh = fresh.filter(&now, filter, &index.shared.analyzer).unwrap().unwrap();
                 prop_assert_eq!(kept.iter().collect::<Vec<_>>(), fresh.iter().collect::<Vec<_>>());
             }

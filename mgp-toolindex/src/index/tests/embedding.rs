@@ -7,15 +7,15 @@ use std::sync::{Arc, Condvar, Mutex};
 use super::{tool, *};
 use crate::embed::{Cost, EmbedError, Embedder};
 
-/// Counts the words of a text, and what it was asked.
+/// Counts the words of a text, and records all texts.
 pub(super) struct Fake {
     model: &'static str,
     cost: Cost,
     asked: Mutex<Vec<String>>,
-    /// How many texts it may still embed before it waits.
+    /// The number of texts it embeds before it blocks.
     free: Mutex<usize>,
     freed: Condvar,
-    /// With so many texts it is no longer there.
+    /// The number of texts after which it is unavailable.
     breaks_at: AtomicUsize,
 }
 
@@ -31,18 +31,18 @@ impl Fake {
         })
     }
 
-    fn held(model: &'static str) -> Arc<Self> {
+    fn blocked(model: &'static str) -> Arc<Self> {
         let fake = Self::new(model, Cost::Large);
         *fake.free.lock().unwrap() = 0;
         fake
     }
 
-    fn let_go(&self, texts: usize) {
+    fn allow(&self, texts: usize) {
         *self.free.lock().unwrap() = texts;
         self.freed.notify_all();
     }
 
-    /// What it was asked so far, and forgets it.
+    /// Returns and clears the recorded texts.
     pub(super) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
@@ -104,7 +104,7 @@ fn server(id: &str, tools: usize) -> ServerEntry {
 
 #[tokio::test]
 async fn a_put_does_not_wait_for_vectors() {
-    let fake = Fake::held("slow");
+    let fake = Fake::blocked("slow");
     let index = index(&fake);
     index.put(files()).unwrap();
     index.put(mail()).unwrap();
@@ -112,7 +112,7 @@ async fn a_put_does_not_wait_for_vectors() {
     let now = index.shared.snapshot();
     assert_eq!(now.vectors.as_ref().unwrap().len(), 0, "nothing was waited for");
 
-    fake.let_go(usize::MAX);
+    fake.allow(usize::MAX);
     index.embedded().await.unwrap();
     assert_eq!((index.stats().embedded, index.stats().embedding), (4, 0));
     let now = index.shared.snapshot();
@@ -124,11 +124,11 @@ async fn a_put_does_not_wait_for_vectors() {
 }
 
 #[tokio::test]
-async fn what_changed_last_comes_first() {
-    let fake = Fake::held("slow");
+async fn the_most_recently_changed_server_is_embedded_first() {
+    let fake = Fake::blocked("slow");
     let index = index(&fake);
     index.put(server("first", 1)).unwrap();
-    // The thread has the first one in its hands, and sees the others when it is done.
+    // The thread has taken the first tool, and finds the others when it is done.
     while fake.asked.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -137,7 +137,7 @@ async fn what_changed_last_comes_first() {
     }
     index.put(server("second", 3)).unwrap();
     index.remove("third").unwrap();
-    fake.let_go(usize::MAX);
+    fake.allow(usize::MAX);
     index.embedded().await.unwrap();
     let order: Vec<_> = fake
         .take()
@@ -166,12 +166,12 @@ async fn a_tool_that_changed_keeps_its_old_vector_until_it_has_a_new_one() {
     let row = || index.shared.snapshot().vectors.as_ref().unwrap().row(slot).unwrap().to_vec();
     let old = row();
 
-    fake.let_go(0);
+    fake.allow(0);
     let changed = tool("send_mail", "Throws a bottle into the sea");
     index.put(ServerEntry::new("mail").name("Mail").tool(changed)).unwrap();
     assert_eq!(row(), old);
     assert_eq!(index.stats().embedding, 1);
-    fake.let_go(usize::MAX);
+    fake.allow(usize::MAX);
     index.embedded().await.unwrap();
     assert_ne!(row(), old);
 
@@ -180,7 +180,7 @@ async fn a_tool_that_changed_keeps_its_old_vector_until_it_has_a_new_one() {
 }
 
 #[tokio::test]
-async fn a_tool_that_cannot_be_embedded_holds_up_no_other() {
+async fn a_tool_that_cannot_be_embedded_blocks_no_other() {
     let fake = Fake::new("slow", Cost::Large);
     let index = index(&fake);
     index.put(ServerEntry::new("odd").tool(tool("odd", "unspeakable"))).unwrap();
@@ -198,7 +198,7 @@ async fn a_tool_that_cannot_be_embedded_holds_up_no_other() {
     assert_eq!((index.stats().embedded, index.stats().not_embedded), (3, 0));
 }
 
-/// Panics, as other people's code may.
+/// Panics, as foreign code may.
 #[derive(Debug)]
 struct Rash;
 
@@ -221,18 +221,18 @@ impl Embedder for Rash {
 }
 
 #[tokio::test]
-async fn an_embedder_that_panics_is_not_taken_for_one_that_is_done() {
+async fn a_panic_of_the_embedder_is_reported() {
     let index = ToolIndex::builder().embedder(Arc::new(Rash)).build();
     index.put(files()).unwrap();
     let error = index.embedded().await.unwrap_err();
-    assert_eq!(error.to_string(), "the model `rash` failed: it panicked");
+    assert_eq!(error.to_string(), "the model `rash` failed: the embedder panicked");
     assert_eq!(index.stats().embedding, 3);
     index.put(mail()).unwrap();
     assert!(index.embedded().await.is_err());
 }
 
 #[tokio::test]
-async fn a_model_that_is_gone_is_told_and_tried_again_after_the_next_change() {
+async fn an_unavailable_model_is_reported_and_retried_after_the_next_change() {
     let fake = Fake::new("slow", Cost::Large);
     fake.breaks_at.store(0, Ordering::Relaxed);
     let index = index(&fake);
@@ -250,7 +250,7 @@ async fn a_model_that_is_gone_is_told_and_tried_again_after_the_next_change() {
 
 #[tokio::test]
 async fn an_index_that_is_dropped_embeds_no_more() {
-    let fake = Fake::held("slow");
+    let fake = Fake::blocked("slow");
     let index = index(&fake);
     index.put(server("many", 500)).unwrap();
     let mut progress = index.shared.embedding.progress();
@@ -258,7 +258,7 @@ async fn an_index_that_is_dropped_embeds_no_more() {
         tokio::task::yield_now().await;
     }
     drop(index);
-    fake.let_go(usize::MAX);
+    fake.allow(usize::MAX);
     while progress.changed().await.is_ok() {}
     while Arc::strong_count(&fake) > 1 {
         tokio::task::yield_now().await;
@@ -267,7 +267,7 @@ async fn an_index_that_is_dropped_embeds_no_more() {
 }
 
 #[test]
-fn an_index_is_shared_by_threads_while_vectors_come() {
+fn an_index_is_shared_by_threads_while_vectors_are_made() {
     let fake = Fake::new("slow", Cost::Large);
     let index = index(&fake);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Definitions that mean harm are indexed safely, or refused with a reason.
+//! Hostile definitions are indexed safely, or refused with a reason.
 
 use super::*;
 
@@ -10,20 +10,20 @@ fn refused(entry: impl Into<ToolEntry>, limits: IndexLimits, expected: &str) {
     let put = index.put(server).unwrap();
     let reasons: Vec<String> = put.refused.iter().map(ToString::to_string).collect();
     assert_eq!(reasons, [expected]);
-    // The others are there.
+    // The other tools are in the index.
     assert_eq!((put.added, index.stats().tools), (2, 2));
     assert_eq!(search(&index, "good")[0], "s.good");
 }
 
 #[test]
-fn what_nobody_can_use_is_refused() {
+fn an_unusable_definition_is_refused() {
     let limits = IndexLimits::default();
     refused(tool("", ""), limits, "the tool `` of `s` is not indexed: it has no name");
     refused(
         tool(&"a".repeat(64 << 10), ""),
         limits,
         &format!(
-            "the tool `{}` of `s` is not indexed: its name has 65536 characters, at most 256 are taken",
+            "the tool `{}` of `s` is not indexed: its name has 65536 characters, at most 256 are allowed",
             "a".repeat(80)
         ),
     );
@@ -36,22 +36,22 @@ fn what_nobody_can_use_is_refused() {
     refused(
         with_schema("deep", &deep),
         limits,
-        "the tool `deep` of `s` is not indexed: its definition is nested 10002 levels deep, at most 120 are taken",
+        "the tool `deep` of `s` is not indexed: its definition is nested 10002 levels deep, at most 120 are allowed",
     );
     refused(
         tool("long", &"words ".repeat(300_000)),
         limits,
-        "the tool `long` of `s` is not indexed: its definition has 1800049 bytes, at most 1048576 are taken",
+        "the tool `long` of `s` is not indexed: its definition has 1800049 bytes, at most 1048576 are allowed",
     );
     refused(
         with_schema("broken", "{\"a\":"),
         limits,
-        "the tool `broken` of `s` is not indexed: its definition is no JSON: EOF while parsing a value at line 1 column 5",
+        "the tool `broken` of `s` is not indexed: its definition is not valid JSON: EOF while parsing a value at line 1 column 5",
     );
 }
 
 #[test]
-fn an_index_that_is_full_says_so() {
+fn a_full_index_refuses_tools() {
     let with = |change: fn(&mut IndexLimits)| {
         let mut limits = IndexLimits::default();
         change(&mut limits);
@@ -61,17 +61,14 @@ fn an_index_that_is_full_says_so() {
         (put.added, reasons.collect::<Vec<_>>().join(", "))
     };
     assert_eq!(with(|l| l.tools_of_server = 2), (2, "its server lists more than 2 tools".into()));
-    assert_eq!(
-        with(|l| l.tools = 2),
-        (2, "the index has 2 tools, which is as many as it takes".into())
-    );
+    assert_eq!(with(|l| l.tools = 2), (2, "the index is full with 2 tools".into()));
     let (added, reason) = with(|l| l.bytes = 200);
     assert_eq!(added, 2);
-    assert_eq!(reason, "the definitions in the index have 200 bytes, which is as many as it takes");
+    assert_eq!(reason, "the index is full with 200 bytes of definitions");
 }
 
 #[test]
-fn a_changed_tool_that_is_refused_is_not_what_it_was() {
+fn a_refused_change_removes_the_old_tool() {
     let index = by_words();
     index.put(ServerEntry::new("s").tool(tool("t", "harmless"))).unwrap();
     let put = index.put(ServerEntry::new("s").tool(tool("t", &"x ".repeat(1 << 20)))).unwrap();
@@ -101,7 +98,7 @@ fn strange_definitions_are_indexed_safely() {
     assert_eq!(search(&index, "invisible")[0], "s.\u{200b}\u{feff}");
     assert_eq!(search(&index, "crab")[0], "s.🦀");
     assert_eq!(index.get("s", "security").unwrap().risk(), RiskLevel::Dangerous);
-    // Only the first parameters are searched.
+    // Only the first parameters are searchable.
     assert_eq!(search(&index, "12")[0], "s.many");
     assert!(search(&index, "49999").is_empty());
 }

@@ -1,11 +1,11 @@
-//! What the index promises, on small catalogues.
+//! Tests of the index on small catalogues.
 
 mod access;
-mod crowd;
+#[cfg(feature = "sqlite")]
+mod database;
 mod embedding;
 mod hostile;
-#[cfg(feature = "sqlite")]
-mod keeping;
+mod load;
 #[cfg(feature = "sqlite")]
 mod words;
 
@@ -15,7 +15,7 @@ use mgp_types::{Payload, RawObject};
 
 use super::*;
 use crate::catalog::{Everything, Listed, ServerEntry, ToolEntry};
-use crate::search::{Filter, Found, Query};
+use crate::search::{Filter, Query, SearchResult};
 
 pub(super) fn tool(name: &str, description: &str) -> Tool {
     let mut tool = Tool::new(name.to_owned(), RawObject::empty());
@@ -28,12 +28,12 @@ fn with_schema(name: &str, schema: &str) -> Tool {
     Tool::new(name.to_owned(), schema)
 }
 
-/// An index whose answers follow from the words alone.
+/// An index that searches by words only.
 pub(super) fn by_words() -> ToolIndex {
     ToolIndex::builder().without_embedder().build()
 }
 
-pub(super) fn names(found: &Found) -> Vec<String> {
+pub(super) fn names(found: &SearchResult) -> Vec<String> {
     found.hits.iter().map(|hit| hit.tool.tool_id()).collect()
 }
 
@@ -70,7 +70,7 @@ fn a_change_is_seen_by_the_next_query() {
 }
 
 #[test]
-fn what_did_not_change_costs_nothing() {
+fn unchanged_tools_cost_nothing() {
     let index = by_words();
     index.put(files()).unwrap();
     let (generation, before) = (index.generation(), index.get("files", "read_file").unwrap());
@@ -104,12 +104,12 @@ fn risk_is_the_effective_one() {
     };
     check(tool("t", "").into(), RiskLevel::Dangerous);
     check(claimed(r#"{"risk_level":"safe"}"#).into(), RiskLevel::Safe);
-    // What a server says of its own effective risk makes nothing milder.
+    // A server cannot lower the risk of its own tools.
     let lie = claimed(r#"{"risk_level":"moderate","effective_risk_level":"safe"}"#);
     check(lie.clone().into(), RiskLevel::Moderate);
-    let mut decided = ToolSecurity::new(RiskLevel::Dangerous);
-    decided.effective_risk_level = Some(RiskLevel::Safe);
-    check(ToolEntry::from(lie).security(decided), RiskLevel::Safe);
+    let mut security_source = ToolSecurity::new(RiskLevel::Dangerous);
+    security_source.effective_risk_level = Some(RiskLevel::Safe);
+    check(ToolEntry::from(lie).security(security_source), RiskLevel::Safe);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_name_of_two_tools_is_ambiguous() {
     index.put(ServerEntry::new("more").tool(tool("read_file", ""))).unwrap();
     assert_eq!(resolve("read_file"), "files.read_file or more.read_file");
     assert_eq!(resolve("more.read_file"), "more.read_file");
-    // No server takes over the qualified name of another one's tool.
+    // No server can take over the qualified name of another server's tool.
     index.put(ServerEntry::new("bad").tool(tool("files.read_file", ""))).unwrap();
     assert_eq!(resolve("files.read_file"), "files.read_file");
     assert_eq!(resolve("bad.files.read_file"), "bad.files.read_file");
@@ -242,7 +242,7 @@ fn the_export_has_the_shape_of_the_specification() {
 }
 
 #[test]
-fn the_definition_is_kept_compact_and_whole() {
+fn the_definition_is_stored_compact_and_whole() {
     let index = by_words();
     let spaced = "{ \"type\" : \"object\", \"x\": [1, \"a b\"] }";
     let mut tool = with_schema("t", spaced);
@@ -263,8 +263,8 @@ fn the_definition_is_kept_compact_and_whole() {
 fn servers_need_an_id() {
     let index = by_words();
     let error = index.put_all([files(), ServerEntry::new("")]).unwrap_err();
-    assert_eq!(error.to_string(), "a server id has 1 to 512 bytes, this one has 0");
-    // Nothing of it is there, and the numbers it had are free again.
+    assert_eq!(error.to_string(), "the server id has 0 bytes; 1 to 512 are allowed");
+    // Nothing of it is in the index, and its numbers are free again.
     assert_eq!((index.stats().tools, index.generation()), (0, 0));
     index.put(files()).unwrap();
     assert_eq!(index.stats().servers, 1);

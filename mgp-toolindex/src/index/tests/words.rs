@@ -1,14 +1,14 @@
-//! Words that are kept: an index that is opened reads them, and finds what one finds that was just made.
+//! Stored segments: an opened index reads its words, and finds the same as a new one.
 
 use std::fmt::Write as _;
 
 use mgp_types::store::Db;
 
-use super::super::texts::Texts;
+use super::super::tool_source::ToolSource;
 use super::{tool, *};
-use crate::text::{Indexer, VERSION};
+use crate::text::{DOCUMENT_VERSION, Indexer};
 
-/// So many tools that their words are kept.
+/// Enough tools for stored segments.
 const SERVERS: usize = 12;
 const TOOLS: usize = 100;
 
@@ -47,7 +47,7 @@ fn made_of(servers: impl IntoIterator<Item = ServerEntry>) -> ToolIndex {
     index
 }
 
-/// Gives the rows of words numbers that none gets that is written.
+/// Renumbers the stored rows, to distinguish them from new ones.
 async fn mark(db: &Db) {
     run(db, "UPDATE toolindex_words SET number = number + 1000").await;
 }
@@ -56,7 +56,7 @@ async fn run(db: &Db, sql: &'static str) {
     db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
 }
 
-/// How many rows of words there are, and how many of them were there when they were marked.
+/// Returns the number of rows, and the number of renumbered ones.
 async fn rows(db: &Db) -> (u32, u32) {
     let sql = "SELECT count(*), count(*) FILTER (WHERE number > 1000) FROM toolindex_words";
     let both = |row: &mgp_types::store::sql::Row<'_>| Ok((row.get(0)?, row.get(1)?));
@@ -64,7 +64,7 @@ async fn rows(db: &Db) -> (u32, u32) {
 }
 
 #[tokio::test]
-async fn what_was_kept_is_read_and_found_as_if_it_were_made() {
+async fn stored_segments_find_the_same_as_new_ones() {
     let db = Db::in_memory().await.unwrap();
     let index = open(&db).await;
     index.put_all((0..SERVERS).map(server)).unwrap();
@@ -74,7 +74,7 @@ async fn what_was_kept_is_read_and_found_as_if_it_were_made() {
     mark(&db).await;
     let again = open(&db).await;
     assert_eq!(found(&again), found(&made_of((0..SERVERS).map(server))));
-    // More beside them is no reason to make them again.
+    // A few more tools do not cause another write.
     again.put(server(SERVERS)).unwrap();
     again.flush().await.unwrap();
     let more = open(&db).await;
@@ -84,7 +84,7 @@ async fn what_was_kept_is_read_and_found_as_if_it_were_made() {
 }
 
 #[tokio::test]
-async fn words_of_what_changed_or_went_are_made_again() {
+async fn changed_and_removed_tools_are_indexed_again() {
     for change in [Some(other(3)), None] {
         let db = Db::in_memory().await.unwrap();
         let index = open(&db).await;
@@ -109,7 +109,7 @@ async fn words_of_what_changed_or_went_are_made_again() {
 }
 
 #[tokio::test]
-async fn damaged_words_and_those_of_another_version_are_made_again() {
+async fn damaged_segments_and_those_of_another_version_are_indexed_again() {
     let new = found(&made_of((0..SERVERS).map(server)));
     for sql in [
         "UPDATE toolindex_words SET key = 'words 0'",
@@ -136,7 +136,7 @@ async fn damaged_words_and_those_of_another_version_are_made_again() {
 }
 
 #[tokio::test]
-async fn words_that_are_there_twice_count_once() {
+async fn a_segment_that_is_stored_twice_counts_once() {
     let db = Db::in_memory().await.unwrap();
     let index = open(&db).await;
     index.put_all((0..SERVERS).map(server)).unwrap();
@@ -147,7 +147,7 @@ async fn words_that_are_there_twice_count_once() {
 }
 
 #[tokio::test]
-async fn a_small_index_keeps_no_words() {
+async fn a_small_index_stores_no_segments() {
     let db = Db::in_memory().await.unwrap();
     let index = open(&db).await;
     index.put_all([files(), mail(), server(1)]).unwrap();
@@ -155,7 +155,7 @@ async fn a_small_index_keeps_no_words() {
     assert_eq!(rows(&db).await, (0, 0));
 }
 
-/// If this fails, tools get other words than before: raise the version, and write down what it says.
+/// If this fails, tools get other words than before: raise the version, and update the hash here.
 #[test]
 fn the_words_of_a_version_never_change() {
     let index = by_words();
@@ -175,9 +175,9 @@ fn the_words_of_a_version_never_change() {
     let bounds = index.shared.limits.bounds();
     let (mut indexer, mut hasher) = (Indexer::new(), blake3::Hasher::new());
     for (_, record) in now.catalog.records() {
-        let texts = Texts::of(&record.entry, bounds).unwrap();
-        hasher.update(format!("{:?}\n", texts.parts().document(&mut indexer)).as_bytes());
+        let texts = ToolSource::of(&record.entry, bounds).unwrap();
+        hasher.update(format!("{:?}\n", texts.tool_text().document(&mut indexer)).as_bytes());
     }
     let hash = hasher.finalize().to_hex();
-    assert_eq!((VERSION, &hash[..16]), (1, "8f00805557325074"));
+    assert_eq!((DOCUMENT_VERSION, &hash[..16]), (1, "8f00805557325074"));
 }

@@ -1,19 +1,17 @@
-//! A history stays within its bounds, whoever fills it.
-//!
-//! Applies to: inbound.
+//! Bounds of a history.
 
 use mgp_types::service::Principal;
 
-use super::{me, taught, views};
-use crate::learn::entry::{Owner, Word};
-use crate::learn::shelf::{Fresh, Shelf};
-use crate::learn::{History, HistoryConfig, Share};
+use super::{lifts, me, taught};
+use crate::learn::query::{Owner, WordHash};
+use crate::learn::table::{HistoryTable, NewQuery};
+use crate::learn::{History, HistoryConfig, HistoryScope};
 
 const DAY: u64 = 24 * 3600;
 
-fn fresh(subject: u64, query: u64, now: u64) -> Fresh<'static> {
-    let words: Vec<Word> = vec![query % 97, 1000 + query % 89];
-    Fresh {
+fn new_query(subject: u64, query: u64, now: u64) -> NewQuery<'static> {
+    let words: Vec<WordHash> = vec![query % 97, 1000 + query % 89];
+    NewQuery {
         owner: Owner { tenant: "t".into(), subject: subject.to_string().into() },
         key: u128::from(subject) << 64 | u128::from(query),
         text: None,
@@ -24,75 +22,85 @@ fn fresh(subject: u64, query: u64, now: u64) -> Fresh<'static> {
 }
 
 #[test]
-fn however_many_calls_leave_what_the_bounds_say() {
-    let config = HistoryConfig::new().share(Share::Tenant).most(90, 60).most_per_tool(5);
-    let mut shelf = Shelf::new(config);
-    // A number that looks random, the same in every run.
+fn the_bounds_hold_after_any_number_of_calls() {
+    let config = HistoryConfig::new()
+        .scope(HistoryScope::Tenant)
+        .max_queries(90, 60)
+        .max_queries_per_tool(5);
+    let mut table = HistoryTable::new(config);
+    // Pseudo-random, the same in every run.
     let mut seed = 1_u64;
     for _ in 0..200_000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let number = seed >> 33;
-        shelf.remember(&fresh(number % 7, number % 3001, 1), &(number % 31).to_string(), 1);
+        table.record(&new_query(number % 7, number % 3001, 1), &(number % 31).to_string(), 1);
     }
-    super::shelves::audit(&shelf);
-    let stats = shelf.stats();
+    super::tables::audit(&table);
+    let stats = table.stats();
     assert!(stats.queries <= 60 && stats.tools <= 31, "{stats:?}");
-    assert!(shelf.entries.len() <= 64 && shelf.tools.len() <= 32, "places are used again");
-    let book = shelf.books.values().next().unwrap();
-    assert!(book.owners.values().all(|turns| turns.len() <= 15), "a quarter each");
-    assert!(shelf.tools.iter().all(|tool| tool.of.values().all(|places| places.len() <= 5)));
+    assert!(table.queries.len() <= 64 && table.tools.len() <= 32, "numbers are used again");
+    let partition = table.partitions.values().next().unwrap();
+    assert!(
+        partition.by_subject.values().all(|by_last_use| by_last_use.len() <= 15),
+        "a quarter each"
+    );
+    assert!(table.tools.iter().all(|tool| tool.of.values().all(|query_ids| query_ids.len() <= 5)));
 }
 
 #[test]
-fn one_who_floods_does_not_drown_others() {
-    let history =
-        History::with(HistoryConfig::new().share(Share::Tenant).most(1000, 200).most_per_tool(12));
+fn a_flood_of_one_subject_does_not_remove_the_queries_of_others() {
+    let history = History::with_config(
+        HistoryConfig::new()
+            .scope(HistoryScope::Tenant)
+            .max_queries(1000, 200)
+            .max_queries_per_tool(12),
+    );
     taught(&history, &me());
     let flood = Principal::new("t", "flood");
     for n in 0..500 {
         history.record(&flood, &format!("send a mail {n}"), &format!("s.bad{}", n % 3));
     }
     history.settle();
-    let told = views(&history, &me(), "send a mail letter");
-    assert!(told.iter().any(|view| &*view.tool == "s.tool1"), "{told:?}");
-    let shelf = history.0.shelf();
-    let flooded = shelf.entries.iter().filter(|entry| entry.owner.subject.as_str() == "flood");
+    let lifts = lifts(&history, &me(), "send a mail letter");
+    assert!(lifts.iter().any(|lift| &*lift.tool == "s.tool1"), "{lifts:?}");
+    let table = history.0.table.read();
+    let flooded = table.queries.iter().filter(|query| query.owner.subject.as_str() == "flood");
     assert_eq!(flooded.count(), 36, "twelve for each tool");
-    assert_eq!(shelf.entries.iter().filter(|e| e.owner.subject.as_str() == "me").count(), 48);
+    assert_eq!(table.queries.iter().filter(|e| e.owner.subject.as_str() == "me").count(), 48);
 }
 
 #[test]
-fn what_was_used_longest_ago_goes_first() {
-    let mut shelf = Shelf::new(HistoryConfig::new().most(3, 3));
+fn the_least_recently_used_query_is_removed_first() {
+    let mut table = HistoryTable::new(HistoryConfig::new().max_queries(3, 3));
     for query in 0..3 {
-        shelf.remember(&fresh(1, query, 1), "a", 1);
+        table.record(&new_query(1, query, 1), "a", 1);
     }
-    shelf.remember(&fresh(1, 0, 1), "a", 1);
-    shelf.remember(&fresh(1, 3, 1), "a", 1);
-    let key = |query| fresh(1, query, 1).key;
-    assert!(shelf.knows(key(0)) && !shelf.knows(key(1)));
-    assert!(shelf.knows(key(2)) && shelf.knows(key(3)));
+    table.record(&new_query(1, 0, 1), "a", 1);
+    table.record(&new_query(1, 3, 1), "a", 1);
+    let key = |query| new_query(1, query, 1).key;
+    assert!(table.contains(key(0)) && !table.contains(key(1)));
+    assert!(table.contains(key(2)) && table.contains(key(3)));
 }
 
 #[test]
-fn a_query_is_forgotten_in_time() {
-    let mut shelf = Shelf::new(HistoryConfig::new());
-    shelf.remember(&fresh(1, 1, DAY), "a", 1);
-    shelf.remember(&fresh(2, 2, 2 * DAY), "a", 1);
-    shelf.remember(&fresh(1, 3, 182 * DAY), "b", 1);
-    assert_eq!(shelf.stats().queries, 2, "the first one is too old");
-    assert!(shelf.knows(fresh(2, 2, 0).key));
-    super::shelves::audit(&shelf);
+fn a_query_expires() {
+    let mut table = HistoryTable::new(HistoryConfig::new());
+    table.record(&new_query(1, 1, DAY), "a", 1);
+    table.record(&new_query(2, 2, 2 * DAY), "a", 1);
+    table.record(&new_query(1, 3, 182 * DAY), "b", 1);
+    assert_eq!(table.stats().queries, 2, "the first one has expired");
+    assert!(table.contains(new_query(2, 2, 0).key));
+    super::tables::audit(&table);
 }
 
 #[test]
-fn a_query_has_only_so_many_tools_and_the_rarest_goes() {
-    let mut shelf = Shelf::new(HistoryConfig::new());
+fn a_query_has_a_bounded_number_of_tools_and_the_rarest_is_removed() {
+    let mut table = HistoryTable::new(HistoryConfig::new());
     for tool in 0..200 {
-        shelf.remember(&fresh(1, 1, 1), "often", 1);
-        shelf.remember(&fresh(1, 1, 1), &tool.to_string(), 1);
+        table.record(&new_query(1, 1, 1), "often", 1);
+        table.record(&new_query(1, 1, 1), &tool.to_string(), 1);
     }
-    assert_eq!(shelf.stats().tools, 64);
-    assert!(shelf.tools.iter().any(|tool| &*tool.id == "often"));
-    super::shelves::audit(&shelf);
+    assert_eq!(table.stats().tools, 64);
+    assert!(table.tools.iter().any(|tool| &*tool.id == "often"));
+    super::tables::audit(&table);
 }

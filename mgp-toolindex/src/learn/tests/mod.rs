@@ -1,24 +1,22 @@
-//! What a history learns, whom it tells, and what it forgets.
-//!
-//! Applies to: inbound.
+//! Tests of usage learning.
 
 mod bounds;
 #[cfg(feature = "sqlite")]
-mod kept;
+mod database;
 mod ranked;
-mod shelves;
+mod tables;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::service::Principal;
 
-use super::history::View;
+use super::history::Lift;
 use super::*;
 use crate::embed::{EmbedError, Embedder};
 use crate::text::Analyzer;
 
-/// Embeds a text as how often each letter is in it.
+/// Embeds a text as the frequency of each letter.
 #[derive(Debug)]
 struct Letters(&'static str);
 
@@ -48,20 +46,20 @@ fn me() -> Principal {
     Principal::new("t", "me")
 }
 
-fn views(history: &History, who: &Principal, query: &str) -> Vec<View> {
+fn lifts(history: &History, who: &Principal, query: &str) -> Vec<Lift> {
     let vector = Letters("").embed(query).unwrap();
-    history.told(who, &Analyzer::new().query(query), Some(&vector)).views
+    history.lifts(who, &Analyzer::new().query(query), Some(&vector))
 }
 
 fn best(history: &History, who: &Principal, query: &str) -> Option<(String, f32)> {
-    views(history, who, query).first().map(|view| (view.tool.to_string(), view.lift))
+    lifts(history, who, query).first().map(|lift| (lift.tool.to_string(), lift.amount))
 }
 
 /// Twelve queries for each of four tools.
 fn taught(history: &History, who: &Principal) {
-    let asks = ["weather rain sunny", "mail letter send", "file folder disk", "song music play"];
+    let pending = ["weather rain sunny", "mail letter send", "file folder disk", "song music play"];
     for round in 0..12 {
-        for (tool, words) in asks.iter().enumerate() {
+        for (tool, words) in pending.iter().enumerate() {
             let words: Vec<_> = words.split(' ').collect();
             let query = format!("{} {} {round}", words[round % 3], words[(round + 1) % 3]);
             history.record(who, &query, &format!("s.tool{tool}"));
@@ -71,33 +69,33 @@ fn taught(history: &History, who: &Principal) {
 }
 
 #[test]
-fn an_empty_history_says_nothing() {
+fn an_empty_history_lifts_nothing() {
     let history = History::new();
-    assert_eq!(views(&history, &me(), "anything at all"), []);
+    assert_eq!(lifts(&history, &me(), "anything at all"), []);
     history.record(&me(), "  ", "s.tool");
-    assert_eq!(history.stats(), HistoryStats::default(), "there is nothing to know it again by");
+    assert_eq!(history.stats(), HistoryStats::default(), "an empty query is not stored");
 }
 
 #[test]
-fn what_was_called_after_a_like_query_is_lifted_and_nothing_after_an_unlike_one() {
+fn a_tool_is_lifted_after_a_similar_query_and_not_after_an_unfamiliar_one() {
     for embedder in [None, Some(Arc::new(Letters("a")) as Arc<dyn Embedder>)] {
         let history = History::new();
-        history.embed_with(embedder);
+        history.set_embedder(embedder);
         taught(&history, &me());
         let (tool, lift) = best(&history, &me(), "will it rain or be sunny").unwrap();
         assert!(tool == "s.tool0" && lift > 0.3, "{tool} {lift}");
-        let all = views(&history, &me(), "send a mail");
+        let all = lifts(&history, &me(), "send a mail");
         assert_eq!(&*all[0].tool, "s.tool1");
         assert!(all.is_sorted_by(|left, right| left.share >= right.share));
-        let sum: f32 = all.iter().map(|view| view.share).sum();
-        assert!(sum <= 1.001 && all.iter().all(|view| view.lift >= 0.0));
+        let sum: f32 = all.iter().map(|lift| lift.share).sum();
+        assert!(sum <= 1.001 && all.iter().all(|lift| lift.amount >= 0.0));
         let unlike = best(&history, &me(), "xxqq zzqq").map_or(0.0, |(_, lift)| lift);
         assert!(unlike < lift / 3.0, "{unlike} {lift}");
     }
 }
 
 #[test]
-fn a_history_that_was_never_right_lifts_nothing() {
+fn an_unpredictable_history_lifts_nothing() {
     let history = History::new();
     for n in 0..200 {
         history.record(&me(), &format!("do the usual thing {n}"), &format!("s.tool{n}"));
@@ -110,92 +108,93 @@ fn a_history_that_was_never_right_lifts_nothing() {
 #[tokio::test(start_paused = true)]
 async fn only_answered_calls_of_found_tools_teach() {
     let history = History::new();
-    history.asked(&me(), 7, "read the letter", ["s.read", "s.write"]);
-    history.called(&me(), 7, "s.read", Outcome::Failed);
-    history.called(&me(), 7, "s.other", Outcome::Answered);
-    history.called(&me(), 8, "s.read", Outcome::Answered);
-    history.called(&Principal::new("other", "me"), 7, "s.read", Outcome::Answered);
+    history.record_search(&me(), 7, "read the letter", ["s.read", "s.write"]);
+    history.record_call(&me(), 7, "s.read", Outcome::Failed);
+    history.record_call(&me(), 7, "s.other", Outcome::Answered);
+    history.record_call(&me(), 8, "s.read", Outcome::Answered);
+    history.record_call(&Principal::new("other", "me"), 7, "s.read", Outcome::Answered);
     assert_eq!(history.stats().queries, 0);
-    history.called(&me(), 7, "s.read", Outcome::Answered);
-    history.called(&me(), 7, "s.read", Outcome::Answered);
+    history.record_call(&me(), 7, "s.read", Outcome::Answered);
+    history.record_call(&me(), 7, "s.read", Outcome::Answered);
     let stats = history.stats();
     assert_eq!((stats.queries, stats.tools), (1, 1));
-    history.asked(&me(), 7, "read the letter", ["s.read", "s.write"]);
+    history.record_search(&me(), 7, "read the letter", ["s.read", "s.write"]);
     tokio::time::advance(Duration::from_mins(11)).await;
-    history.called(&me(), 7, "s.write", Outcome::Answered);
-    assert_eq!(history.stats().tools, 1, "that was too late");
+    history.record_call(&me(), 7, "s.write", Outcome::Answered);
+    assert_eq!(history.stats().tools, 1, "the search has expired");
 }
 
 #[test]
-fn nobody_learns_from_another_tenant_and_from_another_subject_only_if_it_is_shared() {
+fn tenants_never_learn_from_each_other_and_subjects_only_if_they_share() {
     let (you, far) = (Principal::new("t", "you"), Principal::new("x", "me"));
-    for (share, is_told) in [(Share::Subject, false), (Share::Tenant, true)] {
-        let history = History::with(HistoryConfig::new().share(share));
+    for (scope, is_lifted) in [(HistoryScope::Subject, false), (HistoryScope::Tenant, true)] {
+        let history = History::with_config(HistoryConfig::new().scope(scope));
         taught(&history, &me());
-        let mine = views(&history, &me(), "send a mail");
-        assert_eq!(views(&history, &me().agent("other"), "send a mail"), mine);
-        assert_eq!(views(&history, &you, "send a mail") == mine, is_told);
-        assert_eq!(views(&history, &you, "send a mail").is_empty(), !is_told);
-        assert_eq!(views(&history, &far, "send a mail"), []);
+        let mine = lifts(&history, &me(), "send a mail");
+        assert_eq!(lifts(&history, &me().agent("other"), "send a mail"), mine);
+        assert_eq!(lifts(&history, &you, "send a mail") == mine, is_lifted);
+        assert_eq!(lifts(&history, &you, "send a mail").is_empty(), !is_lifted);
+        assert_eq!(lifts(&history, &far, "send a mail"), []);
         taught(&history, &far);
-        assert_eq!(views(&history, &me(), "send a mail"), mine, "{share:?}");
+        assert_eq!(lifts(&history, &me(), "send a mail"), mine, "{scope:?}");
     }
 }
 
 #[test]
-fn what_is_erased_is_gone_and_the_rest_stays() {
+fn erased_data_is_gone_and_the_rest_stays() {
     let (you, far) = (Principal::new("t", "you"), Principal::new("x", "me"));
-    let history = History::with(HistoryConfig::new().share(Share::Tenant));
-    history.embed_with(Some(Arc::new(Letters("a"))));
+    let history = History::with_config(HistoryConfig::new().scope(HistoryScope::Tenant));
+    history.set_embedder(Some(Arc::new(Letters("a"))));
     let fill = || [&me(), &you, &far].into_iter().for_each(|who| taught(&history, who));
     fill();
     drop(history.erase(Erase::Tool("s.tool1")));
     for who in [me(), far.clone()] {
-        let told = views(&history, &who, "send a mail");
-        assert!(told.iter().all(|view| &*view.tool != "s.tool1"), "{told:?}");
+        let lifts = lifts(&history, &who, "send a mail");
+        assert!(lifts.iter().all(|lift| &*lift.tool != "s.tool1"), "{lifts:?}");
     }
     assert_eq!(history.stats().queries, 3 * 36);
     assert_eq!(best(&history, &me(), "play music").unwrap().0, "s.tool3");
     drop(history.erase(Erase::Principal(&me().agent("any"))));
     assert_eq!(history.stats().queries, 2 * 36);
     drop(history.erase(Erase::Tenant(far.tenant())));
-    assert_eq!(views(&history, &far, "play music"), []);
+    assert_eq!(lifts(&history, &far, "play music"), []);
     assert_eq!(best(&history, &me(), "play music").unwrap().0, "s.tool3", "of the other subject");
     drop(history.erase(Erase::All));
     assert_eq!(history.stats(), HistoryStats::default());
-    history.asked(&me(), 1, "mail", ["s.mail"]);
+    history.record_search(&me(), 1, "mail", ["s.mail"]);
     drop(history.erase(Erase::All));
-    history.called(&me(), 1, "s.mail", Outcome::Answered);
+    history.record_call(&me(), 1, "s.mail", Outcome::Answered);
     assert_eq!(history.stats(), HistoryStats::default(), "what waits is erased too");
 }
 
 #[test]
-fn no_more_is_kept_than_was_allowed() {
-    for (keep, texts, vectors) in [(Keep::Text, 48, 48), (Keep::Vector, 0, 48), (Keep::Words, 0, 0)]
+fn only_permitted_data_is_stored() {
+    for (retention, texts, vectors) in
+        [(Retention::Text, 48, 48), (Retention::Vector, 0, 48), (Retention::Words, 0, 0)]
     {
-        let history = History::with(HistoryConfig::new().keep(keep));
-        history.embed_with(Some(Arc::new(Letters("a"))));
+        let history = History::with_config(HistoryConfig::new().retention(retention));
+        history.set_embedder(Some(Arc::new(Letters("a"))));
         taught(&history, &me());
         assert_eq!(history.stats().vectors, vectors);
-        let shelf = history.0.shelf();
-        assert_eq!(shelf.entries.iter().filter(|entry| entry.text.is_some()).count(), texts);
-        drop(shelf);
-        assert_eq!(best(&history, &me(), "send a mail").unwrap().0, "s.tool1", "{keep:?}");
-        let told = format!("{history:?}");
-        assert!(!told.contains("mail") && !told.contains("tool1"), "{told}");
+        let table = history.0.table.read();
+        assert_eq!(table.queries.iter().filter(|query| query.text.is_some()).count(), texts);
+        drop(table);
+        assert_eq!(best(&history, &me(), "send a mail").unwrap().0, "s.tool1", "{retention:?}");
+        let lifts = format!("{history:?}");
+        assert!(!lifts.contains("mail") && !lifts.contains("tool1"), "{lifts}");
     }
 }
 
 #[test]
-fn another_model_makes_the_vectors_anew() {
+fn a_new_model_replaces_the_vectors() {
     let history = History::new();
     taught(&history, &me());
     assert_eq!(history.stats().vectors, 0);
-    history.embed_with(Some(Arc::new(Letters("a"))));
+    history.set_embedder(Some(Arc::new(Letters("a"))));
     assert_eq!(history.stats().vectors, 48);
-    history.embed_with(Some(Arc::new(Letters("b"))));
+    history.set_embedder(Some(Arc::new(Letters("b"))));
     assert_eq!(history.stats().vectors, 48);
-    history.embed_with(None);
+    history.set_embedder(None);
     assert_eq!(history.stats().vectors, 0);
     assert_eq!(best(&history, &me(), "send a mail").unwrap().0, "s.tool1");
 }
@@ -203,25 +202,25 @@ fn another_model_makes_the_vectors_anew() {
 #[test]
 fn a_vector_of_another_length_is_no_vector() {
     let history = History::new();
-    history.embed_with(Some(Arc::new(Letters("a"))));
+    history.set_embedder(Some(Arc::new(Letters("a"))));
     taught(&history, &me());
     let words = Analyzer::new().query("send a mail");
-    let told = history.told(&me(), &words, Some(&[1.0; 7])).views;
-    assert_eq!(told, history.told(&me(), &words, None).views);
-    assert_eq!(&*told[0].tool, "s.tool1");
+    let lifts = history.lifts(&me(), &words, Some(&[1.0; 7]));
+    assert_eq!(lifts, history.lifts(&me(), &words, None));
+    assert_eq!(&*lifts[0].tool, "s.tool1");
 }
 
 #[test]
-fn many_may_ask_while_it_learns() {
+fn searches_run_concurrently_with_learning() {
     let history = History::new();
-    history.embed_with(Some(Arc::new(Letters("a"))));
+    history.set_embedder(Some(Arc::new(Letters("a"))));
     std::thread::scope(|scope| {
         for number in 0..4 {
             let history = &history;
             scope.spawn(move || {
                 for n in 0..150 {
                     history.record(&me(), &format!("query {number} of {n}"), "s.tool");
-                    views(history, &me(), "query");
+                    lifts(history, &me(), "query");
                     if n % 50 == 49 {
                         drop(history.erase(Erase::Tool("s.tool")));
                     }

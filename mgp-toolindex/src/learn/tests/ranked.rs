@@ -1,6 +1,4 @@
-//! What an index finds with a history and without.
-//!
-//! Applies to: inbound.
+//! The ranking of an index with a history and without.
 
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
@@ -9,7 +7,7 @@ use serde_json::json;
 
 use super::me;
 use crate::catalog::Allowed;
-use crate::learn::{Erase, History, HistoryConfig, Keep};
+use crate::learn::{Erase, History, HistoryConfig, Retention};
 use crate::{Everything, Explain, Query, ServerEntry, ToolIndex};
 
 fn tool(name: &str, description: &str) -> Tool {
@@ -49,7 +47,7 @@ fn found(index: &ToolIndex, query: &Query) -> Vec<(String, f32)> {
 }
 
 fn ask(text: &str) -> Query {
-    Query::new(text).asker(&me())
+    Query::new(text).principal(&me())
 }
 
 #[test]
@@ -59,12 +57,12 @@ fn an_empty_history_changes_nothing() {
     for text in ["weather of the days", "send it", "forecast", "shows mail; reads days", ""] {
         let plain = found(&index(None), &ask(text));
         assert_eq!(found(&index(Some(&history)), &ask(text)), plain);
-        assert_eq!(found(&index(Some(&erased)), &ask(text)), plain, "what is erased tells nothing");
+        assert_eq!(found(&index(Some(&erased)), &ask(text)), plain, "erased calls lift nothing");
     }
 }
 
 #[test]
-fn what_was_called_comes_first_and_is_found_without_a_word_in_common() {
+fn a_called_tool_comes_first_and_is_found_without_a_common_word() {
     let index = index(Some(&taught()));
     let hits = found(&index, &ask("what will the weather be like"));
     assert_eq!(hits[0].0, "barometer", "{hits:?}");
@@ -77,12 +75,12 @@ fn what_was_called_comes_first_and_is_found_without_a_word_in_common() {
 }
 
 #[test]
-fn only_the_asker_and_only_a_search_by_all_evidence_is_told() {
+fn only_hybrid_searches_with_an_asker_use_past_calls() {
     let (taught, plain) = (index(Some(&taught())), index(None));
     let text = "what will the weather be like";
     for query in [
         Query::new(text),
-        Query::new(text).asker(&Principal::new("x", "me")),
+        Query::new(text).principal(&Principal::new("x", "me")),
         ask(text).strategy(SearchStrategy::Keyword),
         ask(text).strategy(SearchStrategy::Semantic),
         ask(text).strategy(SearchStrategy::Category),
@@ -92,7 +90,7 @@ fn only_the_asker_and_only_a_search_by_all_evidence_is_told() {
 }
 
 #[test]
-fn a_search_without_an_asker_reads_nobodys_history() {
+fn a_search_without_an_asker_uses_no_history() {
     let history = History::new();
     let local = Principal::local();
     for n in 0..12 {
@@ -100,18 +98,18 @@ fn a_search_without_an_asker_reads_nobodys_history() {
     }
     history.settle();
     let (taught, plain) = (index(Some(&history)), index(None));
-    let nobody = Query::new("what will the weather be like");
-    assert_eq!(found(&taught, &nobody), found(&plain, &nobody));
-    assert_eq!(found(&taught, &nobody.asker(&local))[0].0, "barometer");
+    let anonymous = Query::new("what will the weather be like");
+    assert_eq!(found(&taught, &anonymous), found(&plain, &anonymous));
+    assert_eq!(found(&taught, &anonymous.principal(&local))[0].0, "barometer");
 }
 
 #[test]
-fn a_name_still_names_its_tool() {
+fn a_named_tool_still_comes_first() {
     assert_eq!(found(&index(Some(&taught())), &ask("forecast"))[0].0, "forecast");
 }
 
 #[test]
-fn what_may_not_be_called_is_not_found_however_often_it_was() {
+fn a_tool_without_access_is_not_found_even_after_many_calls() {
     struct But;
 
     impl Allowed for But {
@@ -127,62 +125,26 @@ fn what_may_not_be_called_is_not_found_however_often_it_was() {
     assert!(index.search(&ask("tell a friend"), &Everything).unwrap().hits.is_empty());
 }
 
-/// Calls that contradict what words and meaning say, after queries of two kinds.
-fn contrary(index: &ToolIndex, history: &History) {
-    for n in 0..40 {
-        history.record(&me(), &format!("what will the weather be on day {n}"), "s.barometer");
-        history.record(&me(), &format!("show the month of number {n}"), "s.send_mail");
+#[test]
+fn many_past_calls_contradict_the_ranking_and_win() {
+    for retention in [Retention::Text, Retention::Vector] {
+        let history = History::with_config(HistoryConfig::new().retention(retention));
+        let index = index(Some(&history));
+        for n in 0..40 {
+            history.record(&me(), &format!("what will the weather be on day {n}"), "s.barometer");
+            history.record(&me(), &format!("show the month of number {n}"), "s.send_mail");
+        }
+        history.settle();
+        for (text, first) in
+            [("the weather of day 3", "barometer"), ("show me the month", "send_mail")]
+        {
+            let hits = found(&index, &ask(text));
+            assert_eq!(hits[0].0, first, "{hits:?}");
+            assert!(hits.is_sorted_by(|left, right| left.1 >= right.1));
+            assert!(hits.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
+        }
+        // A query that is unlike all of them finds the same as without a history.
+        assert_eq!(found(&index, &ask("air pressure"))[0].0, "barometer");
+        assert_eq!(found(&index, &ask("forecast"))[0].0, "forecast");
     }
-    history.settle();
-    assert!(index.search(&ask("weather"), &Everything).is_ok());
-}
-
-#[test]
-fn the_ranking_is_asked_again_and_weighed_against_past_calls() {
-    let history = History::new();
-    let index = index(Some(&history));
-    let order = |history: &History| {
-        let words = crate::text::Analyzer::new().query("weather");
-        history.told(&me(), &words, None).order
-    };
-    contrary(&index, &history);
-    assert!(order(&history).is_some());
-    for (text, first) in [("the weather of day 3", "barometer"), ("show me the month", "send_mail")]
-    {
-        let hits = found(&index, &ask(text));
-        assert_eq!(hits[0].0, first, "{hits:?}");
-        assert!(hits.is_sorted_by(|left, right| left.1 >= right.1));
-        assert!(hits.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
-    }
-    // What is unlike all of them is found as without a history.
-    assert_eq!(found(&index, &ask("air pressure"))[0].0, "barometer");
-    assert_eq!(found(&index, &ask("forecast"))[0].0, "forecast");
-}
-
-#[test]
-fn an_index_that_had_no_tools_is_asked_when_it_has_some() {
-    let history = History::new();
-    let index = ToolIndex::builder().history(history.clone()).build();
-    let order = |history: &History| {
-        let words = crate::text::Analyzer::new().query("weather");
-        history.told(&me(), &words, None).order
-    };
-    contrary(&index, &history);
-    assert!(order(&history).is_none());
-    let server = ServerEntry::new("s")
-        .tool(tool("barometer", "Reads the air pressure"))
-        .tool(tool("send_mail", "Sends a mail to a person"));
-    index.put(server).unwrap();
-    assert!(order(&history).is_some());
-}
-
-#[test]
-fn without_texts_nothing_is_asked_again() {
-    let history = History::with(HistoryConfig::new().keep(Keep::Vector));
-    let index = index(Some(&history));
-    contrary(&index, &history);
-    assert!(
-        history.told(&me(), &crate::text::Analyzer::new().query("weather"), None).order.is_none()
-    );
-    assert_eq!(found(&index, &ask("what will the weather be"))[0].0, "barometer");
 }

@@ -1,30 +1,31 @@
-//! Files that are not as they were written.
+//! Damaged files.
 
 use std::fs;
 
+use mgp_testkit::temp_dir;
 use mgp_types::store::Db;
 
-use super::{Folder, brief, put, read, tool};
-use crate::persist::{Change, Keeper, tables};
+use super::{FILE, put, read, tool, versions_of};
+use crate::persist::{Change, IndexStore, tables};
 
-/// Does something to the rows of a file with two servers, and says what can still be read.
+/// Runs SQL on a file with two servers, and returns what can still be read.
 async fn after(sql: &'static str) -> (Vec<(String, Vec<u32>)>, usize) {
     let db = Db::in_memory().await.unwrap();
-    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
-    keeper.give(put("a", 2, 1));
-    keeper.give(put("b", 1, 2));
-    keeper.flush().await.unwrap();
+    let (store, _) = IndexStore::open(db.clone()).await.unwrap();
+    store.push(put("a", 2, 1));
+    store.push(put("b", 1, 2));
+    store.flush().await.unwrap();
     db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
     let opened = db.read(tables::load).await.unwrap();
-    // Whatever is in there can be replaced.
-    keeper.give(put("a", 2, 3));
-    keeper.flush().await.unwrap();
-    assert_eq!(brief(&read(&db).await)[0], ("a".to_owned(), vec![3, 3]), "{sql}");
-    (brief(&opened.servers), opened.unreadable)
+    // Everything can be replaced.
+    store.push(put("a", 2, 3));
+    store.flush().await.unwrap();
+    assert_eq!(versions_of(&read(&db).await)[0], ("a".to_owned(), vec![3, 3]), "{sql}");
+    (versions_of(&opened.servers), opened.unreadable)
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_is_counted_and_left_out() {
+async fn a_damaged_row_is_counted_and_left_out() {
     for sql in [
         "UPDATE toolindex_tool SET hash = 'short' WHERE name = 'tool1'",
         "UPDATE toolindex_tool SET hash = x'00' WHERE name = 'tool1'",
@@ -34,7 +35,7 @@ async fn a_row_that_cannot_be_read_is_counted_and_left_out() {
         "UPDATE toolindex_tool SET categories = '[1' WHERE name = 'tool1'",
         "UPDATE toolindex_tool SET keywords = '{}' WHERE name = 'tool1'",
         "UPDATE toolindex_tool SET security = '[]' WHERE name = 'tool1'",
-        "UPDATE toolindex_tool SET server = 'nobody' WHERE name = 'tool1'",
+        "UPDATE toolindex_tool SET server = 'unknown' WHERE name = 'tool1'",
     ] {
         let expected = vec![("a".to_owned(), vec![1]), ("b".to_owned(), vec![2])];
         assert_eq!(after(sql).await, (expected, 1), "{sql}");
@@ -42,23 +43,23 @@ async fn a_row_that_cannot_be_read_is_counted_and_left_out() {
     let (left, unreadable) =
         after("UPDATE toolindex_server SET categories = 7 WHERE id = 'a'").await;
     assert_eq!((left.len(), unreadable), (1, 3));
-    // The name is in the definition; that of the row only finds it.
+    // The name is in the definition too; that of the row only serves look-ups.
     let (left, unreadable) =
         after("UPDATE toolindex_tool SET name = x'00ff' WHERE name = 'tool1'").await;
     assert_eq!((left[0].1.len(), unreadable), (2, 0));
 }
 
 #[tokio::test]
-async fn a_damaged_count_is_no_exact_one() {
+async fn a_damaged_count_is_not_used() {
     let db = Db::in_memory().await.unwrap();
-    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
-    keeper.give(put("a", 2, 1));
+    let (store, _) = IndexStore::open(db.clone()).await.unwrap();
+    store.push(put("a", 2, 1));
     let counted = ["tool0", "tool1"].map(|name| tool("a", name, 1));
     for tool in &counted {
         tool.0.count(300);
     }
-    keeper.give(vec![Change::Counted(counted.into())]);
-    keeper.flush().await.unwrap();
+    store.push(vec![Change::Counts(counted.into())]);
+    store.flush().await.unwrap();
     let tokens = async || {
         let all = read(&db).await;
         all[0].tools.iter().map(|tool| tool.tokens).collect::<Vec<_>>()
@@ -75,7 +76,7 @@ async fn a_damaged_count_is_no_exact_one() {
 }
 
 #[tokio::test]
-async fn a_vector_that_cannot_be_read_is_none() {
+async fn a_damaged_vector_is_left_out() {
     for sql in [
         "UPDATE toolindex_vector SET row = 'text'",
         "UPDATE toolindex_vector SET hash = x'00'",
@@ -83,9 +84,9 @@ async fn a_vector_that_cannot_be_read_is_none() {
         "DELETE FROM toolindex_vector",
     ] {
         let db = Db::in_memory().await.unwrap();
-        let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
-        keeper.give(put("a", 2, 1));
-        keeper.flush().await.unwrap();
+        let (store, _) = IndexStore::open(db.clone()).await.unwrap();
+        store.push(put("a", 2, 1));
+        store.flush().await.unwrap();
         db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
         let all = read(&db).await;
         assert!(all[0].tools.iter().all(|tool| tool.vector.is_none()), "{sql}");
@@ -94,17 +95,17 @@ async fn a_vector_that_cannot_be_read_is_none() {
 }
 
 #[tokio::test]
-async fn no_byte_of_a_damaged_file_makes_it_panic() {
-    let folder = Folder::new();
-    let db = Db::open(folder.file()).await.unwrap();
-    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
+async fn a_damaged_file_never_causes_a_panic() {
+    let folder = temp_dir();
+    let db = Db::open(folder.path().join(FILE)).await.unwrap();
+    let (store, _) = IndexStore::open(db.clone()).await.unwrap();
     for server in ["a", "b", "c"] {
-        keeper.give(put(server, 60, 1));
+        store.push(put(server, 60, 1));
     }
-    keeper.flush().await.unwrap();
-    drop(keeper);
+    store.flush().await.unwrap();
+    drop(store);
     db.close().await;
-    let whole = fs::read(folder.file()).unwrap();
+    let whole = fs::read(folder.path().join(FILE)).unwrap();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |below: usize| {
         random ^= random << 13;
@@ -117,16 +118,16 @@ async fn no_byte_of_a_damaged_file_makes_it_panic() {
         let at = next(damaged.len());
         let until = (at + 1 + next(400)).min(damaged.len());
         damaged[at..until].iter_mut().for_each(|byte| *byte = u8::try_from(next(256)).unwrap());
-        fs::write(folder.file(), &damaged).unwrap();
-        if let Ok(db) = Db::open(folder.file()).await {
-            if let Ok((keeper, _)) = Keeper::open(db.clone()).await {
-                keeper.give(put("a", 3, 2));
-                drop(keeper.flush().await);
+        fs::write(folder.path().join(FILE), &damaged).unwrap();
+        if let Ok(db) = Db::open(folder.path().join(FILE)).await {
+            if let Ok((store, _)) = IndexStore::open(db.clone()).await {
+                store.push(put("a", 3, 2));
+                drop(store.flush().await);
             }
             db.close().await;
         }
         for ending in ["-wal", "-shm"] {
-            drop(fs::remove_file(folder.0.join(format!("index.db{ending}"))));
+            drop(fs::remove_file(folder.path().join(format!("{FILE}{ending}"))));
         }
     }
 }

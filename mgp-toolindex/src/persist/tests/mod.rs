@@ -1,47 +1,27 @@
-//! The index in a database: what is written, what is read again, and what waits meanwhile.
+//! Tests of the index in a database.
 
 mod crash;
 mod damage;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use bytestring::ByteString;
+use mgp_testkit::temp_dir;
 use mgp_types::store::{Db, StoreError};
 
-use super::queue::{MOST, Queue};
+use super::queue::{MAX_QUEUED, Queue};
 use super::tables;
-use super::{Change, Keeper, NewServer, NewTool, NewVector, News, OldServer, ServerRow};
-use crate::catalog::{Decided, Entry, LabelMaker, Listed, Server, Slot, Text};
+use super::{
+    Change, IndexStore, LoadedServer, NewServer, NewTool, NewVector, ServerRow, WriteMode,
+};
+use crate::catalog::{Entry, LabelInterner, Listed, SecuritySource, Server, Slot, Text};
 
-/// A folder of one test.
-struct Folder(PathBuf);
+const FILE: &str = "index.db";
 
-impl Folder {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("mgp-toolindex-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("index.db")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
-/// A tool whose definition and hash say its version.
+/// A tool whose definition and hash contain its version.
 fn tool(server: &str, name: &str, version: u32) -> Listed {
-    let mut labels = LabelMaker::new();
+    let mut labels = LabelInterner::new();
     let none: [&str; 0] = [];
     let definition = format!(r#"{{"name":"{name}","inputSchema":{{}},"version":{version}}}"#);
     let mut hash = [0; 16];
@@ -59,7 +39,7 @@ fn tool(server: &str, name: &str, version: u32) -> Listed {
         }),
         description: None,
         security: None,
-        decided: Decided::Claimed,
+        security_source: SecuritySource::Server,
         categories: labels.list(&["derived"]),
         keywords: labels.list(&none),
         hash,
@@ -73,7 +53,7 @@ fn row(version: u32) -> Box<[i8]> {
 
 fn new_tool(server: &str, name: &str, slot: Slot, version: u32) -> NewTool {
     NewTool {
-        news: News::Old,
+        mode: WriteMode::IfChanged,
         slot,
         tool: tool(server, name, version),
         categories: vec!["given".to_owned()],
@@ -100,8 +80,8 @@ fn put_tools(server: &str, tools: Vec<NewTool>) -> Change {
     Change::Put(NewServer { server, tools })
 }
 
-/// What a server and the versions of its tools come down to.
-fn brief(servers: &[OldServer]) -> Vec<(String, Vec<u32>)> {
+/// Returns the servers with the versions of their tools.
+fn versions_of(servers: &[LoadedServer]) -> Vec<(String, Vec<u32>)> {
     let version = |hash: [u8; 16]| u32::from_le_bytes(hash[..4].try_into().unwrap());
     let mut all: Vec<_> = servers
         .iter()
@@ -118,25 +98,25 @@ fn expected(servers: &[(&str, &[u32])]) -> Vec<(String, Vec<u32>)> {
     servers.iter().map(|(id, versions)| ((*id).to_owned(), versions.to_vec())).collect()
 }
 
-async fn read(db: &Db) -> Vec<OldServer> {
+async fn read(db: &Db) -> Vec<LoadedServer> {
     db.read(tables::load).await.unwrap().servers
 }
 
 #[tokio::test]
-async fn what_was_put_is_read_again() {
+async fn a_stored_server_is_read_again() {
     let db = Db::in_memory().await.unwrap();
-    let (keeper, opened) = Keeper::open(db.clone()).await.unwrap();
+    let (store, opened) = IndexStore::open(db.clone()).await.unwrap();
     assert_eq!((opened.servers.len(), opened.unreadable), (0, 0));
-    keeper.give(put("files", 3, 7));
-    keeper.give(vec![put_tools("empty", Vec::new())]);
+    store.push(put("files", 3, 7));
+    store.push(vec![put_tools("empty", Vec::new())]);
     let counted = tool("files", "tool1", 7);
     counted.0.count(123);
-    keeper.give(vec![Change::Counted(vec![counted])]);
-    keeper.flush().await.unwrap();
+    store.push(vec![Change::Counts(vec![counted])]);
+    store.flush().await.unwrap();
 
-    let (_, opened) = Keeper::open(db).await.unwrap();
+    let (_, opened) = IndexStore::open(db).await.unwrap();
     assert_eq!(opened.unreadable, 0);
-    assert_eq!(brief(&opened.servers), expected(&[("empty", &[]), ("files", &[7, 7, 7])]));
+    assert_eq!(versions_of(&opened.servers), expected(&[("empty", &[]), ("files", &[7, 7, 7])]));
     let files = opened.servers.iter().find(|server| server.server.id == "files").unwrap();
     assert_eq!(files.server.name.as_deref(), Some("Server files"));
     assert_eq!(files.server.categories, ["files"]);
@@ -153,19 +133,19 @@ async fn what_was_put_is_read_again() {
 #[tokio::test]
 async fn a_server_is_replaced_whole() {
     let db = Db::in_memory().await.unwrap();
-    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
-    keeper.give(put("a", 3, 1));
-    keeper.give(put("b", 2, 2));
+    let (store, _) = IndexStore::open(db.clone()).await.unwrap();
+    store.push(put("a", 3, 1));
+    store.push(put("b", 2, 2));
     let changed = vec![
         new_tool("a", "tool1", 9, 5),
         new_tool("a", "tool0", 4, 1),
         new_tool("a", "new", 5, 6),
     ];
-    keeper.give(vec![put_tools("a", changed)]);
-    keeper.flush().await.unwrap();
+    store.push(vec![put_tools("a", changed)]);
+    store.flush().await.unwrap();
     let all = read(&db).await;
     assert_eq!(
-        brief(&all),
+        versions_of(&all),
         expected(&[("a", &[1, 6, 5]), ("b", &[2, 2])]),
         "in the order of slots"
     );
@@ -174,10 +154,10 @@ async fn a_server_is_replaced_whole() {
         a.tools.iter().map(|tool| tool.vector.as_ref().map(|vector| vector.hash[0])).collect();
     assert_eq!(made_of, [Some(1), None, Some(1)], "the vector of a tool that changed is kept");
 
-    keeper.give(vec![Change::Remove("a".to_owned())]);
-    keeper.give(vec![Change::Remove("unknown".to_owned())]);
-    keeper.flush().await.unwrap();
-    assert_eq!(brief(&read(&db).await), expected(&[("b", &[2, 2])]));
+    store.push(vec![Change::Remove("a".to_owned())]);
+    store.push(vec![Change::Remove("unknown".to_owned())]);
+    store.flush().await.unwrap();
+    assert_eq!(versions_of(&read(&db).await), expected(&[("b", &[2, 2])]));
     let left = |conn: &mgp_types::store::sql::Connection| {
         let sql = "SELECT count(*) FROM toolindex_vector";
         Ok(conn.query_row(sql, [], |row| row.get::<_, i64>(0))?)
@@ -186,17 +166,17 @@ async fn a_server_is_replaced_whole() {
 }
 
 #[tokio::test]
-async fn vectors_and_counts_of_what_changed_meanwhile_change_nothing() {
+async fn vectors_and_counts_of_changed_tools_are_ignored() {
     let db = Db::in_memory().await.unwrap();
-    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
-    keeper.give(put("a", 2, 1));
+    let (store, _) = IndexStore::open(db.clone()).await.unwrap();
+    store.push(put("a", 2, 1));
     let vectors = [("tool0", 1), ("tool1", 2), ("gone", 1)];
     let vectors = vectors.map(|(name, version)| vector("a", name, version, "model-2"));
-    keeper.give(vec![Change::Vectors(vectors.into())]);
+    store.push(vec![Change::Vectors(vectors.into())]);
     let old = tool("a", "tool1", 2);
     old.0.count(5);
-    keeper.give(vec![Change::Counted(vec![old])]);
-    keeper.flush().await.unwrap();
+    store.push(vec![Change::Counts(vec![old])]);
+    store.flush().await.unwrap();
     let all = read(&db).await;
     let vectors: Vec<_> =
         all[0].tools.iter().map(|tool| tool.vector.as_ref().unwrap().model.to_string()).collect();
@@ -205,44 +185,46 @@ async fn vectors_and_counts_of_what_changed_meanwhile_change_nothing() {
 }
 
 #[tokio::test]
-async fn two_processes_on_one_file_take_turns_and_the_last_one_wins() {
-    let folder = Folder::new();
-    let (one, _) = Keeper::open(Db::open(folder.file()).await.unwrap()).await.unwrap();
-    let (two, _) = Keeper::open(Db::open(folder.file()).await.unwrap()).await.unwrap();
+async fn of_two_processes_with_one_file_the_last_writer_wins() {
+    let folder = temp_dir();
+    let (one, _) =
+        IndexStore::open(Db::open(folder.path().join(FILE)).await.unwrap()).await.unwrap();
+    let (two, _) =
+        IndexStore::open(Db::open(folder.path().join(FILE)).await.unwrap()).await.unwrap();
     for version in 1..20 {
-        one.give(put("shared", 4, version));
-        one.give(put("one", 1, version));
-        two.give(put("shared", 2, 100 + version));
-        two.give(put("two", 1, version));
+        one.push(put("shared", 4, version));
+        one.push(put("one", 1, version));
+        two.push(put("shared", 2, 100 + version));
+        two.push(put("two", 1, version));
     }
     one.flush().await.unwrap();
     two.flush().await.unwrap();
-    one.give(put("shared", 3, 1));
+    one.push(put("shared", 3, 1));
     one.flush().await.unwrap();
-    let all = read(&Db::open(folder.file()).await.unwrap()).await;
+    let all = read(&Db::open(folder.path().join(FILE)).await.unwrap()).await;
     let servers = expected(&[("one", &[19]), ("shared", &[1, 1, 1]), ("two", &[19])]);
-    assert_eq!(brief(&all), servers);
+    assert_eq!(versions_of(&all), servers);
 }
 
 #[tokio::test]
-async fn what_waits_is_bounded_and_still_a_state_that_was() {
+async fn the_queue_is_bounded_and_skips_only_whole_states() {
     let db = Db::in_memory().await.unwrap();
     db.migrate(tables::NAMESPACE, tables::STEPS).await.unwrap();
     let mut queue = Queue::new(["kept".to_owned()]);
     queue.push(vec![Change::Remove("kept".to_owned())]);
-    queue.push(vec![Change::Remove("never there".to_owned())]);
+    queue.push(vec![Change::Remove("not stored".to_owned())]);
     queue.push(put("b", 2, 1));
-    for version in 0..5 * u32::try_from(MOST).unwrap() {
-        // Vectors are made once; later puts of the same tool bring none.
+    for version in 0..5 * u32::try_from(MAX_QUEUED).unwrap() {
+        // Vectors are made once; later puts of the same tool have none.
         if version == 0 {
             queue.push(put("a", 1, 3));
         }
         queue.push(vec![put_tools("a", vec![new_tool("a", "tool0", 0, 3)])]);
         queue.push(put(&format!("short-lived {version}"), 1, 1));
         queue.push(vec![Change::Remove(format!("short-lived {version}"))]);
-        assert!(queue.len() <= MOST);
+        assert!(queue.len() <= MAX_QUEUED);
     }
-    let given = queue.given;
+    let newest = queue.newest;
     let (mut through, mut removed) = (0, Vec::new());
     while let Some(batch) = queue.next() {
         assert!(batch.through > through);
@@ -254,56 +236,57 @@ async fn what_waits_is_bounded_and_still_a_state_that_was() {
         }
         db.write(move |conn| tables::apply(conn, &batch.changes)).await.unwrap();
     }
-    assert_eq!(through, given);
+    assert_eq!(through, newest);
     assert_eq!(removed[0], "kept");
-    assert!(removed.len() < 2 * MOST && !removed.contains(&"never there".to_owned()));
+    assert!(removed.len() < 2 * MAX_QUEUED && !removed.contains(&"not stored".to_owned()));
     let all = read(&db).await;
-    assert_eq!(brief(&all), expected(&[("a", &[3]), ("b", &[1, 1])]));
+    assert_eq!(versions_of(&all), expected(&[("a", &[3]), ("b", &[1, 1])]));
     assert!(all.iter().flat_map(|server| &server.tools).all(|tool| tool.vector.is_some()));
 }
 
 #[tokio::test]
-async fn a_write_that_fails_is_told_and_tried_again() {
+async fn a_failed_write_is_reported_and_retried() {
     let db = Db::in_memory().await.unwrap();
-    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
-    keeper.flush().await.unwrap();
+    let (store, _) = IndexStore::open(db.clone()).await.unwrap();
+    store.flush().await.unwrap();
     let rename = |from: &str, to: &str| {
         let sql = format!("ALTER TABLE {from} RENAME TO {to}");
         db.write(move |conn| Ok(conn.execute_batch(&sql)?))
     };
     rename("toolindex_server", "elsewhere").await.unwrap();
-    keeper.give(put("a", 1, 1));
-    let error = keeper.flush().await.unwrap_err();
+    store.push(put("a", 1, 1));
+    let error = store.flush().await.unwrap_err();
     assert!(error.to_string().contains("no such table"), "{error}");
-    keeper.give(put("b", 1, 1));
-    assert!(keeper.flush().await.is_err());
+    store.push(put("b", 1, 1));
+    assert!(store.flush().await.is_err());
     rename("elsewhere", "toolindex_server").await.unwrap();
-    keeper.flush().await.unwrap();
-    assert_eq!(brief(&read(&db).await), expected(&[("a", &[1]), ("b", &[1])]));
+    store.flush().await.unwrap();
+    assert_eq!(versions_of(&read(&db).await), expected(&[("a", &[1]), ("b", &[1])]));
 }
 
 #[tokio::test]
-async fn a_closed_database_is_told_and_nothing_waits_for_it() {
+async fn a_closed_database_is_reported_and_blocks_no_caller() {
     let db = Db::in_memory().await.unwrap();
-    let (keeper, _) = Keeper::open(db.clone()).await.unwrap();
+    let (store, _) = IndexStore::open(db.clone()).await.unwrap();
     db.close().await;
-    keeper.give(put("a", 1, 1));
-    assert!(matches!(keeper.flush().await, Err(StoreError::Closed)));
-    keeper.give(put("a", 1, 1));
-    assert!(matches!(keeper.flush().await, Err(StoreError::Closed)));
-    assert_eq!(keeper.waiting(), 0);
+    store.push(put("a", 1, 1));
+    assert!(matches!(store.flush().await, Err(StoreError::Closed)));
+    store.push(put("a", 1, 1));
+    assert!(matches!(store.flush().await, Err(StoreError::Closed)));
+    assert_eq!(store.waiting(), 0);
 }
 
 #[tokio::test]
-async fn what_waits_is_written_after_the_last_handle_is_gone() {
-    let folder = Folder::new();
-    let (keeper, _) = Keeper::open(Db::open(folder.file()).await.unwrap()).await.unwrap();
+async fn queued_changes_are_written_after_the_last_handle_is_dropped() {
+    let folder = temp_dir();
+    let (store, _) =
+        IndexStore::open(Db::open(folder.path().join(FILE)).await.unwrap()).await.unwrap();
     for version in 0..50 {
-        keeper.give(put("a", 20, version));
+        store.push(put("a", 20, version));
     }
-    let mut ended = keeper.ended();
-    drop(keeper);
-    while ended.changed().await.is_ok() {}
-    let all = read(&Db::open(folder.file()).await.unwrap()).await;
-    assert_eq!(brief(&all), expected(&[("a", &[49; 20])]));
+    let mut progress = store.progress();
+    drop(store);
+    while progress.changed().await.is_ok() {}
+    let all = read(&Db::open(folder.path().join(FILE)).await.unwrap()).await;
+    assert_eq!(versions_of(&all), expected(&[("a", &[49; 20])]));
 }

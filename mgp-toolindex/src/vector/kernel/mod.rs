@@ -1,21 +1,19 @@
-//! The instructions that multiply rows: the best the processor has, found out when it runs.
+//! Processor instructions that multiply rows, chosen at run time.
 //!
 //! All kernels return the same numbers.
-//! NEON is part of every 64-bit ARM, where the compiler makes [`Kernel::Plain`] of it.
-//!
-//! Applies to: both.
+//! NEON is part of every 64-bit ARM, where the compiler uses it for [`Kernel::Plain`].
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::best::Best;
-use super::number::Asked;
+use super::quantise::QuantisedQuery;
 use super::scan::{Rows, scan};
+use super::top_rows::TopRows;
 
-/// Instructions to multiply rows with.
+/// A set of processor instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
-    /// What every processor of this kind has.
+    /// The instructions that every processor of the architecture has.
     Plain,
     /// 256 bits at once.
     #[cfg(target_arch = "x86_64")]
@@ -26,7 +24,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// All that this processor has, the best one last.
+    /// All kernels, slowest first.
     pub(super) const ALL: &[Self] = &[
         Self::Plain,
         #[cfg(target_arch = "x86_64")]
@@ -35,13 +33,13 @@ impl Kernel {
         Self::Avx512,
     ];
 
-    /// The best one that this processor has.
+    /// Returns the best kernel that this processor has.
     pub(super) fn best() -> Self {
-        Self::ALL.iter().rev().copied().find(|kernel| kernel.is_here()).unwrap_or(Self::Plain)
+        Self::ALL.iter().rev().copied().find(|kernel| kernel.is_supported()).unwrap_or(Self::Plain)
     }
 
-    /// Whether this processor has it; the answer is remembered by the standard library.
-    pub(super) fn is_here(self) -> bool {
+    /// Returns whether this processor has the kernel; the standard library caches the answer.
+    pub(super) fn is_supported(self) -> bool {
         match self {
             Self::Plain => true,
             #[cfg(target_arch = "x86_64")]
@@ -51,19 +49,24 @@ impl Kernel {
         }
     }
 
-    /// Offers rows to questions; a kernel that is not here leaves it to the plain one.
-    pub(super) fn scan(self, rows: Rows<'_>, asked: &[Asked<'_>], bests: &mut [Best]) {
+    /// Offers rows to queries; falls back to the plain kernel.
+    pub(super) fn scan(
+        self,
+        rows: Rows<'_>,
+        queries: &[QuantisedQuery<'_>],
+        bests: &mut [TopRows],
+    ) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 if self.is_here() => x86::scan_avx2(rows, asked, bests),
+            Self::Avx2 if self.is_supported() => x86::scan_avx2(rows, queries, bests),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 if self.is_here() => x86::scan_avx512(rows, asked, bests),
-            _ => scan(rows, asked, bests, |rows, asked| rows.map(|row| product(row, asked))),
+            Self::Avx512 if self.is_supported() => x86::scan_avx512(rows, queries, bests),
+            _ => scan(rows, queries, bests, |rows, query| rows.map(|row| product(row, query))),
         }
     }
 }
 
-/// The product of a row and a question; the compiler widens it.
-fn product(row: &[i8], asked: &[i16]) -> i32 {
-    row.iter().zip(asked).map(|(byte, number)| i32::from(*byte) * i32::from(*number)).sum()
+/// Returns the product of a row and a query; the compiler vectorises it.
+fn product(row: &[i8], query: &[i16]) -> i32 {
+    row.iter().zip(query).map(|(byte, number)| i32::from(*byte) * i32::from(*number)).sum()
 }

@@ -1,11 +1,8 @@
 //! The kernels of x86-64.
 //!
-//! Besides `child/unix/pre_exec.rs` of mgp-transport this is the only file with `unsafe`: a
-//! function that uses instructions which not every processor has may only be called where it is
-//! known that this one has them, and that cannot be said in types. Nothing else here is unsafe:
-//! there are no pointers, the compiler makes one load of an array that is read whole.
-//!
-//! Applies to: both.
+//! Besides `child/unix/pre_exec.rs` of mgp-transport this is the only file with `unsafe`: a function that needs further
+//! instructions may only be called after a check that the processor has them, which types cannot express. There is no
+//! other unsafe code here, and no pointers: the compiler makes one load of an array that is read whole.
 
 #![expect(
     unsafe_code,
@@ -21,9 +18,9 @@ use std::arch::x86_64::{
     _mm512_setr_epi64, _mm512_setzero_si512,
 };
 
-use super::super::best::Best;
-use super::super::number::Asked;
+use super::super::quantise::QuantisedQuery;
 use super::super::scan::{Rows, scan};
+use super::super::top_rows::TopRows;
 
 pub(super) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2")
@@ -37,43 +34,43 @@ pub(super) fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512vnni")
 }
 
-/// Does nothing where the processor has no AVX2.
-pub(super) fn scan_avx2(rows: Rows<'_>, asked: &[Asked<'_>], bests: &mut [Best]) {
+/// Does nothing if the processor lacks AVX2.
+pub(super) fn scan_avx2(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
     if has_avx2() {
         // SAFETY: the processor has what the function needs.
-        unsafe { avx2(rows, asked, bests) }
+        unsafe { avx2(rows, queries, bests) }
     }
 }
 
-/// Does nothing where the processor has no AVX-512 with its instructions for neural networks.
-pub(super) fn scan_avx512(rows: Rows<'_>, asked: &[Asked<'_>], bests: &mut [Best]) {
+/// Does nothing if the processor lacks AVX-512 VNNI.
+pub(super) fn scan_avx512(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
     if has_avx512() {
         // SAFETY: the processor has what the function needs.
-        unsafe { avx512(rows, asked, bests) }
+        unsafe { avx512(rows, queries, bests) }
     }
 }
 
 // === AVX2 ===
 
 #[target_feature(enable = "avx2")]
-fn avx2(rows: Rows<'_>, asked: &[Asked<'_>], bests: &mut [Best]) {
-    scan(rows, asked, bests, |rows, asked| four_256(rows, asked));
+fn avx2(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
+    scan(rows, queries, bests, |rows, query| four_256(rows, query));
 }
 
-/// Four rows times a question; their length is a multiple of 16.
+/// Multiplies four rows with a query; their length is a multiple of 16.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn four_256([a, b, c, d]: [&[i8]; 4], asked: &[i16]) -> [i32; 4] {
+fn four_256([a, b, c, d]: [&[i8]; 4], query: &[i16]) -> [i32; 4] {
     let mut sums = [_mm256_setzero_si256(); 4];
     let (a, b) = (a.as_chunks::<16>().0, b.as_chunks::<16>().0);
     let (c, d) = (c.as_chunks::<16>().0, d.as_chunks::<16>().0);
     let rows = a.iter().zip(b).zip(c).zip(d);
-    for ((((a, b), c), d), asked) in rows.zip(asked.as_chunks::<16>().0) {
-        let asked = numbers_256(asked);
-        sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(wide_256(a), asked));
-        sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(wide_256(b), asked));
-        sums[2] = _mm256_add_epi32(sums[2], _mm256_madd_epi16(wide_256(c), asked));
-        sums[3] = _mm256_add_epi32(sums[3], _mm256_madd_epi16(wide_256(d), asked));
+    for ((((a, b), c), d), query) in rows.zip(query.as_chunks::<16>().0) {
+        let query = numbers_256(query);
+        sums[0] = _mm256_add_epi32(sums[0], _mm256_madd_epi16(wide_256(a), query));
+        sums[1] = _mm256_add_epi32(sums[1], _mm256_madd_epi16(wide_256(b), query));
+        sums[2] = _mm256_add_epi32(sums[2], _mm256_madd_epi16(wide_256(c), query));
+        sums[3] = _mm256_add_epi32(sums[3], _mm256_madd_epi16(wide_256(d), query));
     }
     add_up(sums)
 }
@@ -94,7 +91,7 @@ fn numbers_256(numbers: &[i16; 16]) -> __m256i {
     _mm256_setr_epi16(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)
 }
 
-/// The four sums of eight numbers each.
+/// Adds up the eight numbers of each.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_up([a, b, c, d]: [__m256i; 4]) -> [i32; 4] {
@@ -112,24 +109,24 @@ fn add_up([a, b, c, d]: [__m256i; 4]) -> [i32; 4] {
 // === AVX-512 ===
 
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn avx512(rows: Rows<'_>, asked: &[Asked<'_>], bests: &mut [Best]) {
-    scan(rows, asked, bests, |rows, asked| four_512(rows, asked));
+fn avx512(rows: Rows<'_>, queries: &[QuantisedQuery<'_>], bests: &mut [TopRows]) {
+    scan(rows, queries, bests, |rows, query| four_512(rows, query));
 }
 
-/// Four rows times a question; their length is a multiple of 32.
+/// Multiplies four rows with a query; their length is a multiple of 32.
 #[inline]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn four_512([a, b, c, d]: [&[i8]; 4], asked: &[i16]) -> [i32; 4] {
+fn four_512([a, b, c, d]: [&[i8]; 4], query: &[i16]) -> [i32; 4] {
     let mut sums = [_mm512_setzero_si512(); 4];
     let (a, b) = (a.as_chunks::<32>().0, b.as_chunks::<32>().0);
     let (c, d) = (c.as_chunks::<32>().0, d.as_chunks::<32>().0);
     let rows = a.iter().zip(b).zip(c).zip(d);
-    for ((((a, b), c), d), asked) in rows.zip(asked.as_chunks::<32>().0) {
-        let asked = numbers_512(asked);
-        sums[0] = _mm512_dpwssd_epi32(sums[0], wide_512(a), asked);
-        sums[1] = _mm512_dpwssd_epi32(sums[1], wide_512(b), asked);
-        sums[2] = _mm512_dpwssd_epi32(sums[2], wide_512(c), asked);
-        sums[3] = _mm512_dpwssd_epi32(sums[3], wide_512(d), asked);
+    for ((((a, b), c), d), query) in rows.zip(query.as_chunks::<32>().0) {
+        let query = numbers_512(query);
+        sums[0] = _mm512_dpwssd_epi32(sums[0], wide_512(a), query);
+        sums[1] = _mm512_dpwssd_epi32(sums[1], wide_512(b), query);
+        sums[2] = _mm512_dpwssd_epi32(sums[2], wide_512(c), query);
+        sums[3] = _mm512_dpwssd_epi32(sums[3], wide_512(d), query);
     }
     let [a, b, c, d] = sums;
     add_up([half(a), half(b), half(c), half(d)])

@@ -1,10 +1,10 @@
-//! Who else is in a process group.
+//! Members and parents of processes, read from `/proc`.
 //!
-//! MGP §11. *Applies to: outbound.*
+//! MGP §11.
 
 use rustix::process::Pid;
 
-/// Tells whether a group has a living member; none if the system does not say.
+/// Returns whether a group has a living member; `None` if the system cannot tell.
 ///
 /// The leader must be dead, or it counts.
 #[cfg(target_os = "linux")]
@@ -15,7 +15,7 @@ pub(super) fn has_members(group: Pid) -> Option<bool> {
         if !name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) {
             continue;
         }
-        // A process may end while we look.
+        // A process may end during the scan.
         let stat = std::fs::read(entry.path().join("stat")).unwrap_or_default();
         if living_in(&stat) == Some(group) {
             return Some(true);
@@ -24,16 +24,15 @@ pub(super) fn has_members(group: Pid) -> Option<bool> {
     Some(false)
 }
 
-/// There is no such list elsewhere.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn has_members(_group: Pid) -> Option<bool> {
     None
 }
 
-/// Reads the group of a living process from its `/proc` line.
+/// Returns the group of a living process from its `/proc` line.
 #[cfg(target_os = "linux")]
 fn living_in(stat: &[u8]) -> Option<i32> {
-    // The name in parentheses may hold anything, parentheses included.
+    // The name in parentheses may contain anything, parentheses included.
     let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
     let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
     let state = fields.next()?;
@@ -41,7 +40,7 @@ fn living_in(stat: &[u8]) -> Option<i32> {
     (!matches!(state, "Z" | "X" | "x")).then_some(group)
 }
 
-/// Reads the parent of a process from its `/proc` line.
+/// Returns the parent of a process from its `/proc` line.
 #[cfg(target_os = "linux")]
 pub(super) fn parent(stat: &[u8]) -> Option<i32> {
     let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;

@@ -1,10 +1,10 @@
 //! Processes on Unix: groups, signals, and the one thread that starts and reaps.
 //!
-//! MGP §11. *Applies to: outbound.*
+//! MGP §11.
 
 mod group;
 #[cfg(target_os = "linux")]
-mod keep;
+mod keeper;
 #[cfg(target_os = "linux")]
 mod pre_exec;
 mod process;
@@ -13,11 +13,11 @@ mod spawner;
 use std::time::Instant;
 
 #[cfg(target_os = "linux")]
-pub(super) use self::keep::keep;
+pub(super) use self::keeper::run;
 pub(super) use self::process::Process;
 pub(super) use self::spawner::start;
 
-/// Reads the clock that processes live by, also where a test has paused tokio's.
+/// Reads the real clock, also where a test has paused tokio's.
 #[expect(clippy::disallowed_methods, reason = "grace times of real processes pass in real time")]
 fn now() -> Instant {
     Instant::now()

@@ -1,17 +1,15 @@
-//! What happens in the child between fork and exec, on Linux, and what it finds after.
+//! Code that runs in the child between fork and exec, on Linux.
 //!
 //! MGP §11. Three things can only be done there: asking the kernel to kill the child when its parent
-//! dies, marking descriptors that other code left inheritable, and leaving it one by its number. This is the only file of the
-//! crate with `unsafe`, and there is no way around it: `CommandExt::pre_exec` is unsafe because its
+//! dies, marking descriptors that other code left inheritable, and passing one descriptor on by its number. This is the
+//! only file of the crate with `unsafe`, and it cannot be avoided: `CommandExt::pre_exec` is unsafe because its
 //! closure runs in a copy of a process whose other threads are gone, perhaps in the middle of an
-//! allocation; and nobody offers a safe call for either task. Hence the closure makes plain system
+//! allocation, and there is no safe call for any of these tasks. Hence the closure makes plain system
 //! calls only: it does not allocate, lock, log or panic.
-//!
-//! *Applies to: outbound.*
 
 #![expect(
     unsafe_code,
-    reason = "`pre_exec` is unsafe and has no safe equivalent; the module says what keeps it sound"
+    reason = "`pre_exec` is unsafe and has no safe equivalent; the module documents why it is sound"
 )]
 
 use std::io;
@@ -25,51 +23,51 @@ use rustix::fs::{Mode, OFlags, RawDir, open};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
-/// Ties the child to the calling thread's life and leaves it no descriptor above stderr.
+/// Ties the child to the life of the calling thread and leaves it no descriptor above stderr.
 ///
-/// The death signal comes when the *thread* that forks ends, so call this on one that does not.
-/// A child that is left a wire is not tied: it hears of our end by that, and has work to do then.
-pub(super) fn prepare(command: &mut Command, wire: Option<&UnixStream>) {
-    let (parent, wire) = (getpid(), wire.map(AsRawFd::as_raw_fd));
+/// The kernel sends the death signal when the *thread* that forked ends, so call this on one that does not.
+/// A child that gets a socket is not tied: the closed socket notifies it of our end, and it has work to do then.
+pub(super) fn prepare(command: &mut Command, socket: Option<&UnixStream>) {
+    let (parent, socket) = (getpid(), socket.map(AsRawFd::as_raw_fd));
     // SAFETY: `in_child` makes system calls on its own stack and nothing else; see the module.
     unsafe {
-        command.pre_exec(move || in_child(parent, wire));
+        command.pre_exec(move || in_child(parent, socket));
     }
 }
 
-fn in_child(parent: Pid, wire: Option<RawFd>) -> io::Result<()> {
-    if wire.is_none() {
+fn in_child(parent: Pid, socket: Option<RawFd>) -> io::Result<()> {
+    if socket.is_none() {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // If the parent died before that call, no signal will come.
+        // If the parent died before that call, there will be no signal.
         if getppid() != Some(parent) {
             return Err(Errno::SRCH.into());
         }
     }
     close_on_exec();
-    if let Some(wire) = wire {
-        // SAFETY: whoever called `prepare` holds it open until the child is started.
-        let wire = unsafe { BorrowedFd::borrow_raw(wire) };
-        fcntl_setfd(wire, FdFlags::empty())?;
+    if let Some(socket) = socket {
+        // SAFETY: the caller of `prepare` keeps it open until the child is started.
+        let socket = unsafe { BorrowedFd::borrow_raw(socket) };
+        fcntl_setfd(socket, FdFlags::empty())?;
     }
     Ok(())
 }
 
-/// Takes a descriptor that we were left by its number; none if there is no such thing.
+/// Takes an inherited descriptor by its number; returns `None` if it is not open.
 ///
-/// To be called once, before anything else is opened.
+/// Call this once, before anything else is opened.
 pub(super) fn inherited(number: RawFd) -> Option<OwnedFd> {
     if number <= 2 {
         return None;
     }
-    // SAFETY: a number that means nothing is refused by the system, and is not used further.
+    // SAFETY: the system rejects a number that is not open, and it is not used further.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     fcntl_getfd(borrowed).ok()?;
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).ok()?;
-    // SAFETY: it is open, and in a process that has just begun nobody else owns it.
+    // SAFETY: it is open, and in a process that has just started it has no other owner.
     Some(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Marks every descriptor above stderr; without `/proc` they stay as they are.
+/// Marks every descriptor above stderr; without `/proc` they are left unchanged.
 fn close_on_exec() {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(directory) = open(c"/proc/self/fd", flags, Mode::empty()) else {

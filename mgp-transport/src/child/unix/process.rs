@@ -1,20 +1,18 @@
 //! One child: signalled under a lock, reaped last.
 //!
-//! MGP §11. A number may be signalled only while it is ours. So the child is first seen to be dead
+//! MGP §11. A process id may be signalled only while it is ours. So the child is first found dead
 //! without being reaped, then its group is emptied, and only then it is reaped, under the lock
 //! that every signal takes.
 //!
-//! A child under a keeper is signalled by its keeper: the process that we start and reap is the keeper, which ends when
-//! the whole tree has.
-//!
-//! *Applies to: outbound.*
+//! A child under a keeper is signalled by its keeper: the process that we start and reap is then the keeper, which ends
+//! when the whole process tree has ended.
 
 use std::io::Write as _;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mgp_types::sync::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus};
 use rustix::process::{kill_process_group, waitid};
 use tokio::sync::watch;
@@ -23,40 +21,40 @@ use super::group::has_members;
 use super::now;
 use crate::child::ExitReport;
 
-/// What tells a keeper to end its program gently.
+/// Command to a keeper: send SIGTERM to the program.
 pub(super) const TERMINATE: u8 = b'T';
 
-/// How long SIGKILL may take to empty a group before its leader is reaped all the same.
-const KILL_TAKES: Duration = Duration::from_secs(1);
+/// Time for which SIGKILL may take to empty a group before its leader is reaped anyway.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(in crate::child) struct Process {
     pid: Pid,
     term_grace: Duration,
-    kept: Option<Kept>,
-    state: Mutex<State>,
+    keeper: Option<KeeperHandle>,
+    state: Mutex<ProcessState>,
     done: watch::Sender<Option<ExitReport>>,
 }
 
 /// The child of a keeper.
-pub(super) struct Kept {
-    /// The way to the keeper, which ends all when it is closed.
-    wire: UnixStream,
+pub(super) struct KeeperHandle {
+    /// Socket to the keeper, which ends all processes when it is closed.
+    socket: UnixStream,
     program: Pid,
 }
 
-/// What the spawner thread is to do about a child next.
+/// Next action of the spawner thread for a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The child runs: wait for its end.
-    Runs,
-    /// The child has ended and its group has not: come again soon.
-    Settles,
-    /// All is over: forget it.
-    Over,
+    Running,
+    /// The child has ended and its group has not: check again soon.
+    Emptying,
+    /// All processes have ended.
+    Ended,
 }
 
 #[derive(Default)]
-struct State {
+struct ProcessState {
     reaped: bool,
     terminated: Option<Instant>,
     killed: Option<Instant>,
@@ -65,18 +63,12 @@ struct State {
 // === impl Process ===
 
 impl Process {
-    pub(super) fn new(pid: Pid, kept: Option<Kept>, term_grace: Duration) -> Self {
-        Self {
-            pid,
-            term_grace,
-            kept,
-            state: Mutex::new(State::default()),
-            done: watch::Sender::new(None),
-        }
+    pub(super) fn new(pid: Pid, keeper: Option<KeeperHandle>, term_grace: Duration) -> Self {
+        Self { pid, term_grace, keeper, state: Mutex::default(), done: watch::Sender::new(None) }
     }
 
     pub(in crate::child) fn pid(&self) -> u32 {
-        let pid = self.kept.as_ref().map_or(self.pid, |kept| kept.program);
+        let pid = self.keeper.as_ref().map_or(self.pid, |keeper| keeper.program);
         pid.as_raw_nonzero().get().unsigned_abs()
     }
 
@@ -90,7 +82,7 @@ impl Process {
 
     /// Sends SIGTERM to the group, once.
     pub(in crate::child) fn terminate(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.terminated.is_none() && self.signal(&state, Signal::TERM) {
             state.terminated = Some(now());
         }
@@ -98,41 +90,41 @@ impl Process {
 
     /// Sends SIGKILL to the group.
     pub(in crate::child) fn kill(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if self.signal(&state, Signal::KILL) {
             state.killed.get_or_insert_with(now);
         }
     }
 
-    /// Looks after the child; called by the spawner thread alone.
+    /// Checks the child; called by the spawner thread only.
     pub(super) fn step(&self) -> Step {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        match waitid(WaitId::Pid(self.pid), look) {
-            Ok(None) | Err(rustix::io::Errno::INTR) => Step::Runs,
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        match waitid(WaitId::Pid(self.pid), options) {
+            Ok(None) | Err(rustix::io::Errno::INTR) => Step::Running,
             Ok(Some(status)) if self.group_is_empty() => {
                 self.reap(report(&status));
-                Step::Over
+                Step::Ended
             }
-            Ok(Some(_)) => Step::Settles,
-            // Somebody else has reaped it, so the number is no longer ours.
+            Ok(Some(_)) => Step::Emptying,
+            // Another part of the program has reaped it, so the process id is no longer ours.
             Err(_) => {
-                self.lock().reaped = true;
+                self.state.lock().reaped = true;
                 self.done.send_replace(Some(ExitReport::default()));
-                Step::Over
+                Step::Ended
             }
         }
     }
 
-    /// Ends what an ended leader left behind, a stage at a call.
+    /// Ends the processes that a dead leader left behind, one stage per call.
     fn group_is_empty(&self) -> bool {
         let members = has_members(self.pid);
         let (terminated, killed) = {
-            let state = self.lock();
+            let state = self.state.lock();
             (state.terminated, state.killed)
         };
         match (members, killed, terminated) {
             (Some(false) | None, _, _) => true,
-            (Some(true), Some(since), _) => since.elapsed() >= KILL_TAKES,
+            (Some(true), Some(since), _) => since.elapsed() >= KILL_TIMEOUT,
             (Some(true), None, None) => {
                 self.terminate();
                 false
@@ -147,8 +139,8 @@ impl Process {
     }
 
     fn reap(&self, report: ExitReport) {
-        let mut state = self.lock();
-        // Whoever was born while we looked, and everybody where we cannot look.
+        let mut state = self.state.lock();
+        // For processes started since the check, and for all members on systems where the group cannot be listed.
         self.signal(&state, Signal::KILL);
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         state.reaped = true;
@@ -156,33 +148,29 @@ impl Process {
         self.done.send_replace(Some(report));
     }
 
-    /// Signals the group while its number is ours; tells whether it was.
-    fn signal(&self, state: &State, signal: Signal) -> bool {
-        if let Some(kept) = self.kept.as_ref().filter(|_| !state.reaped) {
-            return kept.signal(signal);
+    /// Signals the group while its id is ours; returns whether it was sent.
+    fn signal(&self, state: &ProcessState, signal: Signal) -> bool {
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| !state.reaped) {
+            return keeper.signal(signal);
         }
         // The only other failure is an empty group, and a zombie leader still counts as a member.
         !state.reaped && kill_process_group(self.pid, signal).is_ok()
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-// === impl Kept ===
+// === impl KeeperHandle ===
 
-impl Kept {
-    pub(super) fn new(wire: UnixStream, program: Pid) -> Self {
-        Self { wire, program }
+impl KeeperHandle {
+    pub(super) fn new(socket: UnixStream, program: Pid) -> Self {
+        Self { socket, program }
     }
 
-    /// Has the keeper do it; tells whether it heard.
+    /// Asks the keeper to signal the program; returns whether the keeper is there.
     fn signal(&self, signal: Signal) -> bool {
         if signal == Signal::KILL {
-            return self.wire.shutdown(Shutdown::Both).is_ok();
+            return self.socket.shutdown(Shutdown::Both).is_ok();
         }
-        (&self.wire).write_all(&[TERMINATE]).is_ok()
+        (&self.socket).write_all(&[TERMINATE]).is_ok()
     }
 }
 

@@ -1,12 +1,10 @@
 //! The thread that starts and reaps every child of this process.
 //!
-//! MGP §11. One thread, because the parent death signal is tied to the thread that forks; our own,
-//! because it must outlive every runtime. It sleeps in `poll` on a bell (rung for each request)
-//! and on the children's pidfds; where there are none it looks at its children every 50 ms. It
-//! never reads, writes or logs for a child, so none can hold it up; an exec from a file system that
-//! hangs does.
-//!
-//! *Applies to: outbound.*
+//! MGP §11. There is one thread, because the parent death signal is tied to the thread that forks; it is our own,
+//! because it must outlive every runtime. It sleeps in `poll` on a wake-up pipe (written for each request)
+//! and on the children's pidfds; without pidfds it checks its children every 50 ms. It
+//! never reads, writes or logs for a child, so no child can block it; an exec from a file system that
+//! hangs can.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 #[cfg(target_os = "linux")]
@@ -19,32 +17,33 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mgp_types::sync::Mutex;
+use mgp_types::{Backoff, millis};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
 use super::now;
-use super::process::{Kept, Process, Step};
+use super::process::{KeeperHandle, Process, Step};
 #[cfg(target_os = "linux")]
 use crate::child::Keeper;
 use crate::child::{ChildError, Started};
 
-/// How often children without a pidfd are looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which children without a pidfd are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a keeper may take to tell how the start went; it takes a few milliseconds.
+/// Time for which a keeper may take to report the start of its program; it takes a few milliseconds.
 #[cfg(target_os = "linux")]
-const TELLS: Duration = Duration::from_secs(10);
+const KEEPER_START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The first and the longest pause between two looks at a group that is being emptied.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+const POLL_DELAYS: Backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
 
 static SPAWNER: Mutex<Option<Spawner>> = Mutex::new(None);
 
-/// Starts a child on the spawner thread, and that thread if it is not there yet.
+/// Starts a child on the spawner thread, and that thread if it is not running.
 pub(in crate::child) fn start(
     command: Command,
     term_grace: Duration,
@@ -53,13 +52,13 @@ pub(in crate::child) fn start(
     let (reply, answer) = mpsc::sync_channel(1);
     let gone = || ChildError::Spawner(io::ErrorKind::BrokenPipe.into());
     {
-        let mut slot = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = SPAWNER.lock();
         let spawner = match &mut *slot {
             Some(spawner) => spawner,
             slot => slot.insert(Spawner::launch().map_err(ChildError::Spawner)?),
         };
         spawner.requests.send(Request { command, term_grace, reply }).map_err(|_| gone())?;
-        spawner.bell.ring();
+        spawner.waker.wake();
     }
     let started = answer.recv().map_err(|_| gone())?;
     started.map_err(|source| ChildError::Start { program, source })
@@ -67,7 +66,7 @@ pub(in crate::child) fn start(
 
 struct Spawner {
     requests: mpsc::Sender<Request>,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
 }
 
 struct Request {
@@ -76,51 +75,51 @@ struct Request {
     reply: mpsc::SyncSender<io::Result<Started>>,
 }
 
-/// Wakes the thread from `poll`; at most one byte is on its way.
-struct Bell {
-    rung: AtomicBool,
-    sound: PipeWriter,
+/// Wakes the thread from `poll`; at most one byte is in the pipe.
+struct Waker {
+    is_woken: AtomicBool,
+    writer: PipeWriter,
 }
 
-/// A child under watch.
+/// A child that the thread watches.
 struct Watch {
     process: Arc<Process>,
-    /// Becomes readable when the child ends; none where the system has no such thing.
+    /// Becomes readable when the child ends; `None` on systems without pidfds.
     pidfd: Option<OwnedFd>,
-    /// When to look again, if not at the child's end.
-    again: Option<Instant>,
-    pause: Duration,
+    /// Time of the next check, if it is not the child's end.
+    next_check: Option<Instant>,
+    delays: Backoff,
 }
 
 // === impl Spawner ===
 
 impl Spawner {
     fn launch() -> io::Result<Self> {
-        let (heard, sound) = io::pipe()?;
-        let bell = Arc::new(Bell { rung: AtomicBool::new(false), sound });
+        let (reader, writer) = io::pipe()?;
+        let waker = Arc::new(Waker { is_woken: AtomicBool::new(false), writer });
         let (requests, inbox) = mpsc::channel();
-        let theirs = Arc::clone(&bell);
+        let thread_waker = Arc::clone(&waker);
         thread::Builder::new()
             .name("mgp-spawner".to_owned())
-            .spawn(move || run(&inbox, &theirs, heard))?;
-        Ok(Self { requests, bell })
+            .spawn(move || run(&inbox, &thread_waker, reader))?;
+        Ok(Self { requests, waker })
     }
 }
 
-// === impl Bell ===
+// === impl Waker ===
 
-impl Bell {
-    fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
-            // The pipe is as good as empty, and its reader lives as long as the thread.
-            let _ = (&self.sound).write(&[1]);
+impl Waker {
+    fn wake(&self) {
+        if !self.is_woken.swap(true, Ordering::AcqRel) {
+            // The pipe is all but empty, and its reader lives as long as the thread.
+            let _ = (&self.writer).write(&[1]);
         }
     }
 
-    /// Silences the bell; requests sent before are visible afterwards.
-    fn silence(&self, heard: &mut PipeReader) {
-        let _ = heard.read(&mut [0; 8]);
-        self.rung.store(false, Ordering::Release);
+    /// Empties the pipe; requests sent before are visible afterwards.
+    fn reset(&self, reader: &mut PipeReader) {
+        let _ = reader.read(&mut [0; 8]);
+        self.is_woken.store(false, Ordering::Release);
     }
 }
 
@@ -129,43 +128,42 @@ impl Bell {
 impl Watch {
     fn new(process: Arc<Process>) -> Self {
         let pidfd = pidfd(process.raw_pid());
-        let again = pidfd.is_none().then(|| now() + LOOK);
-        Self { process, pidfd, again, pause: PAUSES.0 }
+        let next_check = pidfd.is_none().then(|| now() + POLL_INTERVAL);
+        Self { process, pidfd, next_check, delays: POLL_DELAYS }
     }
 
-    /// Looks at the child; false when it is over.
-    fn look(&mut self) -> bool {
+    /// Checks the child; returns `false` if all its processes have ended.
+    fn check(&mut self) -> bool {
         match self.process.step() {
-            Step::Over => return false,
-            Step::Runs => self.again = self.pidfd.is_none().then(|| now() + LOOK),
-            Step::Settles => {
-                self.again = Some(now() + self.pause);
-                self.pause = (self.pause * 2).min(PAUSES.1);
+            Step::Ended => return false,
+            Step::Running => self.next_check = self.pidfd.is_none().then(|| now() + POLL_INTERVAL),
+            Step::Emptying => {
+                self.next_check = Some(now() + self.delays.next_delay());
             }
         }
         true
     }
 
-    /// The descriptor to poll: none once the child has ended, for it stays readable then.
+    /// Returns the descriptor to poll; `None` once the child has ended, because it stays readable then.
     fn polled(&self) -> Option<&OwnedFd> {
-        self.pidfd.as_ref().filter(|_| self.again.is_none())
+        self.pidfd.as_ref().filter(|_| self.next_check.is_none())
     }
 }
 
-fn run(inbox: &mpsc::Receiver<Request>, bell: &Bell, mut heard: PipeReader) {
+fn run(inbox: &mpsc::Receiver<Request>, waker: &Waker, mut reader: PipeReader) {
     let mut watched: Vec<Watch> = Vec::new();
     loop {
-        let ready = wait(&heard, &watched);
-        let present = now();
+        let ready = wait(&reader, &watched);
+        let time = now();
         let mut index = 0;
         watched.retain_mut(|watch| {
             index += 1;
             let ended = ready.get(index).copied().unwrap_or(false);
-            let due = watch.again.is_some_and(|again| again <= present);
-            if ended || due { watch.look() } else { true }
+            let due = watch.next_check.is_some_and(|next_check| next_check <= time);
+            if ended || due { watch.check() } else { true }
         });
         if ready.first().copied().unwrap_or(false) {
-            bell.silence(&mut heard);
+            waker.reset(&mut reader);
             while let Ok(request) = inbox.try_recv() {
                 watched.extend(serve(request).map(Watch::new));
             }
@@ -173,9 +171,9 @@ fn run(inbox: &mpsc::Receiver<Request>, bell: &Bell, mut heard: PipeReader) {
     }
 }
 
-/// Sleeps until something happens: the bell first, then a place for each child.
-fn wait(heard: &PipeReader, watched: &[Watch]) -> Vec<bool> {
-    let mut polled = vec![PollFd::new(heard, PollFlags::IN)];
+/// Sleeps until there is an event; the first entry is the wake-up pipe, then one for each child.
+fn wait(reader: &PipeReader, watched: &[Watch]) -> Vec<bool> {
+    let mut polled = vec![PollFd::new(reader, PollFlags::IN)];
     let mut places = vec![0];
     for (place, watch) in watched.iter().enumerate() {
         if let Some(pidfd) = watch.polled() {
@@ -183,7 +181,7 @@ fn wait(heard: &PipeReader, watched: &[Watch]) -> Vec<bool> {
             places.push(place + 1);
         }
     }
-    let next = watched.iter().filter_map(|watch| watch.again).min();
+    let next = watched.iter().filter_map(|watch| watch.next_check).min();
     let timeout = next.map(|next| next.saturating_duration_since(now()));
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
 
@@ -195,19 +193,19 @@ fn wait(heard: &PipeReader, watched: &[Watch]) -> Vec<bool> {
             }
         }
         Err(rustix::io::Errno::INTR) => {}
-        // Out of memory in the kernel: look at everybody, but not too often.
+        // Out of memory in the kernel: check all children, but not too often.
         Err(_) => {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
             ready[1..].fill(true);
         }
     }
     ready
 }
 
-/// Starts one child and returns what is to be watched.
+/// Starts one child and returns the process to watch.
 fn serve(request: Request) -> Option<Arc<Process>> {
     let Request { command, term_grace, reply } = request;
-    let (mut child, kept) = match spawn(command, term_grace) {
+    let (mut child, keeper) = match spawn(command, term_grace) {
         Ok(spawned) => spawned,
         Err(error) => {
             let _ = reply.send(Err(error));
@@ -215,11 +213,11 @@ fn serve(request: Request) -> Option<Arc<Process>> {
         }
     };
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw)?;
-    let (kept, failed) = match kept.transpose() {
-        Ok(kept) => (kept, None),
+    let (keeper, failed) = match keeper.transpose() {
+        Ok(keeper) => (keeper, None),
         Err(error) => (None, Some(error)),
     };
-    let process = Arc::new(Process::new(pid, kept, term_grace));
+    let process = Arc::new(Process::new(pid, keeper, term_grace));
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let started = match (failed, pipes) {
         (Some(error), _) => Err(error),
@@ -235,19 +233,19 @@ fn serve(request: Request) -> Option<Arc<Process>> {
     Some(process)
 }
 
-/// A process, and what its keeper said of the program if it is one.
-type Spawned = (Child, Option<io::Result<Kept>>);
+/// A process, and the start report of its program if the process is a keeper.
+type Spawned = (Child, Option<io::Result<KeeperHandle>>);
 
 fn spawn(mut command: Command, grace: Duration) -> io::Result<Spawned> {
     #[cfg(target_os = "linux")]
     if let Some(keeper) = Keeper::installed() {
         let (ours, theirs) = UnixStream::pair()?;
-        let mut command = under(keeper, &command, &theirs, grace);
+        let mut command = kept_command(keeper, &command, &theirs, grace);
         command.process_group(0);
         super::pre_exec::prepare(&mut command, Some(&theirs));
         let child = command.spawn()?;
         drop(theirs);
-        return Ok((child, Some(hear(ours))));
+        return Ok((child, Some(read_report(ours))));
     }
     let _ = grace;
     command.process_group(0);
@@ -256,12 +254,17 @@ fn spawn(mut command: Command, grace: Duration) -> io::Result<Spawned> {
     Ok((command.spawn()?, None))
 }
 
-/// The same command under a keeper; its environment was chosen for the child and is the keeper's as well.
+/// Builds the same command under a keeper; its environment was chosen for the child and is the keeper's as well.
 #[cfg(target_os = "linux")]
-fn under(keeper: &Keeper, command: &Command, wire: &UnixStream, grace: Duration) -> Command {
-    let (program, word) = keeper.program();
+fn kept_command(
+    keeper: &Keeper,
+    command: &Command,
+    socket: &UnixStream,
+    grace: Duration,
+) -> Command {
+    let (program, marker) = keeper.program();
     let mut kept = Command::new(program);
-    kept.arg(word).arg(wire.as_raw_fd().to_string()).arg(grace.as_millis().to_string());
+    kept.arg(marker).arg(socket.as_raw_fd().to_string()).arg(millis(grace).to_string());
     kept.arg(command.get_program()).args(command.get_args()).env_clear();
     kept.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     if let Some(folder) = command.get_current_dir() {
@@ -271,17 +274,17 @@ fn under(keeper: &Keeper, command: &Command, wire: &UnixStream, grace: Duration)
     kept
 }
 
-/// Hears of a keeper how the start went.
+/// Reads a keeper's report about the start of its program.
 #[cfg(target_os = "linux")]
-fn hear(mut wire: UnixStream) -> io::Result<Kept> {
-    wire.set_read_timeout(Some(TELLS))?;
-    let mut told = [[0; 4]; 2];
-    wire.read_exact(told.as_flattened_mut())?;
-    match told.map(i32::from_ne_bytes) {
+fn read_report(mut socket: UnixStream) -> io::Result<KeeperHandle> {
+    socket.set_read_timeout(Some(KEEPER_START_TIMEOUT))?;
+    let mut report = [[0; 4]; 2];
+    socket.read_exact(report.as_flattened_mut())?;
+    match report.map(i32::from_ne_bytes) {
         [0, error] => Err(io::Error::from_raw_os_error(error)),
         [program, _] => {
             let program = Pid::from_raw(program).ok_or(io::ErrorKind::InvalidData)?;
-            Ok(Kept::new(wire, program))
+            Ok(KeeperHandle::new(socket, program))
         }
     }
 }

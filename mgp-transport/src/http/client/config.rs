@@ -1,6 +1,4 @@
-//! The settings of a client at a URL, and the bounds of everything a server could make grow.
-//!
-//! Applies to: outbound.
+//! The settings and limits of a client at a URL.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,52 +8,54 @@ use http::HeaderMap;
 use mgp_types::service::BoxFuture;
 use mgp_types::{ErrorCode, RpcError};
 
-use super::eras::EraCache;
-use super::trust::Roots;
+use super::certificates::Roots;
+use super::era_cache::EraCache;
 use crate::http::{Credentials, Refused};
 
-/// How a client uses HTTP; proxies of the environment are not used.
+/// Settings of an HTTP client; proxies of the environment are not used.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpClientConfig {
-    /// How long a connection may take to open, TLS included. 10 s.
+    /// Time for opening a connection, TLS included. Default: 10 s.
     pub connect_timeout: Duration,
-    /// How long a message that is no request may take: notifications, answers to the server, the end of a session. 30 s.
+    /// Time for a message that is not a request: a notification, an answer to the server, the end of a session.
+    /// Default: 30 s.
     pub message_timeout: Duration,
-    /// The longest head of a response; above it the request fails. 64 KiB, 8 KiB at least.
+    /// Maximum length of a response head; a longer one fails the request. Default: 64 KiB, at least 8 KiB.
     pub header_bytes: usize,
-    /// The longest JSON answer; a longer one fails its call. 16 MiB.
+    /// Maximum length of a JSON answer; a longer one fails its call. Default: 16 MiB.
     pub response_bytes: usize,
-    /// The longest event of a stream; a longer one fails the call of the stream, on the stream of no call it is left out. 16 MiB.
+    /// Maximum length of an event; a longer one fails the call of its stream, or is skipped on the session's own stream.
+    /// Default: 16 MiB.
     pub event_bytes: usize,
-    /// Requests at once, each on a connection of its own; further ones wait. 256.
+    /// Requests at once, each on its own connection; further ones wait. Default: 256.
     pub requests: usize,
-    /// Requests of the server that run at once; further ones are answered 3001. 256.
+    /// Requests of the server that run at once; further ones are answered with code 3001. Default: 256.
     pub server_requests: usize,
-    /// Connections kept for later, those whose response is still read among them. 32.
+    /// Idle connections that are kept, including those whose response is still being read. Default: 32.
     pub idle_connections: usize,
-    /// How long they are kept. 55 s, below the minute after which many servers hang up.
+    /// Time for which they are kept. Default: 55 s, below the minute after which many servers close them.
     pub idle_timeout: Duration,
-    /// How long to wait before a stream that was cut is taken up again, where the server does not say. 1 s.
+    /// Wait before a stream that was cut is resumed, unless the server sends another value. Default: 1 s.
     pub retry: Duration,
-    /// The longest such wait a server may ask for. 60 s.
+    /// Longest wait that a server may request. Default: 60 s.
     pub max_retry: Duration,
-    /// How often in a row a stream is taken up again without anything new. 10.
+    /// Attempts in a row to resume a stream without a new event. Default: 10.
     pub reconnects: u32,
-    /// How often one request is sent again with other credentials. 3.
+    /// Times one request is sent again with other credentials. Default: 3.
     pub refusals: u32,
-    /// Headers of every request, for servers with keys of their own; those of the protocol win.
+    /// Additional headers of every request, e.g. keys; those of the protocol take precedence.
     ///
-    /// As they may be keys, they are held to `https` like [`credentials`](Self::credentials); only `User-Agent` and
-    /// `Accept-Language` are not.
+    /// As they may be secrets, they require `https` like [`credentials`](Self::credentials), except for `User-Agent` and
+    /// `Accept-Language`.
     pub headers: HeaderMap,
-    /// What is shown in `Authorization`.
+    /// Source of the `Authorization` header.
     pub credentials: Option<Arc<dyn Credentials>>,
-    /// Whether credentials and headers of one's own may go over plain `http` to another machine. No.
+    /// If set, credentials and additional headers may be sent over plain `http` to another machine. Default: `false`.
     pub credentials_in_clear: bool,
-    /// Whom TLS trusts besides the system's authorities.
+    /// Additional root certificates.
     pub(in crate::http) roots: Roots,
-    /// Which servers are of which era; shared by the whole process unless replaced.
+    /// Cache of the servers' eras. Default: one shared by the process.
     pub eras: EraCache,
 }
 
@@ -85,9 +85,9 @@ impl Default for HttpClientConfig {
 }
 
 impl HttpClientConfig {
-    /// Trusts these certificate authorities besides the system's: PEM, one certificate or many; may be called again.
+    /// Trusts these certificate authorities besides the system's: PEM, one certificate or more; may be called again.
     ///
-    /// What cannot be read is an error of the connection that is made with it.
+    /// Text that cannot be read is an error of the connection that is created with it.
     ///
     /// ```
     /// use mgp_transport::http::HttpClientConfig;
@@ -102,7 +102,7 @@ impl HttpClientConfig {
     }
 }
 
-/// Headers may be secrets.
+/// Omits the headers: they may be secrets.
 impl fmt::Debug for HttpClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpClientConfig")
@@ -117,23 +117,18 @@ impl fmt::Debug for HttpClientConfig {
     }
 }
 
-/// A token that is known from the start and is not renewed.
+/// Fixed bearer token, which is not renewed.
 pub struct Bearer(String);
 
 impl Bearer {
-    /// Shows this token.
+    /// Creates credentials from a token.
     #[must_use]
     pub fn new(token: impl Into<String>) -> Self {
         Self(format!("Bearer {}", token.into()))
     }
 }
 
-/// The token is a secret.
-impl fmt::Debug for Bearer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bearer")
-    }
-}
+mgp_types::opaque_debug!(Bearer);
 
 impl Credentials for Bearer {
     fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
@@ -146,8 +141,8 @@ impl Credentials for Bearer {
             _ => (ErrorCode::PERMISSION_DENIED, "the token does not allow this"),
         };
         let challenge = refusal.challenges.join("; ");
-        let said = if challenge.is_empty() { String::new() } else { format!(": {challenge}") };
-        let message = format!("{what} (HTTP {}){said}; give another one", refusal.status);
+        let detail = if challenge.is_empty() { String::new() } else { format!(": {challenge}") };
+        let message = format!("{what} (HTTP {}){detail}; use another one", refusal.status);
         Box::pin(std::future::ready(Err(RpcError::new(code, message))))
     }
 }

@@ -1,8 +1,5 @@
-//! A connection to an endpoint: a peer to call, and something to drive.
-//!
-//! Applies to: outbound.
+//! A connection to an endpoint: a peer to call, and a future to drive.
 
-use std::fmt;
 use std::sync::Arc;
 
 use mgp_types::service::{Context, Peer, Principal, Scope, Stack};
@@ -12,22 +9,22 @@ use super::core::Core;
 use super::endpoint::Endpoint;
 use super::error::HttpClientError;
 use super::runner::Runner;
-use super::wire::Wire;
+use super::sender::HttpSender;
 use crate::connection::{Closed, Limits, Monitor};
 
 /// A connection over HTTP that is not driven yet; nothing is sent before the first call.
 ///
-/// **Which calls are sent twice.** No call is that may have run, unless it changes nothing. Sent again is a call
-/// - after 401 or 403, with other credentials, as often as the configuration says ([`refusals`](HttpClientConfig::refusals));
-/// - after 404 for a session the server no longer has, once, in a new session;
+/// **Calls that are sent twice.** A call that may have run is not, unless it changes nothing. A call is sent again
+/// - after 401 or 403, with other credentials, up to [`refusals`](HttpClientConfig::refusals) times;
+/// - after 404 for a lost session, once, in a new session;
 /// - after 307 or 308 to another path of the same origin, once;
-/// - on another connection, when the one from the pool was closed before a byte of the call was written;
-/// - once more, when the connection broke before an answer began and the call changes nothing: lists, reads,
-///   `server/discover`, signs of life.
+/// - on another connection, if the one from the pool was closed before a byte of the call was written;
+/// - once more, if the connection broke before an answer began and the call changes nothing: lists, reads,
+///   `server/discover`, pings.
 ///
-/// In a new session subscriptions and the log level of the old one are asked for again.
-/// A client may add cases of its own above: `mgp-client-sdk` makes a tool call again whose headers a server refused with
-/// HTTP 400 and −32020, and asks again for what becomes of a task.
+/// A new session gets the subscriptions and the log level of the old one.
+/// A client may add cases above: `mgp-client-sdk` repeats a tool call whose headers a server refused with
+/// HTTP 400 and code −32020, and requests the state of a task again.
 ///
 /// ```no_run
 /// use mgp_transport::Limits;
@@ -53,12 +50,12 @@ pub struct HttpConnection {
 }
 
 impl HttpConnection {
-    /// A connection to an endpoint; `stack` handles what the server sends of its own.
+    /// Creates a connection to an endpoint; `stack` handles the server's requests and notifications.
     ///
     /// Of the limits those of held bytes, waiting notifications and linger apply; the others are in the configuration.
     ///
     /// # Errors
-    /// [`HttpClientError`]: TLS is needed and not there, or credentials or keys would go in clear.
+    /// [`HttpClientError`] if TLS is needed and not built in, or if credentials or keys would be sent in clear text.
     pub fn new(
         endpoint: Endpoint,
         stack: Stack,
@@ -66,47 +63,41 @@ impl HttpConnection {
         limits: Limits,
         config: HttpClientConfig,
     ) -> Result<Self, HttpClientError> {
-        let wire = Wire::new(endpoint, config)?;
-        let (core, jobs) = Core::new(wire, stack, principal, limits);
+        let sender = HttpSender::new(endpoint, config)?;
+        let (core, jobs) = Core::new(sender, stack, principal, limits);
         Ok(Self { runner: Runner::new(Arc::clone(&core), jobs), core })
     }
 
-    /// The server.
+    /// Returns a handle of the server.
     pub fn peer(&self) -> Peer {
         self.core.peer()
     }
 
-    /// The scope of this connection.
+    /// Returns the scope of this connection.
     pub fn scope(&self) -> &Scope {
         &self.core.scope
     }
 
-    /// The surroundings of a call of our own to the server.
+    /// Returns the context of a call of our own to the server.
     pub fn context(&self) -> Context {
         self.core.context()
     }
 
-    /// A look at its tables.
+    /// Returns figures of this connection.
     pub fn monitor(&self) -> Monitor {
-        Monitor::new(Arc::clone(&self.core.shared), Arc::clone(&self.core.counters))
+        Monitor::new(Arc::clone(&self.core.send_half), Arc::clone(&self.core.counters))
     }
 
-    /// Drives what belongs to no call: the server's own stream, its requests and notifications, cancellations.
+    /// Drives the traffic that belongs to no call: the server's own stream, its requests and notifications, cancellations.
     ///
-    /// It ends when the peer is closed, after a legacy server was told (DELETE).
+    /// It ends when the peer is closed, after the end of a legacy session was sent (DELETE).
     ///
     /// # Cancel safety
-    /// Dropping the future ends the connection; a legacy server is told on the runtime it ran on, as far as that still runs.
+    /// Dropping the future ends the connection; the end of a legacy session is then sent on the runtime it ran on, if that
+    /// still runs.
     pub async fn run(self) -> Closed {
         self.runner.run().await
     }
 }
 
-impl fmt::Debug for HttpConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpConnection")
-            .field("endpoint", &self.core.wire.endpoint)
-            .field("config", &self.core.wire.config)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(HttpConnection);

@@ -1,32 +1,30 @@
-//! What opens connections: names, TCP, and TLS where it is built in.
-//!
-//! Applies to: outbound.
+//! The connector: name resolution, TCP, and TLS if it is built in.
 
 use std::time::Duration;
 
 use hyper_util::client::legacy::connect::HttpConnector;
 
+use super::certificates::Roots;
 use super::error::HttpClientError;
-use super::trust::Roots;
 
-/// The connector, over a resolver of names.
+/// Connector with a name resolver.
 #[cfg(feature = "tls")]
 pub(in crate::http) type Connector<R> = hyper_rustls::HttpsConnector<HttpConnector<R>>;
-/// The connector, over a resolver of names.
+/// Connector with a name resolver.
 #[cfg(not(feature = "tls"))]
 pub(in crate::http) type Connector<R> = HttpConnector<R>;
 
-/// How long a silent connection may be dead without being noticed.
-const KEEPALIVE: Duration = Duration::from_mins(1);
+/// Time after which a dead connection is detected.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Whether certificates will be needed.
+/// Need for TLS.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Security {
     Tls,
     None,
 }
 
-/// A connector over a resolver.
+/// Creates a connector with a resolver.
 pub(in crate::http) fn connector<R>(
     resolver: R,
     secure: Security,
@@ -36,7 +34,7 @@ pub(in crate::http) fn connector<R>(
     let mut plain = HttpConnector::new_with_resolver(resolver);
     plain.enforce_http(false);
     plain.set_nodelay(true);
-    plain.set_keepalive(Some(KEEPALIVE));
+    plain.set_keepalive(Some(KEEPALIVE_INTERVAL));
     over_tls(plain, secure, roots, place)
 }
 
@@ -56,7 +54,7 @@ fn over_tls<R>(
         .map_err(|error| HttpClientError::Roots(std::io::Error::other(error)))?;
     let trusted = match secure {
         Security::Tls => roots.store()?,
-        // Reading the system's authorities takes longer than many a client lives.
+        // Reading the system's authorities takes longer than many short-lived clients run.
         Security::None => RootCertStore::empty(),
     };
     let tls = builder.with_root_certificates(trusted).with_no_client_auth();

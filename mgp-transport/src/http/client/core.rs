@@ -1,6 +1,4 @@
-//! What the handle, the runner and every request of one connection share.
-//!
-//! Applies to: outbound.
+//! State and operations shared by the link, the runner and every request of one connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,26 +18,25 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::again::Again;
 use super::error::Fault;
-use super::fresh::Fresh;
-use super::headers::{SESSION, posting};
+use super::headers::{SESSION, post_headers};
 use super::link::HttpLink;
-use super::session::{Lease, Opened, Session};
-use super::wire::{Wire, drain};
-use crate::connection::{Counters, Limits, Shared};
+use super::resend::ResendPolicy;
+use super::sender::{HttpSender, drain};
+use super::session::{Session, SessionGuard, SessionHeaders, SessionRef};
+use crate::connection::{Counters, Limits, SendHalf};
 
-/// How many pieces of work may wait for the runner.
-const JOBS: usize = 4096;
-/// How many such pieces that somebody else decides the number of: requests of the server, drops of ours.
-pub(super) const WORKS: usize = 1024;
+/// Jobs that may wait for the runner.
+const MAX_JOBS: usize = 4096;
+/// Background tasks whose number depends on the peer or on callers: requests of the server, dropped requests of ours.
+pub(super) const MAX_TASKS: usize = 1024;
 
 pub(super) struct Core {
-    pub(super) wire: Wire,
+    pub(super) sender: HttpSender,
     pub(super) stack: Stack,
     pub(super) limits: Limits,
-    /// Only its mark of being closed is used of the outbox: nothing is queued here.
-    pub(super) shared: Arc<Shared>,
+    /// Of the outbox only the closed flag is used: nothing is queued here.
+    pub(super) send_half: Arc<SendHalf>,
     pub(super) counters: Arc<Counters>,
     pub(super) session: Session,
     pub(super) permits: Arc<Semaphore>,
@@ -47,52 +44,52 @@ pub(super) struct Core {
     pub(super) scope: Scope,
     pub(super) principal: Principal,
     jobs: mpsc::Sender<Job>,
-    works: AtomicUsize,
+    tasks: AtomicUsize,
 }
 
-/// Where a message belongs that is not answered.
+/// Session in which a message without an answer is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// It stands alone: the modern era.
-    Nowhere,
-    /// Into the session there is; into another one if that is gone.
-    AnySession,
-    /// It speaks of something in this session, and of nothing in another.
-    ThisSession(Lease),
+pub(super) enum SessionBinding {
+    /// None: the modern era.
+    None,
+    /// The current session; a new one if that is lost.
+    Current,
+    /// This session and no other: the message refers to something in it.
+    Only(SessionRef),
 }
 
-/// What the runner does for others.
+/// Job for the runner.
 pub(super) enum Job {
-    /// Runs to its end.
-    Work(BoxFuture<'static, ()>),
-    /// The handler of a notification: one after another.
-    Notice(usize, BoxFuture<'static, Result<Reply, RpcError>>),
-    /// Reads what belongs to no request, in the session as it is now; says when it is known whether that can be read.
+    /// Runs a background task to its end.
+    Task(BoxFuture<'static, ()>),
+    /// Runs the handler of a notification: one after another.
+    Notification(usize, BoxFuture<'static, Result<Reply, RpcError>>),
+    /// Reads the current session's own stream; the channel is notified when the response is known.
     Listen(oneshot::Sender<()>),
 }
 
-/// How long the first call of a session waits for the stream of the session.
+/// Time for which the first call of a session waits for the session's stream.
 ///
-/// Some servers send it only once there is something to say.
-const LISTENS: Duration = Duration::from_millis(500);
+/// Some servers send its response only with the first event.
+const LISTEN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How many things a new session is asked at once.
-const WISHES: usize = 8;
+/// Requests that are replayed at once in a new session.
+const MAX_CONCURRENT_REPLAYS: usize = 8;
 
 impl Core {
     pub(super) fn new(
-        wire: Wire,
+        sender: HttpSender,
         stack: Stack,
         principal: Principal,
         limits: Limits,
     ) -> (Arc<Self>, mpsc::Receiver<Job>) {
-        let (jobs, queue) = mpsc::channel(JOBS);
+        let (jobs, queue) = mpsc::channel(MAX_JOBS);
         let core = Self {
             permits: Arc::new(Semaphore::new(
-                wire.config.requests.clamp(1, Semaphore::MAX_PERMITS),
+                sender.config.requests.clamp(1, Semaphore::MAX_PERMITS),
             )),
-            shared: crate::connection::shared(&limits),
-            wire,
+            send_half: Arc::new(SendHalf::new(&limits)),
+            sender,
             stack,
             limits,
             counters: Arc::default(),
@@ -101,7 +98,7 @@ impl Core {
             scope: Scope::new(ScopeKind::Session),
             principal,
             jobs,
-            works: AtomicUsize::new(0),
+            tasks: AtomicUsize::new(0),
         };
         (Arc::new(core), queue)
     }
@@ -115,74 +112,82 @@ impl Core {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.shared.outbox.is_closed()
+        self.send_half.outbox.is_closed()
     }
 
     // === Work for the runner ===
 
-    /// Hands work to the runner; `false` when it has too much, or is gone.
-    pub(super) fn give(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) -> bool {
-        if self.works.fetch_add(1, Ordering::Relaxed) >= WORKS {
-            self.works.fetch_sub(1, Ordering::Relaxed);
+    /// Runs a background task on the runner; returns `false` if it has too many, or is gone.
+    pub(super) fn spawn_task(
+        self: &Arc<Self>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> bool {
+        if self.tasks.fetch_add(1, Ordering::Relaxed) >= MAX_TASKS {
+            self.tasks.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
-        let own = Taken(Arc::clone(self));
-        self.job(Job::Work(Box::pin(async move {
+        let own = TaskGuard(Arc::clone(self));
+        self.send_job(Job::Task(Box::pin(async move {
             let _own = own;
             work.await;
         })))
     }
 
-    pub(super) fn job(&self, job: Job) -> bool {
+    pub(super) fn send_job(&self, job: Job) -> bool {
         self.jobs.try_send(job).is_ok()
     }
 
-    /// Begins to read what belongs to no request, and waits until the server has heard of it.
+    /// Starts to read the session's own stream, and waits until the server has received the request.
     ///
-    /// A server may ask there in the middle of the first call, and many a one asks nobody where nobody listens.
+    /// A server may send requests there during the first call, and many servers send none without a reader.
     pub(super) async fn listen(&self) {
         let (opened, known) = oneshot::channel();
-        if self.job(Job::Listen(opened)) {
-            // Whatever becomes of it, calls go on.
-            let _ = timeout(LISTENS, known).await;
+        if self.send_job(Job::Listen(opened)) {
+            // Calls continue in any case.
+            let _ = timeout(LISTEN_TIMEOUT, known).await;
         }
     }
 
-    // === Messages that are no requests ===
+    // === Messages without an answer ===
 
     /// POSTs a message that is not answered.
     pub(super) async fn post(
         self: &Arc<Self>,
         headers: HeaderMap,
         body: Bytes,
-        place: Place,
+        session: SessionBinding,
     ) -> Result<(), RpcError> {
-        let bound = self.wire.config.message_timeout;
-        let posting = async {
+        let bound = self.sender.config.message_timeout;
+        let exchange = async {
             let mut is_renewed = false;
             loop {
                 let mut headers = headers.clone();
-                let lease = match place {
-                    Place::Nowhere => None,
-                    Place::AnySession => Some(self.session.stamp(&mut headers)),
-                    Place::ThisSession(lease) => {
-                        if !self.session.stamp_in(lease, &mut headers) {
-                            let why = "and the message speaks of something in it".to_owned();
+                let session_ref = match session {
+                    SessionBinding::None => None,
+                    SessionBinding::Current => Some(self.session.insert_headers(&mut headers)),
+                    SessionBinding::Only(session_ref) => {
+                        if !self.session.insert_headers_of(session_ref, &mut headers) {
+                            let why = "and the message refers to something in it".to_owned();
                             return Err(Fault::Session(why).into());
                         }
-                        Some(lease)
+                        Some(session_ref)
                     }
                 };
-                let made = || headers.clone();
-                let response = self.wire.send(&Method::POST, &made, &body, Again::Never).await?;
+                let make_headers = || headers.clone();
+                let response = self
+                    .sender
+                    .send(&Method::POST, &make_headers, &body, ResendPolicy::Never)
+                    .await?;
                 let status = response.status();
-                match lease {
-                    Some(lease)
-                        if place == Place::AnySession && is_gone(status, lease) && !is_renewed =>
+                match session_ref {
+                    Some(session_ref)
+                        if session == SessionBinding::Current
+                            && is_session_lost(status, session_ref)
+                            && !is_renewed =>
                     {
                         is_renewed = true;
                         drain(response.into_body()).await;
-                        self.renew(lease).await?;
+                        self.renew(session_ref).await?;
                     }
                     _ if status.is_success() => {
                         drain(response.into_body()).await;
@@ -190,141 +195,153 @@ impl Core {
                     }
                     _ => {
                         let (head, body) = response.into_parts();
-                        return Err(self.wire.read_refusal(status, &head.headers, body).await);
+                        return Err(self.sender.read_refusal(status, &head.headers, body).await);
                     }
                 }
             }
         };
-        match timeout(bound, posting).await {
+        match timeout(bound, exchange).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Fault::Late { what: "a message", bound }.into()),
+            Err(_) => Err(Fault::Timeout { what: "a message", bound }.into()),
         }
     }
 
     // === The session ===
 
-    /// Opens the session anew, unless somebody did so since the lease.
+    /// Opens the session again, unless another request did so already.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the old session, and ends a new one that was half opened; whoever needs one tries again.
-    pub(super) fn renew(self: &Arc<Self>, lost: Lease) -> BoxFuture<'static, Result<(), RpcError>> {
-        // A boxed future, because a handshake is a request, and a request may need a handshake.
-        Box::pin(Arc::clone(self).renewed(lost))
+    /// Dropping the future keeps the old session, and ends a new one that was half opened; the next request tries again.
+    pub(super) fn renew(
+        self: &Arc<Self>,
+        lost: SessionRef,
+    ) -> BoxFuture<'static, Result<(), RpcError>> {
+        // Boxed, because a handshake is a request, and a request may need a handshake.
+        Box::pin(Arc::clone(self).reopen(lost))
     }
 
-    async fn renewed(self: Arc<Self>, lost: Lease) -> Result<(), RpcError> {
+    async fn reopen(self: Arc<Self>, lost: SessionRef) -> Result<(), RpcError> {
         let _turn = self.session.renewing.lock().await;
-        if !self.session.is_over(lost) {
-            let Some(opening) = self.session.opening() else {
+        if !self.session.is_replaced(lost) {
+            let Some(opening) = self.session.handshake() else {
                 return Err(Fault::Session("and there is no handshake to repeat".into()).into());
             };
-            tracing::debug!(server = %self.wire.endpoint, "the session is gone: opening another");
-            let asking = Arc::clone(&self).ask(opening.clone());
-            let (reply, told) = asking.await.map_err(|error| {
-                RpcError::from(Fault::Session(format!("and refuses another: {}", error.message())))
-                    .because(error)
+            tracing::debug!(server = %self.sender.endpoint, "session lost: opening a new one");
+            let asking = Arc::clone(&self).send_request(opening.clone());
+            let (reply, response_headers) = asking.await.map_err(|error| {
+                RpcError::from(Fault::Session(format!(
+                    "and refused a new one: {}",
+                    error.message()
+                )))
+                .because(error)
             })?;
-            let fresh = Fresh::new(&self, opened(&reply, told.as_deref()));
-            let mut headers = posting();
-            if let Some(opened) = fresh.opened() {
-                if opened.revision != self.session.revision() && !self.is_closed() {
-                    let why = "and now speaks another revision: connect again".to_owned();
+            let guard =
+                SessionGuard::new(&self, session_headers(&reply, response_headers.as_deref()));
+            let mut headers = post_headers();
+            if let Some(new) = guard.headers() {
+                if new.revision != self.session.revision() && !self.is_closed() {
+                    let why = "and now uses another revision; connect again".to_owned();
                     return Err(Fault::Session(why).into());
                 }
-                opened.stamp(&mut headers);
+                new.insert_headers(&mut headers);
             }
-            // Told before anybody else uses it.
-            let (made, told) = (|| headers.clone(), initialized());
-            let told = self.wire.send(&Method::POST, &made, &told, Again::Never).await?;
-            let status = told.status();
-            drain(told.into_body()).await;
+            // Sent before any other request uses the session.
+            let (make_headers, body) = (|| headers.clone(), initialized());
+            let response =
+                self.sender.send(&Method::POST, &make_headers, &body, ResendPolicy::Never).await?;
+            let status = response.status();
+            drain(response.into_body()).await;
             if !status.is_success() {
-                return Err(Fault::Session(format!("and refuses another (HTTP {status})")).into());
+                return Err(Fault::Session(format!("and refused a new one (HTTP {status})")).into());
             }
-            fresh.begin(opening)?;
-            // Handed over before anything is waited for: whoever renews may stop waiting.
-            let repeated = self.repeat_wishes();
+            guard.start(opening)?;
+            // Handed over before anything is awaited: this future may be dropped.
+            let repeated = self.replay_settings();
             self.listen().await;
-            // Whatever becomes of it, calls go on.
-            let _ = timeout(LISTENS, repeated).await;
+            // Calls continue in any case.
+            let _ = timeout(LISTEN_TIMEOUT, repeated).await;
         }
         Ok(())
     }
 
-    /// Asks a new session for what the one before was asked to do; says when that is done.
-    fn repeat_wishes(self: &Arc<Self>) -> oneshot::Receiver<()> {
+    /// Replays the settings of the previous session in a new one; the channel is notified when that is done.
+    fn replay_settings(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (done, repeated) = oneshot::channel();
-        let (core, wishes) = (Arc::clone(self), self.session.wishes());
-        self.give(async move {
-            let bound = core.wire.config.message_timeout;
-            let asking = wishes.into_iter().map(|wish| {
-                let method = wish.method().clone();
-                let asking = timeout(bound, Arc::clone(&core).ask(wish));
+        let (core, settings) = (Arc::clone(self), self.session.settings());
+        self.spawn_task(async move {
+            let bound = core.sender.config.message_timeout;
+            let asking = settings.into_iter().map(|request| {
+                let method = request.method().clone();
+                let asking = timeout(bound, Arc::clone(&core).send_request(request));
                 async move {
                     match asking.await {
                         Ok(Ok(_)) => {}
-                        Ok(Err(error)) => tracing::warn!(%method, %error, "the new session does not do what the old one did"),
-                        Err(_) => tracing::warn!(%method, "the new session does not say whether it does what the old one did"),
+                        Ok(Err(error)) => tracing::warn!(%method, %error, "a setting of the old session was refused in the new one"),
+                        Err(_) => tracing::warn!(%method, "timeout: a setting of the old session got no answer in the new one"),
                     }
                 }
             });
-            stream::iter(asking).for_each_concurrent(WISHES, |asking| asking).await;
+            stream::iter(asking).for_each_concurrent(MAX_CONCURRENT_REPLAYS, |asking| asking).await;
             let _ = done.send(());
         });
         repeated
     }
 
-    /// Tells the server that the session ends, as far as it wants to know.
-    pub(super) async fn leave(&self) {
+    /// Ends the session at the server, if it has an id.
+    pub(super) async fn end_session(&self) {
         if let Some(headers) = self.session.close() {
-            self.tell_end(headers).await;
+            self.delete_session(headers).await;
         }
     }
 
-    /// The same, where nobody waits for it: on a runtime, as long as that runs.
-    pub(super) fn leave_behind(self: &Arc<Self>, runtime: &Handle) {
+    /// Does the same in the background, on a runtime, as long as that runs.
+    pub(super) fn end_session_on(self: &Arc<Self>, runtime: &Handle) {
         if let Some(headers) = self.session.close() {
             let core = Arc::clone(self);
-            runtime.spawn(async move { core.tell_end(headers).await });
+            runtime.spawn(async move { core.delete_session(headers).await });
         }
     }
 
-    pub(super) async fn tell_end(&self, headers: HeaderMap) {
+    pub(super) async fn delete_session(&self, headers: HeaderMap) {
         let ending = async {
-            let made = || headers.clone();
-            match self.wire.send(&Method::DELETE, &made, &Bytes::new(), Again::Once).await {
-                // 405: the server ends its sessions itself.
+            let make_headers = || headers.clone();
+            match self
+                .sender
+                .send(&Method::DELETE, &make_headers, &Bytes::new(), ResendPolicy::Once)
+                .await
+            {
+                // 405: the server ends its sessions by itself.
                 Ok(response) => drain(response.into_body()).await,
-                Err(error) => tracing::debug!(%error, "the end of the session was not told"),
+                Err(error) => tracing::debug!(%error, "ending the session at the server failed"),
             }
         };
-        // Nobody waits long for a server that is to be left.
+        // The caller does not wait long for a server it leaves.
         let _ = timeout(self.limits.linger, ending).await;
     }
 
-    /// Fails what waits; once more is nothing.
+    /// Fails waiting requests; a second call does nothing.
     pub(super) fn end(&self) {
-        self.shared.outbox.close();
-        self.shared.pending.close("the connection ended");
+        self.send_half.outbox.close();
+        self.send_half.pending.close("the connection ended");
         self.session.close();
         self.scope.end();
     }
 }
 
-/// Whether a status says that the session is gone.
-pub(super) fn is_gone(status: StatusCode, lease: Lease) -> bool {
-    status == StatusCode::NOT_FOUND && lease.is_named
+/// Returns whether a status means that the session is lost.
+pub(super) fn is_session_lost(status: StatusCode, session_ref: SessionRef) -> bool {
+    status == StatusCode::NOT_FOUND && session_ref.has_id
 }
 
-/// What an answer to `initialize` says about the session.
-pub(super) fn opened(reply: &Reply, headers: Option<&HeaderMap>) -> Opened {
+/// Returns the session headers of an answer to `initialize`.
+pub(super) fn session_headers(reply: &Reply, headers: Option<&HeaderMap>) -> SessionHeaders {
     let result: Option<InitializeResult> = reply.get().ok();
     let revision = result.and_then(|result| result.protocol_version.to_string().parse().ok());
     let id = headers.and_then(|headers| headers.get(SESSION)).filter(|id| {
         let bytes = id.as_bytes();
         !bytes.is_empty() && bytes.iter().all(u8::is_ascii_graphic)
     });
-    Opened { id: id.cloned(), revision }
+    SessionHeaders { id: id.cloned(), revision }
 }
 
 fn initialized() -> Bytes {
@@ -334,17 +351,17 @@ fn initialized() -> Bytes {
     text.into()
 }
 
-/// The error of a call whose connection is closed.
-pub(super) fn gone() -> RpcError {
+/// Returns the error of a call whose connection is closed.
+pub(super) fn closed_here() -> RpcError {
     closed("the connection was closed on this side")
 }
 
-/// Gives its place back when the work is done or dropped.
-struct Taken(Arc<Core>);
+/// Releases the place of a background task.
+struct TaskGuard(Arc<Core>);
 
-impl Drop for Taken {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
-        self.0.works.fetch_sub(1, Ordering::Relaxed);
+        self.0.tasks.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -357,21 +374,21 @@ mod tests {
     use crate::http::{Endpoint, HttpClientConfig};
 
     #[test]
-    fn a_session_that_was_opened_after_the_end_kept_its_connection_for_ever() {
+    fn a_session_opened_after_the_end_does_not_keep_its_connection_alive() {
         let endpoint = Endpoint::parse("http://127.0.0.1:1/mcp").unwrap();
-        let wire = Wire::new(endpoint, HttpClientConfig::default()).unwrap();
+        let sender = HttpSender::new(endpoint, HttpClientConfig::default()).unwrap();
         let stack = Stack::new(Router::new());
-        let (core, _jobs) = Core::new(wire, stack, Principal::local(), Limits::default());
+        let (core, _jobs) = Core::new(sender, stack, Principal::local(), Limits::default());
         let opening = |core: &Arc<Core>| {
             let method = Method::from_static(Initialize::METHOD);
             Call::request(method, Params::none(), core.context())
         };
-        let unnamed = || Opened { id: None, revision: None };
-        Fresh::new(&core, unnamed()).begin(opening(&core)).unwrap();
+        let without_id = || SessionHeaders { id: None, revision: None };
+        SessionGuard::new(&core, without_id()).start(opening(&core)).unwrap();
         core.end();
-        Fresh::new(&core, unnamed()).begin(opening(&core)).unwrap_err();
+        SessionGuard::new(&core, without_id()).start(opening(&core)).unwrap_err();
         let left = Arc::downgrade(&core);
         drop(core);
-        assert!(left.upgrade().is_none(), "the call that opened it holds it");
+        assert!(left.upgrade().is_none(), "the call that opened it keeps it alive");
     }
 }

@@ -1,6 +1,4 @@
-//! What is done with a message that came: answers to their requests, the rest to the inbound stack.
-//!
-//! Applies to: inbound.
+//! Dispatch of received messages: answers to their requests, all others to the inbound stack.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,27 +13,27 @@ use mgp_types::service::{
 };
 use mgp_types::{ErrorCode, Id, RpcError};
 
-use super::core::{Core, Job, Place};
-use super::headers::posting;
+use super::core::{Core, Job, SessionBinding};
+use super::headers::post_headers;
 use super::link::StreamLink;
-use super::session::Lease;
+use super::session::SessionRef;
 use crate::connection::read_reply;
 
-/// What a message costs while it is handled, besides its text.
-const COST: usize = 512;
+/// Estimated cost of a message while it is handled, besides its text.
+const MESSAGE_COST: usize = 512;
 
-/// Where a message came from.
+/// Source of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Origin {
-    /// The answer of this legacy request of ours, in its session; `initialize` is in none.
-    Request(i64, Option<Lease>),
-    /// The answer of this modern one: the server may ask nothing there.
+pub(super) enum MessageSource {
+    /// The answer to this legacy request of ours, in its session; `initialize` is in none.
+    Request(i64, Option<SessionRef>),
+    /// The answer to this modern request of ours: the server may send no requests there.
     Modern(i64),
-    /// The stream of no request, in this session.
-    Session(Lease),
+    /// The own stream of this session.
+    Session(SessionRef),
 }
 
-impl Origin {
+impl MessageSource {
     fn number(self) -> Option<i64> {
         match self {
             Self::Request(number, _) | Self::Modern(number) => Some(number),
@@ -43,56 +41,56 @@ impl Origin {
         }
     }
 
-    fn lease(self) -> Option<Lease> {
+    fn session_ref(self) -> Option<SessionRef> {
         match self {
-            Self::Request(_, lease) => lease,
-            Self::Session(lease) => Some(lease),
+            Self::Request(_, session_ref) => session_ref,
+            Self::Session(session_ref) => Some(session_ref),
             Self::Modern(_) => None,
         }
     }
 }
 
 impl Core {
-    /// Takes one message, or several in an array; never waits.
-    pub(super) fn take(self: &Arc<Self>, text: ByteString, from: Origin) {
-        self.take_one(text, from, true);
+    /// Dispatches one message, or several in an array; never waits.
+    pub(super) fn receive(self: &Arc<Self>, text: ByteString, from: MessageSource) {
+        self.receive_one(text, from, true);
     }
 
-    fn take_one(self: &Arc<Self>, text: ByteString, from: Origin, may_be_array: bool) {
-        let size = text.len() + COST;
+    fn receive_one(self: &Arc<Self>, text: ByteString, from: MessageSource, may_be_array: bool) {
+        let size = text.len() + MESSAGE_COST;
         match Message::parse(text) {
             Ok(Message::Response { id, outcome }) => {
-                // An error under no id is for the request whose answer it came as.
+                // An error without an id belongs to the request whose answer carried it.
                 let id = id.or_else(|| from.number().filter(|_| outcome.is_err()).map(Id::Number));
                 let known = id.as_ref().is_some_and(|id| {
-                    let pending = &self.shared.pending;
-                    pending.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
+                    let pending = &self.send_half.pending;
+                    pending.complete(id, |cx| outcome.map(|result| read_reply(cx, result)))
                 });
                 if !known {
-                    tracing::debug!(?id, "an answer to no request of ours");
+                    tracing::debug!(?id, "ignored an answer to an unknown request");
                 }
             }
             Ok(Message::Request { id, method, params }) => {
                 self.serve(id, method, params, size, from);
             }
             Ok(Message::Notification { method, params }) => {
-                self.notice(method, params, size, from);
+                self.notification(method, params, size, from);
             }
             Ok(Message::Batch(items)) => {
                 let rules = self.scope.state::<WireRules>();
                 if may_be_array && (rules.takes_batches() || from.number().is_some()) {
                     for item in items {
-                        self.take_one(item, from, false);
+                        self.receive_one(item, from, false);
                     }
                 }
             }
             Err(BadMessage { error, .. }) => {
-                tracing::debug!(?error, "what the server sent is no message");
+                tracing::debug!(?error, "ignored a malformed message of the server");
             }
         }
     }
 
-    fn surroundings(self: &Arc<Self>, from: Origin) -> Context {
+    fn inbound_context(self: &Arc<Self>, from: MessageSource) -> Context {
         let mut cx = self.context();
         if let Some(number) = from.number() {
             cx.peer = Peer::new(Arc::new(StreamLink { core: Arc::clone(self), number }));
@@ -107,65 +105,87 @@ impl Core {
 
     // === Requests of the server ===
 
-    fn serve(self: &Arc<Self>, id: Id, method: Method, params: Params, size: usize, from: Origin) {
-        if matches!(from, Origin::Modern(_)) {
-            tracing::debug!(%method, "a server of the modern era may not send requests");
+    fn serve(
+        self: &Arc<Self>,
+        id: Id,
+        method: Method,
+        params: Params,
+        size: usize,
+        from: MessageSource,
+    ) {
+        if matches!(from, MessageSource::Modern(_)) {
+            tracing::debug!(%method, "ignored a request: a modern server may not send any");
             return;
         }
         let core = Arc::clone(self);
         let running = self.counters.running.load(Ordering::Relaxed);
-        if running >= self.wire.config.server_requests || !self.has_room(size) {
+        if running >= self.sender.config.server_requests || !self.has_room(size) {
             self.counters.shed.fetch_add(1, Ordering::Relaxed);
             let error = RpcError::new(
                 ErrorCode::RESOURCE_EXHAUSTED,
-                "too many requests in flight on this connection; wait for some answers before you ask more",
+                "too many requests in flight on this connection; wait for some answers before sending more",
             );
-            let told = self.scope.state::<WireRules>().tells_recovery();
-            let error = if told { error } else { error.without_recovery() };
-            self.give(async move { core.answer(&id, &Err(error), from).await });
+            let takes_recovery = self.scope.state::<WireRules>().tells_recovery();
+            let error = if takes_recovery { error } else { error.without_recovery() };
+            self.spawn_task(async move { core.answer(&id, &Err(error), from).await });
             return;
         }
-        let mut cx = self.surroundings(from);
+        let mut cx = self.inbound_context(from);
         cx.wire_id = Some(id.clone());
         let future = self.stack.send(Call::request(method, params, cx));
-        let running = Running::new(core, size);
-        self.give(async move {
-            // A server that lost the session has forgotten the question, and may ask another under its id.
+        let running = RunningRequest::new(core, size);
+        self.spawn_task(async move {
+            // A server that lost the session has forgotten its request, and may use the id for another one.
             let Some(outcome) = running.core.while_in_session(from, future).await else {
-                tracing::debug!(%id, "a question of the server ended with its session");
+                tracing::debug!(%id, "dropped a server request: its session ended");
                 return;
             };
             running.core.answer(&id, &outcome, from).await;
         });
     }
 
-    /// Runs something as long as the session lasts in which it came.
-    async fn while_in_session<T>(&self, from: Origin, work: impl Future<Output = T>) -> Option<T> {
-        let Some(lease) = from.lease() else { return Some(work.await) };
-        match select(pin!(self.session.over(lease)), pin!(work)).await {
+    /// Runs a future as long as the session of its message lasts.
+    async fn while_in_session<T>(
+        &self,
+        from: MessageSource,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let Some(session_ref) = from.session_ref() else { return Some(work.await) };
+        match select(pin!(self.session.ended(session_ref)), pin!(work)).await {
             Either::Left(_) => None,
             Either::Right((outcome, _)) => Some(outcome),
         }
     }
 
-    async fn answer(self: &Arc<Self>, id: &Id, outcome: &Result<Reply, RpcError>, from: Origin) {
+    async fn answer(
+        self: &Arc<Self>,
+        id: &Id,
+        outcome: &Result<Reply, RpcError>,
+        from: MessageSource,
+    ) {
         let mut body = Vec::new();
         write_answer(&mut body, Some(id), outcome);
         if body.is_empty() {
             return;
         }
-        let place = from.lease().map_or(Place::Nowhere, Place::ThisSession);
-        if let Err(error) = self.post(posting(), body.into(), place).await {
-            tracing::debug!(%id, %error, "the server did not take an answer");
+        let session = from.session_ref().map_or(SessionBinding::None, SessionBinding::Only);
+        if let Err(error) = self.post(post_headers(), body.into(), session).await {
+            tracing::debug!(%id, %error, "the server refused an answer");
         }
     }
 
     // === Notifications ===
 
-    fn notice(self: &Arc<Self>, method: Method, params: Params, size: usize, from: Origin) {
+    fn notification(
+        self: &Arc<Self>,
+        method: Method,
+        params: Params,
+        size: usize,
+        from: MessageSource,
+    ) {
         let mut handling =
-            self.stack.send(Call::notification(method, params, self.surroundings(from)));
-        // Most are done at once; the others take turns at the runner.
+            self.stack.send(Call::notification(method, params, self.inbound_context(from)));
+        // Most handlers complete at once; the others run one after another on the runner.
         let is_first = self.counters.waiting.load(Ordering::Relaxed) == 0;
         if is_first && handling.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_ready() {
             return;
@@ -178,26 +198,25 @@ impl Core {
         }
         counters.waiting.fetch_add(1, Ordering::Relaxed);
         counters.held.fetch_add(size, Ordering::Relaxed);
-        if !self.job(Job::Notice(size, handling)) {
-            self.noticed(size);
+        if !self.send_job(Job::Notification(size, handling)) {
+            self.release_notification(size);
             counters.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Gives back what a waiting notification held.
-    pub(super) fn noticed(&self, size: usize) {
+    /// Releases the resources of a waiting notification.
+    pub(super) fn release_notification(&self, size: usize) {
         self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         self.counters.held.fetch_sub(size, Ordering::Relaxed);
     }
 }
 
-/// A request of the server that runs.
-struct Running {
+struct RunningRequest {
     core: Arc<Core>,
     size: usize,
 }
 
-impl Running {
+impl RunningRequest {
     fn new(core: Arc<Core>, size: usize) -> Self {
         core.counters.running.fetch_add(1, Ordering::Relaxed);
         core.counters.held.fetch_add(size, Ordering::Relaxed);
@@ -205,7 +224,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.core.counters.running.fetch_sub(1, Ordering::Relaxed);
         self.core.counters.held.fetch_sub(self.size, Ordering::Relaxed);

@@ -1,6 +1,4 @@
-//! Where a server is: its URL, judged once.
-//!
-//! Applies to: outbound.
+//! The URL of a server, validated once.
 
 use std::fmt;
 
@@ -27,34 +25,34 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads a URL: `http` or `https`, a host, no user name; a fragment is left out.
+    /// Parses a URL: `http` or `https`, a host, no user name; a fragment is ignored.
     ///
     /// # Errors
-    /// [`HttpClientError::Url`] saying what is wrong with it.
+    /// [`HttpClientError::Url`] with the reason.
     pub fn parse(url: &str) -> Result<Self, HttpClientError> {
         let wrong = |why: &str| HttpClientError::Url { url: shown_url(url), why: why.to_owned() };
         let form = "it must begin with http:// or https:// and a host";
         let uri: Uri = url.trim().parse().map_err(|why| wrong(&format!("{why}; {form}")))?;
         let Some(origin) = origin_of(&uri) else { return Err(wrong(form)) };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(wrong("credentials do not belong into it: give `.bearer(token)`"));
+            return Err(wrong("it must not contain credentials; use `.bearer(token)`"));
         }
         Ok(Self { uri, origin })
     }
 
-    /// Scheme, host and port, in one form.
+    /// Returns scheme, host and port in normal form.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// Whether it is on this machine: `localhost`, a name below it, or an address of the loopback.
+    /// Returns whether it is on this machine: `localhost`, a name below it, or a loopback address.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.uri.host().is_some_and(is_loopback_host)
     }
 
-    /// Whether what is sent there can be read on the way.
+    /// Returns whether requests can be read in transit.
     pub(super) fn is_in_clear(&self) -> bool {
         !self.is_https() && !self.is_loopback()
     }
@@ -67,8 +65,8 @@ impl Endpoint {
         &self.uri
     }
 
-    /// The place a redirect names, if it is on the same origin.
-    pub(super) fn beside(&self, location: &str) -> Option<Uri> {
+    /// Returns the URI of a redirect, if it is on the same origin.
+    pub(super) fn on_same_origin(&self, location: &str) -> Option<Uri> {
         if location.starts_with('/') && !location.starts_with("//") {
             let mut parts = self.uri.clone().into_parts();
             parts.path_and_query = Some(location.parse().ok()?);
@@ -85,25 +83,25 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Without the query, which may hold a key.
+/// Omits the query, which may contain a key.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
 }
 
-/// Where a request goes, as it is written; made once for many requests.
-pub(super) struct Goal {
-    /// The whole, for proofs that name it.
+/// Destination of a request in the forms that are written; created once for many requests.
+pub(super) struct Destination {
+    /// The whole URL, for proofs that contain it.
     pub(super) url: String,
-    /// Path and query, which is what stands in the first line.
+    /// Path and query, for the request line.
     pub(super) path: Uri,
     pub(super) host: HeaderValue,
 }
 
-impl Goal {
-    /// That of a whole URI.
-    pub(super) fn of(uri: &Uri) -> Self {
+impl Destination {
+    /// Creates the destination of an absolute URI.
+    pub(super) fn new(uri: &Uri) -> Self {
         let mut parts = Parts::default();
         parts.path_and_query = uri.path_and_query().cloned();
         let usual = if uri.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
@@ -116,7 +114,7 @@ impl Goal {
             url: uri.to_string(),
             path: Uri::from_parts(parts).unwrap_or_default(),
             host: HeaderValue::from_maybe_shared(Bytes::from(host))
-                .expect("what a host may hold, a header may"),
+                .expect("a host is a valid header value"),
         }
     }
 }
@@ -145,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_that_are_no_endpoint_are_refused() {
+    fn urls_that_are_not_endpoints_are_refused() {
         refused("ftp://example.com/", "http://");
         refused("/mcp", "http://");
         refused("example.com", "http://");
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_a_url_stood_in_the_error() {
+    fn a_password_in_a_url_is_not_shown_in_the_error() {
         for url in ["http://me:s3cret@example.com/", "ftp://h/?key=s3cret", "http://me:s3cret@h h/"]
         {
             let error = Endpoint::parse(url).unwrap_err();
@@ -167,8 +165,11 @@ mod tests {
     #[test]
     fn a_request_names_its_path_and_host() {
         let check = |url: &str, path: &str, host: &str| {
-            let goal = Goal::of(&url.parse().unwrap());
-            assert_eq!((goal.path.to_string().as_str(), goal.host.to_str().unwrap()), (path, host));
+            let destination = Destination::new(&url.parse().unwrap());
+            assert_eq!(
+                (destination.path.to_string().as_str(), destination.host.to_str().unwrap()),
+                (path, host)
+            );
         };
         check("http://example.com", "/", "example.com");
         check("http://example.com?a=b", "/?a=b", "example.com");
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn redirects_stay_on_the_origin() {
         let endpoint = Endpoint::parse("http://example.com/mcp").unwrap();
-        let on = |place: &str| endpoint.beside(place).map(|uri| uri.to_string());
+        let on = |place: &str| endpoint.on_same_origin(place).map(|uri| uri.to_string());
         assert_eq!(on("/mcp/").as_deref(), Some("http://example.com/mcp/"));
         assert_eq!(on("http://EXAMPLE.com:80/x").as_deref(), Some("http://EXAMPLE.com:80/x"));
         for away in [

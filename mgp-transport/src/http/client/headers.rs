@@ -1,6 +1,4 @@
-//! The headers of one call, which repeat what intermediaries route by (MCP 2026-07-28, standard headers).
-//!
-//! Applies to: outbound.
+//! The headers of one call, which repeat values that intermediaries route by (MCP 2026-07-28, standard headers).
 
 use std::borrow::Cow;
 
@@ -18,15 +16,15 @@ pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// The headers of every POST.
-pub(super) fn posting() -> HeaderMap {
+/// Returns the headers of every POST.
+pub(super) fn post_headers() -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     headers
 }
 
-/// The revision a modern call names in its `_meta`; `None` for a legacy one.
+/// Returns the revision in the `_meta` of a modern call; `None` for a legacy one.
 pub(super) fn modern_revision(call: &Call) -> Option<Cow<'_, str>> {
     let (_, revision) = call.hop().meta.iter().find(|(name, _)| name == key::PROTOCOL_VERSION)?;
     let plain = revision.as_str().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
@@ -36,16 +34,16 @@ pub(super) fn modern_revision(call: &Call) -> Option<Cow<'_, str>> {
     }
 }
 
-/// What a modern call repeats: revision, method, target, and the parameters a tool wants in headers.
-pub(super) struct Echo {
+/// Values that a modern call repeats: revision, method, target, and parameters that a tool wants in headers.
+pub(super) struct StandardHeaders {
     revision: HeaderValue,
     method: HeaderValue,
     name: Option<HeaderValue>,
     params: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Echo {
-    /// What this call repeats.
+impl StandardHeaders {
+    /// Creates the headers of a call.
     pub(super) fn of(call: &Call, revision: &str) -> Result<Self, Fault> {
         let known =
             Revision::SUPPORTED.iter().map(Revision::as_str).find(|known| *known == revision);
@@ -71,8 +69,7 @@ impl Echo {
         })
     }
 
-    /// Writes it into headers.
-    pub(super) fn stamp(&self, headers: &mut HeaderMap) {
+    pub(super) fn insert_headers(&self, headers: &mut HeaderMap) {
         headers.insert(REVISION, self.revision.clone());
         headers.insert(METHOD, self.method.clone());
         if let Some(name) = &self.name {
@@ -84,7 +81,7 @@ impl Echo {
     }
 }
 
-/// A text as a header has it; one that is known needs no room of its own.
+/// Returns a header value; a known text needs no allocation.
 fn written(
     known: Option<&'static str>,
     text: &str,
@@ -114,7 +111,7 @@ mod tests {
         more.push("Region", "eu");
         call.cx_mut().extensions.insert(more);
         let mut headers = HeaderMap::new();
-        Echo::of(&call, "2026-07-28").unwrap().stamp(&mut headers);
+        StandardHeaders::of(&call, "2026-07-28").unwrap().insert_headers(&mut headers);
         assert_eq!(headers[METHOD], method);
         assert_eq!(headers[REVISION], "2026-07-28");
         assert_eq!(headers["Mcp-Param-Region"], "eu");
@@ -132,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_revision_is_what_its_json_says() {
+    fn the_revision_is_decoded_from_json() {
         let named = |json: &str| {
             let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Session), Principal::local());
             let mut call = Call::request(Method::of("tools/list"), Params::none(), cx);

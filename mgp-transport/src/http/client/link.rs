@@ -1,6 +1,4 @@
-//! The peer's side of a connection over HTTP.
-//!
-//! Applies to: outbound.
+//! The link of a connection over HTTP.
 
 use std::sync::Arc;
 
@@ -10,10 +8,9 @@ use mgp_types::method::Initialized;
 use mgp_types::service::{BoxFuture, Call, InFlight, Kind, Link, Reply, write_call};
 use mgp_types::{Id, RpcError};
 
-use super::core::{Core, Place, gone};
-use super::headers::{Echo, posting};
+use super::core::{Core, SessionBinding, closed_here};
+use super::headers::{StandardHeaders, post_headers};
 
-/// The link of a connection over HTTP.
 pub(super) struct HttpLink(pub(super) Arc<Core>);
 
 impl Link for HttpLink {
@@ -26,11 +23,11 @@ impl Link for HttpLink {
     }
 
     fn in_flight(&self, id: &Id) -> Option<InFlight> {
-        self.0.shared.pending.get(id)
+        self.0.send_half.pending.get(id)
     }
 
     fn all_in_flight(&self) -> Vec<InFlight> {
-        self.0.shared.pending.all()
+        self.0.send_half.pending.all()
     }
 
     fn is_closed(&self) -> bool {
@@ -39,12 +36,12 @@ impl Link for HttpLink {
 
     fn close(&self, reason: &str) {
         tracing::debug!(reason, "closing the connection");
-        self.0.shared.outbox.close();
+        self.0.send_half.outbox.close();
         self.0.closing.notify_one();
     }
 }
 
-/// The same, as what came on the stream of one request sees it: a question there belongs to that request and no other.
+/// The same link for messages from the stream of one request: a server's request there belongs to that one only.
 pub(super) struct StreamLink {
     pub(super) core: Arc<Core>,
     pub(super) number: i64,
@@ -56,11 +53,11 @@ impl Link for StreamLink {
     }
 
     fn in_flight(&self, id: &Id) -> Option<InFlight> {
-        self.core.shared.pending.get(id)
+        self.core.send_half.pending.get(id)
     }
 
     fn all_in_flight(&self) -> Vec<InFlight> {
-        self.core.shared.pending.get(&Id::Number(self.number)).into_iter().collect()
+        self.core.send_half.pending.get(&Id::Number(self.number)).into_iter().collect()
     }
 
     fn is_closed(&self) -> bool {
@@ -75,17 +72,18 @@ impl Link for StreamLink {
 impl Core {
     async fn notify(self: Arc<Self>, call: &Call) -> Result<Reply, RpcError> {
         if self.is_closed() {
-            return Err(gone());
+            return Err(closed_here());
         }
-        let mut headers: HeaderMap = posting();
+        let mut headers: HeaderMap = post_headers();
         let is_legacy = call.cx().callee.era == Era::Legacy;
         if !is_legacy {
-            Echo::of(call, call.cx().callee.revision.as_str())?.stamp(&mut headers);
+            StandardHeaders::of(call, call.cx().callee.revision.as_str())?
+                .insert_headers(&mut headers);
         }
         let mut body = Vec::new();
         write_call(&mut body, None, call.method().as_str(), call.params(), call.hop());
-        let place = if is_legacy { Place::AnySession } else { Place::Nowhere };
-        self.post(headers, body.into(), place).await?;
+        let session = if is_legacy { SessionBinding::Current } else { SessionBinding::None };
+        self.post(headers, body.into(), session).await?;
         if is_legacy && call.tells::<Initialized>() {
             self.listen().await;
         }

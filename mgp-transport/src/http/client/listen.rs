@@ -1,6 +1,4 @@
-//! The stream of no request: what a legacy server says of its own.
-//!
-//! Applies to: inbound, legacy.
+//! The own stream of a session: requests and notifications of a legacy server outside of calls.
 
 use std::sync::Arc;
 
@@ -8,65 +6,67 @@ use http::StatusCode;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::core::{Core, is_gone};
-use super::request::Stream;
+use super::core::{Core, is_session_lost};
+use super::request::StreamResponse;
 use super::sse::SseReader;
 
-/// Reads the stream, and takes it up again, until the server says there is none or is gone for too long.
+/// Reads the stream, and resumes it, until the server reports that there is none or is gone for too long.
 pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
     let mut opened = Some(opened);
-    let mut reader = SseReader::new(core.wire.config.event_bytes);
+    let mut reader = SseReader::new(core.sender.config.event_bytes);
     let mut attempts = 0;
-    let lease = core.session.lease();
+    let session_ref = core.session.session_ref();
     let mut has_lived = false;
     loop {
-        let (news, begun) = (reader.news(), Instant::now());
+        let (progress, begun) = (reader.progress(), Instant::now());
         let last = reader.last_id().cloned();
-        let stream = core.open_stream(lease, last.as_ref()).await;
-        // Nobody may wait for it any more.
+        let stream = core.open_stream(session_ref, last.as_ref()).await;
+        // The caller may have stopped waiting.
         let _ = opened.take().map(|opened| opened.send(()));
         match stream {
-            Ok(Stream::Open(body)) => {
-                if let Err(error) = core.listen_to(body, &mut reader, lease).await {
-                    tracing::debug!(%error, "the stream of the session failed");
+            Ok(StreamResponse::Open(body)) => {
+                if let Err(error) = core.read_session_stream(body, &mut reader, session_ref).await {
+                    tracing::debug!(%error, "session stream failed");
                 }
-                // A stream that lived was worth opening, even if nothing came.
-                if reader.news() > news || begun.elapsed() > core.wire.config.retry {
+                // A stream that lasted was worth opening, even without an event.
+                if reader.progress() > progress || begun.elapsed() > core.sender.config.retry {
                     attempts = 0;
                     has_lived = true;
                 }
             }
-            // What was read before is not missing: the session is, and nobody else may notice for long.
-            Ok(Stream::Refused(status, error)) if has_lived && is_gone(status, lease) => {
-                tracing::debug!(%error, "the session was lost while nothing was asked in it");
-                match core.renew(lease).await {
-                    // Another one listens in the new session.
+            // The stream worked before, so the session is lost, and no call may notice that for long.
+            Ok(StreamResponse::Refused(status, error))
+                if has_lived && is_session_lost(status, session_ref) =>
+            {
+                tracing::debug!(%error, "session lost while idle");
+                match core.renew(session_ref).await {
+                    // A new reader listens in the new session.
                     Ok(()) => return,
-                    Err(error) => tracing::debug!(%error, "no other session could be opened"),
+                    Err(error) => tracing::debug!(%error, "reopening the session failed"),
                 }
             }
-            Ok(Stream::Refused(status, error)) => {
+            Ok(StreamResponse::Refused(status, error)) => {
                 let is_passing = status.is_server_error()
                     || matches!(status, StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS);
                 if !is_passing || status == StatusCode::NOT_IMPLEMENTED {
-                    // 405 is the word for it; whatever a server says of its own does not reach us.
-                    tracing::debug!(%status, %error, "the server has no stream of its own");
+                    // 405 is the specified status; in any case the server's own messages cannot be received.
+                    tracing::debug!(%status, %error, "the server has no session stream");
                     return;
                 }
             }
-            // Whoever opened the new session listens to it anew.
-            Ok(Stream::Over) => return,
-            Err(error) => tracing::debug!(%error, "the stream of the session could not be opened"),
+            // The new session has its own reader.
+            Ok(StreamResponse::Replaced) => return,
+            Err(error) => tracing::debug!(%error, "opening the session stream failed"),
         }
-        if attempts >= core.wire.config.reconnects {
+        if attempts >= core.sender.config.reconnects {
             tracing::warn!(
-                server = %core.wire.endpoint, attempts,
-                "the server's own stream is gone: its notifications do not arrive any more"
+                server = %core.sender.endpoint, attempts,
+                "session stream lost: notifications of the server are not received any more"
             );
             return;
         }
         attempts += 1;
-        sleep(core.pause(&reader)).await;
+        sleep(core.retry_delay(&reader)).await;
         reader.reconnect();
     }
 }

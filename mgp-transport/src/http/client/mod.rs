@@ -1,42 +1,39 @@
-//! The client's end of streamable HTTP (MCP transports, 2025-03-26 and later; MGP §1.4).
+//! The client of streamable HTTP (MCP transports, 2025-03-26 and later; MGP §1.4).
 //!
-//! An [`HttpConnection`], which also says what may be sent twice, is to an endpoint what [`Connection`](crate::Connection) is to a pair of byte streams:
-//! a peer to call, and something to drive for what the server sends of its own.
+//! An [`HttpConnection`], which documents the calls that may be sent twice, corresponds to
+//! [`Connection`](crate::Connection) on byte streams: a peer to call, and a future to drive for the server's messages.
 //!
 //! A request is one POST; its answer is JSON or a stream of events.
-//! In the legacy era there is a session around them, a stream for what belongs to no request, and streams that were cut are
-//! taken up again; in the modern era every request stands alone.
-//!
-//! Applies to: outbound.
+//! In the legacy era there is a session around them, with a stream of its own, and streams that were cut are
+//! resumed; in the modern era every request stands alone.
 
-mod again;
-mod answer;
+mod certificates;
 mod config;
 mod connection;
 mod connector;
 mod core;
 mod dispatch;
 mod endpoint;
-mod eras;
+mod era_cache;
 mod error;
-mod fresh;
 mod headers;
 mod link;
 mod listen;
 mod pool;
 mod request;
+mod resend;
+mod response;
 mod runner;
+mod sender;
 mod session;
+mod session_settings;
 mod sse;
-mod trust;
-mod wire;
-mod wishes;
 
+pub(super) use self::certificates::Roots;
 pub use self::config::{Bearer, HttpClientConfig};
 pub use self::connection::HttpConnection;
 pub(super) use self::connector::{Connector, Security, connector};
 pub use self::endpoint::Endpoint;
-pub use self::eras::EraCache;
+pub use self::era_cache::EraCache;
 pub use self::error::HttpClientError;
 pub(super) use self::error::causes;
-pub(super) use self::trust::Roots;

@@ -1,15 +1,13 @@
-//! The connections to one origin: HTTP/1.1, one request at a time on each, kept for the next ones.
+//! The connections to one origin: HTTP/1.1, one request at a time on each, kept for later requests.
 //!
-//! A connection is kept from the head of its response on, and is handed out again once the body is through, which
-//! hyper says (`is_ready`). So at most as many are kept as may be idle: the oldest gives way, and where its body is
-//! still read it closes after that.
-//!
-//! Applies to: outbound.
+//! A connection is kept from the head of its response on, and is reused once the body is read, which
+//! hyper reports (`is_ready`). At most as many are kept as may be idle: the oldest is dropped, and if its body is
+//! still being read it closes after that.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +19,7 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::dns::GaiResolver;
+use mgp_types::sync::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -31,26 +30,25 @@ use super::connector::{Connector, Security, connector};
 use super::endpoint::Endpoint;
 use super::error::HttpClientError;
 
-/// What is sent: its URI is a path, and it has a `Host`.
+/// Request whose URI is a path, and which has a `Host` header.
 pub(super) type Message = Request<Full<Bytes>>;
 
 type Sender = SendRequest<Full<Bytes>>;
-type Answered = Result<Response<Incoming>, PoolError>;
+type SendResult = Result<Response<Incoming>, PoolError>;
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// What hyper's buffer must hold at least.
-const LEAST_BUFFER: usize = 8 << 10;
+/// Minimum size of hyper's buffer.
+const MIN_BUFFER_BYTES: usize = 8 << 10;
 
-/// A pool of connections.
 pub(super) struct Pool<C = Connector<GaiResolver>> {
     connector: C,
     to: Uri,
     connect_timeout: Duration,
     settings: Builder,
-    kept: Arc<Kept>,
+    idle: Arc<IdleConnections>,
 }
 
-/// Why there is no response.
+/// Reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PoolError {
     /// No connection could be opened.
@@ -70,7 +68,7 @@ impl PoolError {
     }
 }
 
-/// A pool for an endpoint.
+/// Creates a pool for an endpoint.
 pub(super) fn pool(
     endpoint: &Endpoint,
     config: &HttpClientConfig,
@@ -83,10 +81,10 @@ pub(super) fn pool(
 impl<C> Pool<C> {
     fn new(connector: C, to: Uri, config: &HttpClientConfig) -> Self {
         let mut settings = Builder::new();
-        settings.max_buf_size(config.header_bytes.max(LEAST_BUFFER));
-        let kept = Kept::new(config.idle_connections, config.idle_timeout);
+        settings.max_buf_size(config.header_bytes.max(MIN_BUFFER_BYTES));
+        let idle = IdleConnections::new(config.idle_connections, config.idle_timeout);
         let connect_timeout = config.connect_timeout;
-        Self { connector, to, connect_timeout, settings, kept: Arc::new(kept) }
+        Self { connector, to, connect_timeout, settings, idle: Arc::new(idle) }
     }
 }
 
@@ -95,32 +93,34 @@ where
     C: Service<Uri, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync,
     C::Response: Read + Write + Unpin + Send + 'static,
 {
-    /// Sends a request on a connection that is free, or on a new one; gives the response with its body unread.
+    /// Sends a request on an idle connection, or on a new one; returns the response with its body unread.
     ///
-    /// It is sent a second time only where not one byte of it was written, so that no server can have seen it.
-    /// A connection that is free has it when this returns, whether the future is polled or not.
+    /// It is sent a second time only if not one byte of it was written, so that no server can have read it.
+    /// An idle connection has it when this returns, whether the future is polled or not.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection of the request.
-    pub(super) fn send(&self, message: Message) -> impl Future<Output = Answered> + Send {
-        // The request is large, so it goes to hyper before there is a future of ours that would hold it.
-        match self.kept.take() {
-            Taken::Free(mut sender) => {
+    pub(super) fn send(&self, message: Message) -> impl Future<Output = SendResult> + Send {
+        // The request is large, so it is passed to hyper before a future of ours would have to hold it.
+        match self.idle.take() {
+            Checkout::Free(mut sender) => {
                 let sent = Box::pin(sender.try_send_request(message));
-                Either::Left(self.answered(sender, sent))
+                Either::Left(self.receive(sender, sent))
             }
-            Taken::Busy | Taken::None => Either::Right(Box::pin(self.send_elsewhere(message))),
+            Checkout::Busy | Checkout::None => {
+                Either::Right(Box::pin(self.send_elsewhere(message)))
+            }
         }
     }
 
-    /// Waits for the answer of a request that was handed to a connection which was used before.
-    async fn answered<F>(&self, sender: Sender, sent: Pin<Box<F>>) -> Answered
+    /// Waits for the response on a connection that was used before.
+    async fn receive<F>(&self, sender: Sender, sent: Pin<Box<F>>) -> SendResult
     where
         F: Future<Output = Result<Response<Incoming>, TrySendError<Message>>>,
     {
         let elsewhere = match sent.await {
             Ok(response) => {
-                Kept::put(&self.kept, sender);
+                IdleConnections::put(&self.idle, sender);
                 return Ok(response);
             }
             Err(mut error) => match error.take_message() {
@@ -132,16 +132,16 @@ where
         elsewhere.await
     }
 
-    /// The same as to send, where the first try found nothing.
-    async fn send_elsewhere(&self, mut message: Message) -> Answered {
+    /// Sends a request after the first attempt found no connection.
+    async fn send_elsewhere(&self, mut message: Message) -> SendResult {
         loop {
-            let (mut sender, is_new) = match self.free().await {
+            let (mut sender, is_new) = match self.checkout().await {
                 Some(sender) => (sender, false),
                 None => (self.open().await?, true),
             };
             match sender.try_send_request(message).await {
                 Ok(response) => {
-                    Kept::put(&self.kept, sender);
+                    IdleConnections::put(&self.idle, sender);
                     return Ok(response);
                 }
                 Err(mut error) => match error.take_message() {
@@ -153,23 +153,23 @@ where
         }
     }
 
-    /// A connection that waits for a request.
-    async fn free(&self) -> Option<Sender> {
-        match self.kept.take() {
-            Taken::Free(sender) => Some(sender),
-            Taken::None => None,
-            // One may have an answer that was read this moment, and be free once its own task had its turn.
-            Taken::Busy => {
+    /// Returns a connection that is ready for a request.
+    async fn checkout(&self) -> Option<Sender> {
+        match self.idle.take() {
+            Checkout::Free(sender) => Some(sender),
+            Checkout::None => None,
+            // A connection may have just read its answer, and be ready once its own task has run.
+            Checkout::Busy => {
                 yield_now().await;
-                match self.kept.take() {
-                    Taken::Free(sender) => Some(sender),
-                    Taken::None | Taken::Busy => None,
+                match self.idle.take() {
+                    Checkout::Free(sender) => Some(sender),
+                    Checkout::None | Checkout::Busy => None,
                 }
             }
         }
     }
 
-    /// Opens a connection, within a bound that includes the handshake of TLS, and lets it run.
+    /// Opens a connection, within a time that includes the TLS handshake, and spawns its task.
     async fn open(&self) -> Result<Sender, PoolError> {
         let bound = self.connect_timeout;
         let opening = async {
@@ -185,115 +185,115 @@ where
         };
         let (mut sender, connection) =
             self.settings.handshake(io).await.map_err(PoolError::Broken)?;
-        let (tell, told) = oneshot::channel();
+        let (report, reported) = oneshot::channel();
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended");
-                // Only who opened it still listens.
-                let _ = tell.send(error);
+                tracing::debug!(%error, "connection failed");
+                // Only the opening request still listens.
+                let _ = report.send(error);
             }
         });
         match sender.ready().await {
             Ok(()) => Ok(sender),
-            // Its own task knows why.
-            Err(error) => Err(PoolError::Broken(told.await.unwrap_or(error))),
+            // Its own task knows the reason.
+            Err(error) => Err(PoolError::Broken(reported.await.unwrap_or(error))),
         }
     }
 }
 
-/// The connections that are kept.
-struct Kept {
-    state: Mutex<State>,
+/// Connections kept for later requests.
+struct IdleConnections {
+    state: Mutex<IdleState>,
     bound: usize,
-    time: Duration,
+    timeout: Duration,
 }
 
 #[derive(Default)]
-struct State {
+struct IdleState {
     /// The oldest first.
-    all: Vec<One>,
-    /// Closes those whose time is over; there while one is kept.
+    connections: Vec<IdleConnection>,
+    /// Task that closes expired connections; present while one is idle.
     reaper: Option<JoinHandle<()>>,
 }
 
-struct One {
+struct IdleConnection {
     sender: Sender,
     since: Instant,
 }
 
-/// What there was.
-enum Taken {
+/// Result of looking for an idle connection.
+enum Checkout {
     Free(Sender),
-    /// None that is free, some whose response is still read.
+    /// None is free, but the responses of some are still being read.
     Busy,
     None,
 }
 
-impl Kept {
-    fn new(bound: usize, time: Duration) -> Self {
-        Self { state: Mutex::default(), bound, time }
+impl IdleConnections {
+    fn new(bound: usize, timeout: Duration) -> Self {
+        Self { state: Mutex::default(), bound, timeout }
     }
 
-    /// The newest that is free; those that are of no use are left out on the way.
-    fn take(&self) -> Taken {
-        // Senders are dropped after the lock: that wakes the tasks of their connections.
-        let mut useless = Vec::new();
-        let mut state = self.state();
-        let (all, mut taken) = (&mut state.all, Taken::None);
-        if all.is_empty() {
+    /// Takes the newest free connection; closed and expired ones are dropped.
+    fn take(&self) -> Checkout {
+        // Senders are dropped after the lock is released: that wakes the tasks of their connections.
+        let mut obsolete = Vec::new();
+        let mut state = self.state.lock();
+        let (connections, mut taken) = (&mut state.connections, Checkout::None);
+        if connections.is_empty() {
             return taken;
         }
         let now = Instant::now();
-        for at in (0..all.len()).rev() {
-            if all[at].sender.is_closed() || self.is_over(&all[at], now) {
-                useless.push(all.remove(at));
-            } else if all[at].sender.is_ready() {
-                taken = Taken::Free(all.remove(at).sender);
+        for at in (0..connections.len()).rev() {
+            if connections[at].sender.is_closed() || self.is_expired(&connections[at], now) {
+                obsolete.push(connections.remove(at));
+            } else if connections[at].sender.is_ready() {
+                taken = Checkout::Free(connections.remove(at).sender);
                 break;
             } else {
-                taken = Taken::Busy;
+                taken = Checkout::Busy;
             }
         }
         drop(state);
         taken
     }
 
-    /// Keeps one, and sees to it that it is closed in time.
-    fn put(kept: &Arc<Self>, sender: Sender) {
-        if kept.bound == 0 || sender.is_closed() {
+    /// Keeps a connection, and ensures that it is closed in time.
+    fn put(idle: &Arc<Self>, sender: Sender) {
+        if idle.bound == 0 || sender.is_closed() {
             return;
         }
-        let mut useless = Vec::new();
-        let mut state = kept.state();
-        let State { all, reaper } = &mut *state;
-        if all.len() >= kept.bound {
-            useless.extend(all.extract_if(.., |one| one.sender.is_closed()));
-            if all.len() >= kept.bound {
-                useless.push(all.remove(0));
+        let mut obsolete = Vec::new();
+        let mut state = idle.state.lock();
+        let IdleState { connections, reaper } = &mut *state;
+        if connections.len() >= idle.bound {
+            obsolete.extend(connections.extract_if(.., |idle| idle.sender.is_closed()));
+            if connections.len() >= idle.bound {
+                obsolete.push(connections.remove(0));
             }
         }
         let since = Instant::now();
-        all.push(One { sender, since });
-        // It may have ended with its runtime.
+        connections.push(IdleConnection { sender, since });
+        // The task may have ended with its runtime.
         if reaper.as_ref().is_none_or(JoinHandle::is_finished)
-            && let Some(until) = since.checked_add(kept.time)
+            && let Some(until) = since.checked_add(idle.timeout)
         {
-            *reaper = Some(tokio::spawn(reap(Arc::downgrade(kept), until)));
+            *reaper = Some(tokio::spawn(reap(Arc::downgrade(idle), until)));
         }
         drop(state);
     }
 
-    /// Closes those whose time is over; says when the next one's is, and gives up its office where none is left.
-    fn close_old(&self) -> Option<Instant> {
+    /// Closes expired connections; returns the time of the next check, or clears the task if no connection is left.
+    fn close_expired(&self) -> Option<Instant> {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let old = state
-            .all
-            .extract_if(.., |one| one.sender.is_closed() || self.is_over(one, now))
+            .connections
+            .extract_if(.., |idle| idle.sender.is_closed() || self.is_expired(idle, now))
             .collect::<Vec<_>>();
-        let next = state.all.first().and_then(|one| one.since.checked_add(self.time));
+        let next = state.connections.first().and_then(|idle| idle.since.checked_add(self.timeout));
         if next.is_none() {
-            // Under the lock, so that whoever keeps the next one sees that nobody watches over it.
+            // Under the lock, so that a concurrent `put` sees that there is no task.
             state.reaper = None;
         }
         drop(state);
@@ -301,29 +301,25 @@ impl Kept {
         next
     }
 
-    fn is_over(&self, one: &One, now: Instant) -> bool {
-        now.duration_since(one.since) >= self.time
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_expired(&self, idle: &IdleConnection, now: Instant) -> bool {
+        now.duration_since(idle.since) >= self.timeout
     }
 }
 
-/// The pool is gone, and all that it kept.
-impl Drop for Kept {
+/// The task ends with the pool.
+impl Drop for IdleConnections {
     fn drop(&mut self) {
-        if let Some(reaper) = self.state().reaper.take() {
+        if let Some(reaper) = self.state.lock().reaper.take() {
             reaper.abort();
         }
     }
 }
 
 /// Closes connections in time, as long as there are some.
-async fn reap(kept: Weak<Kept>, mut until: Instant) {
+async fn reap(idle: Weak<IdleConnections>, mut until: Instant) {
     loop {
         sleep_until(until).await;
-        let Some(next) = kept.upgrade().and_then(|kept| kept.close_old()) else { return };
+        let Some(next) = idle.upgrade().and_then(|idle| idle.close_expired()) else { return };
         until = next;
     }
 }
@@ -336,7 +332,7 @@ mod without_tls {
     use super::*;
 
     #[test]
-    fn https_without_tls_says_what_to_build() {
+    fn https_without_tls_names_the_feature_to_build() {
         let endpoint = Endpoint::parse("https://example.com/mcp").unwrap();
         let error = pool(&endpoint, &HttpClientConfig::default()).map(|_| ()).unwrap_err();
         assert!(matches!(error, HttpClientError::NoTls(_)));

@@ -1,9 +1,7 @@
-//! One request: its POST, the stream its answer may be, and what happens when that is cut.
-//!
-//! Applies to: outbound.
+//! One request: its POST, the stream its answer may be, and the resumption of that.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,232 +13,244 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use mgp_types::method::{Initialize, SubscriptionsListen};
 use mgp_types::service::{BoxFuture, Call, Outlet, Reply, write_call};
+use mgp_types::sync::Mutex;
 use mgp_types::{Id, RpcError};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::again::Again;
-use super::answer::{Answer, Kind, kind};
-use super::core::{Core, Place, gone, is_gone, opened};
-use super::dispatch::Origin;
+use super::core::{Core, SessionBinding, closed_here, is_session_lost, session_headers};
+use super::dispatch::MessageSource;
 use super::error::{Fault, causes};
-use super::fresh::Fresh;
-use super::headers::{Echo, LAST_EVENT, modern_revision, posting};
-use super::session::{Lease, Opened};
+use super::headers::{LAST_EVENT, StandardHeaders, modern_revision, post_headers};
+use super::resend::ResendPolicy;
+use super::response::{Answer, ContentKind, content_kind};
+use super::sender::drain;
+use super::session::SessionGuard;
+use super::session::{SessionHeaders, SessionRef};
+use super::session_settings::{Replayed, SettingChange};
 use super::sse::{SseReader, TooLong};
-use super::wire::drain;
-use super::wishes::{Repeated, Wish};
-use crate::connection::{Next, write_abandoned};
+use crate::connection::{SlotEvent, write_cancelled};
 
-/// The room that is made for a request at once; longer ones are rare.
-const USUAL: usize = 1000;
+/// Capacity reserved for a request; longer ones are rare.
+const BODY_CAPACITY: usize = 1000;
 
-/// How many events are read before their consumer has its turn: less than an inbox holds.
-const BURST: usize = 64;
+/// Events that are read before their consumer runs: fewer than an inbox holds.
+const MAX_EVENTS_PER_TURN: usize = 64;
 
-/// A server that wants no wait at all could keep us busy for ever.
-const LEAST_PAUSE: Duration = Duration::from_millis(10);
+/// Lower limit of a server's retry value, so that it cannot keep the client busy.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// A request, written.
-struct Written {
+/// A request that is ready to be sent.
+struct EncodedRequest {
     number: i64,
-    /// What its headers repeat; nothing in the legacy era.
-    echo: Option<Box<Echo>>,
+    /// Standard headers; `None` in the legacy era.
+    standard: Option<Box<StandardHeaders>>,
     body: Bytes,
     opens: bool,
-    /// Whether a session that is gone is opened anew for it.
+    /// If set, a lost session is opened again for it.
     renews: bool,
-    again: Again,
+    resend: ResendPolicy,
 }
 
-impl Written {
+impl EncodedRequest {
     fn is_legacy(&self) -> bool {
-        self.echo.is_none()
+        self.standard.is_none()
     }
 
-    fn headers(&self, session: Option<&Opened>) -> HeaderMap {
-        let mut headers = posting();
-        if let Some(echo) = &self.echo {
-            echo.stamp(&mut headers);
+    fn headers(&self, session: Option<&SessionHeaders>) -> HeaderMap {
+        let mut headers = post_headers();
+        if let Some(standard) = &self.standard {
+            standard.insert_headers(&mut headers);
         }
         if let Some(session) = session {
-            session.stamp(&mut headers);
+            session.insert_headers(&mut headers);
         }
         headers
     }
 
-    /// What came, by its head, of which is kept what opens a session.
-    fn answer(&self, response: Response<Incoming>, known: &Known) -> Answer {
+    /// Classifies the response, and keeps its headers if it opens a session.
+    fn answer(&self, response: Response<Incoming>, state: &RequestState) -> Answer {
         if self.opens {
-            let _ = known.headers.set(Box::new(response.headers().clone()));
+            let _ = state.headers.set(Box::new(response.headers().clone()));
         }
-        Answer::of(response)
+        Answer::new(response)
     }
 
-    /// The response, unless it says that the session is gone and a new one is to be opened for the request.
+    /// Returns the response, unless the session is lost and is to be opened again for the request.
     fn in_session(
         &self,
         response: Response<Incoming>,
-        lease: Option<Lease>,
-    ) -> Result<Response<Incoming>, (Lease, Incoming)> {
-        match lease.filter(|lease| self.renews && is_gone(response.status(), *lease)) {
+        session_ref: Option<SessionRef>,
+    ) -> Result<Response<Incoming>, (SessionRef, Incoming)> {
+        match session_ref
+            .filter(|session_ref| self.renews && is_session_lost(response.status(), *session_ref))
+        {
             Some(lost) => Err((lost, response.into_body())),
             None => Ok(response),
         }
     }
 }
 
-/// What becomes known of a request on its way.
+/// Facts about a request while it is processed.
 #[derive(Default)]
-struct Known {
-    /// The headers of the response, where it opens a session.
+struct RequestState {
+    /// The headers of the response, if it opens a session.
     headers: OnceLock<Box<HeaderMap>>,
     /// The session it was sent in last.
-    lease: Mutex<Option<Lease>>,
+    session_ref: Mutex<Option<SessionRef>>,
 }
 
-impl Known {
-    fn is_sent_in(&self, lease: Option<Lease>) {
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+impl RequestState {
+    fn set_session(&self, session_ref: Option<SessionRef>) {
+        *self.session_ref.lock() = session_ref;
     }
 
-    fn lease(&self) -> Option<Lease> {
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    fn session_ref(&self) -> Option<SessionRef> {
+        *self.session_ref.lock()
     }
 }
 
-/// How the reading of a stream ended.
-enum End {
-    /// The answer came; the rest of the body is left.
+/// End of reading a stream.
+enum StreamEnd {
+    /// The answer was received; the rest of the body is unread.
     Answered,
-    /// The stream ended before.
+    /// The stream ended before it.
     Cut(String),
 }
 
 impl Core {
     pub(super) async fn request(self: Arc<Self>, call: Call) -> Result<Reply, RpcError> {
         if self.is_closed() {
-            return Err(gone());
+            return Err(closed_here());
         }
         let permits = Arc::clone(&self.permits);
-        // What only listens would keep its place for good, and the calls would wait for it.
+        // A subscription would keep its permit for good and block calls.
         let _permit = if call.is::<SubscriptionsListen>() {
             None
         } else {
-            Some(permits.acquire_owned().await.map_err(|_| gone())?)
+            Some(permits.acquire_owned().await.map_err(|_| closed_here())?)
         };
         if !call.is::<Initialize>() {
-            let wish = Wish::of(&call).filter(|_| modern_revision(&call).is_none());
-            let (reply, _) = Arc::clone(&self).ask(call).await?;
-            if let Some(wish) = wish {
-                self.session.note(wish);
+            let change = SettingChange::of(&call).filter(|_| modern_revision(&call).is_none());
+            let (reply, _) = Arc::clone(&self).send_request(call).await?;
+            if let Some(change) = change {
+                self.session.keep(change);
             }
             return Ok(reply);
         }
-        let (reply, headers) = Box::pin(Arc::clone(&self).ask(call.clone())).await?;
-        Fresh::new(&self, opened(&reply, headers.as_deref())).begin(call)?;
+        let (reply, headers) = Box::pin(Arc::clone(&self).send_request(call.clone())).await?;
+        SessionGuard::new(&self, session_headers(&reply, headers.as_deref())).start(call)?;
         Ok(reply)
     }
 
-    /// Asks, and gives the headers of the response with the answer, where it opens a session.
-    pub(super) async fn ask(
+    /// Sends a request; returns the answer, and the headers of the response if it opens a session.
+    pub(super) async fn send_request(
         self: Arc<Self>,
         mut call: Call,
     ) -> Result<(Reply, Option<Box<HeaderMap>>), RpcError> {
-        let number = self.shared.pending.number(&mut call).ok_or_else(gone)?;
+        let number = self.send_half.pending.assign_number(&mut call).ok_or_else(closed_here)?;
         let opens = call.is::<Initialize>();
-        let known = Known::default();
-        let waiting = Waiting { core: &self, number, known: &known };
+        let state = RequestState::default();
+        let waiting = PendingGuard { core: &self, number, state: &state };
         let revision = modern_revision(&call);
-        let echo = revision.map(|revision| Echo::of(&call, &revision)).transpose()?.map(Box::new);
-        let mut body = Vec::with_capacity(USUAL);
+        let standard = revision
+            .map(|revision| StandardHeaders::of(&call, &revision))
+            .transpose()?
+            .map(Box::new);
+        let mut body = Vec::with_capacity(BODY_CAPACITY);
         let id = Id::Number(number);
         write_call(&mut body, Some(&id), call.method().as_str(), call.params(), call.hop());
-        let again = Again::of(call.method().as_str());
-        let renews = call.cx().extensions.get::<Repeated>().is_none();
+        let resend = ResendPolicy::for_method(call.method().as_str());
+        let renews = call.cx().extensions.get::<Replayed>().is_none();
         let body = body.into();
-        let written = Written { number, echo, body, opens, renews, again };
+        let encoded = EncodedRequest { number, standard, body, opens, renews, resend };
         let outlet = call.cx().outlet.clone();
-        let slot = self.shared.pending.enter(number, call).ok_or_else(gone)?;
+        let slot = self.send_half.pending.insert(number, call).ok_or_else(closed_here)?;
 
-        let mut exchange = pin!(self.exchange(&written, &known).fuse());
+        let mut exchange = pin!(self.exchange(&encoded, &state).fuse());
         let mut is_over = false;
         let outcome = loop {
             let next = if is_over {
                 slot.next().await
             } else {
-                // While the consumer of an item is waited for nothing more is read: the server feels it.
+                // While the consumer of an item is busy nothing more is read, so the server is slowed down.
                 match select(pin!(slot.next()), exchange.as_mut()).await {
                     Either::Left((next, _)) => next,
                     Either::Right((outcome, _)) => {
                         is_over = true;
                         if let Err(error) = outcome {
-                            self.shared.pending.answer(&id, |_| Err(error));
+                            self.send_half.pending.complete(&id, |_| Err(error));
                         }
                         continue;
                     }
                 }
             };
-            let passing_on = match passed_on(next, &outlet) {
-                Ok(passing_on) => passing_on,
+            let forwarding = match forward_item(next, &outlet) {
+                Ok(forwarding) => forwarding,
                 Err(outcome) => break outcome,
             };
-            passing_on.await;
+            forwarding.await;
         };
         drop(waiting);
-        outcome.map(|reply| (reply, known.headers.get().cloned()))
+        outcome.map(|reply| (reply, state.headers.get().cloned()))
     }
 
-    /// Sends the request until it is answered, or cannot be any more.
-    async fn exchange(self: &Arc<Self>, request: &Written, known: &Known) -> Result<(), RpcError> {
-        let (response, lease) = self.post_request(request, known).await?;
+    /// Sends the request and reads its response until it is answered or fails.
+    async fn exchange(
+        self: &Arc<Self>,
+        request: &EncodedRequest,
+        state: &RequestState,
+    ) -> Result<(), RpcError> {
+        let (response, session_ref) = self.post_request(request, state).await?;
         let from = if request.is_legacy() {
-            Origin::Request(request.number, lease)
+            MessageSource::Request(request.number, session_ref)
         } else {
-            Origin::Modern(request.number)
+            MessageSource::Modern(request.number)
         };
-        match request.answer(response, known) {
+        match request.answer(response, state) {
             Answer::Json(body) => {
-                if let Some(text) = self.wire.read(body).await? {
-                    self.take(text, from);
+                if let Some(text) = self.sender.read(body).await? {
+                    self.receive(text, from);
                     if self.is_answered(request.number) {
                         return Ok(());
                     }
                     let why = "the server's JSON does not answer the request";
-                    return Err(Fault::Form(why.into()).into());
+                    return Err(Fault::Malformed(why.into()).into());
                 }
             }
-            // Boxed, as most requests need no room for what follows.
+            // Boxed, as most requests do not need the space.
             Answer::Events(body) => {
-                return Box::pin(self.until_answered(body, from, request, lease)).await;
+                return Box::pin(self.read_until_answered(body, from, request, session_ref)).await;
             }
-            Answer::Other(response) => Box::pin(self.wire.read_other(*response)).await?,
+            Answer::Other(response) => Box::pin(self.sender.read_other(*response)).await?,
         }
-        Err(Fault::Form("the server took the request and answered nothing".into()).into())
+        Err(Fault::Malformed("the server accepted the request and sent no answer".into()).into())
     }
 
-    /// POSTs the request; in a new session, once, where the old one is gone. Says in which one it is.
+    /// POSTs the request, once more in a new session if the old one is lost; returns the response and its session.
     async fn post_request(
         self: &Arc<Self>,
-        request: &Written,
-        known: &Known,
-    ) -> Result<(Response<Incoming>, Option<Lease>), RpcError> {
+        request: &EncodedRequest,
+        state: &RequestState,
+    ) -> Result<(Response<Incoming>, Option<SessionRef>), RpcError> {
         let mut is_renewed = false;
         loop {
             let in_session = request.is_legacy() && !request.opens;
-            let (lease, session) = in_session.then(|| self.session.now()).unzip();
-            known.is_sent_in(lease);
-            let made = || request.headers(session.as_deref());
-            let response =
-                self.wire.send(&Method::POST, &made, &request.body, request.again).await?;
-            let (lost, rest) = match request.in_session(response, lease) {
-                Ok(response) => return Ok((response, lease)),
+            let (session_ref, session) = in_session.then(|| self.session.current()).unzip();
+            state.set_session(session_ref);
+            let make_headers = || request.headers(session.as_deref());
+            let response = self
+                .sender
+                .send(&Method::POST, &make_headers, &request.body, request.resend)
+                .await?;
+            let (lost, rest) = match request.in_session(response, session_ref) {
+                Ok(response) => return Ok((response, session_ref)),
                 Err(lost) => lost,
             };
-            known.is_sent_in(None);
+            state.set_session(None);
             Box::pin(drain(rest)).await;
             if is_renewed {
-                return Err(Fault::Session("not even the one it just gave".into()).into());
+                return Err(Fault::Session("not even the new one".into()).into());
             }
             is_renewed = true;
             self.renew(lost).await?;
@@ -248,215 +258,236 @@ impl Core {
     }
 
     fn is_answered(&self, number: i64) -> bool {
-        self.shared.pending.get(&Id::Number(number)).is_none()
+        self.send_half.pending.get(&Id::Number(number)).is_none()
     }
 
     // === Streams ===
 
-    /// Reads the stream of a request, and what continues it, until the answer is there.
-    async fn until_answered(
+    /// Reads the stream of a request, and resumes it, until the answer is received.
+    async fn read_until_answered(
         self: &Arc<Self>,
         mut body: Incoming,
-        from: Origin,
-        request: &Written,
-        lease: Option<Lease>,
+        from: MessageSource,
+        request: &EncodedRequest,
+        session_ref: Option<SessionRef>,
     ) -> Result<(), RpcError> {
-        let mut reader = SseReader::new(self.wire.config.event_bytes);
+        let mut reader = SseReader::new(self.sender.config.event_bytes);
         let mut attempts = 0;
         loop {
-            let news = reader.news();
-            let end = self.follow(&mut body, &mut reader, from, Some(request.number)).await?;
-            let mut why = match end {
-                End::Answered => {
-                    self.finish(body);
+            let progress = reader.progress();
+            let end = self.read_stream(&mut body, &mut reader, from, Some(request.number)).await?;
+            let why = match end {
+                StreamEnd::Answered => {
+                    self.drain_in_background(body);
                     return Ok(());
                 }
-                End::Cut(why) => why,
+                StreamEnd::Cut(why) => why,
             };
-            if reader.news() > news {
+            if reader.progress() > progress {
                 attempts = 0;
             }
-            body = loop {
-                // Without a session there is nowhere to take it up again: the modern era, and a handshake.
-                let Some(lease) = lease else { return Err(Fault::Cut(why).into()) };
-                let Some(last) = reader.last_id().cloned() else {
-                    return Err(Fault::Cut(format!(
-                        "{why}; the server gave no event id to go on after, so the call may have run"
-                    ))
-                    .into());
-                };
-                if attempts >= self.wire.config.reconnects {
-                    let tries = format!("{why}; given up after {attempts} attempts to go on");
-                    return Err(Fault::Cut(tries).into());
-                }
-                attempts += 1;
-                sleep(self.pause(&reader)).await;
-                reader.reconnect();
-                match self.open_stream(lease, Some(&last)).await {
-                    Ok(Stream::Open(body)) => break body,
-                    Ok(Stream::Refused(status, error))
-                        if !status.is_server_error()
-                            && status != StatusCode::CONFLICT
-                            && status != StatusCode::TOO_MANY_REQUESTS =>
-                    {
-                        let gone =
-                            "the server does not take it up again, and the call may have run";
-                        return Err(Fault::Cut(format!("{gone}: {}", error.message())).into());
-                    }
-                    Ok(Stream::Over) => {
-                        let gone =
-                            "the session it ran in is gone, and in another one it is not known";
-                        return Err(Fault::Cut(format!("{why}; {gone}: it may have run")).into());
-                    }
-                    Ok(Stream::Refused(_, error)) | Err(error) => {
-                        error.message().clone_into(&mut why);
-                    }
-                }
-            };
+            // Without a session the stream cannot be resumed: the modern era, and a handshake.
+            let Some(session_ref) = session_ref else { return Err(Fault::Cut(why).into()) };
+            body = self.resume(&mut reader, session_ref, &mut attempts, why).await?;
         }
     }
 
-    /// How long to wait before a stream is taken up again: exactly what the server said, within bounds.
-    pub(super) fn pause(&self, reader: &SseReader) -> Duration {
-        let said = reader.retry().unwrap_or(self.wire.config.retry);
-        said.min(self.wire.config.max_retry).max(LEAST_PAUSE)
+    /// Resumes a stream that was cut, until the server accepts that or the attempts are used up.
+    async fn resume(
+        &self,
+        reader: &mut SseReader,
+        session_ref: SessionRef,
+        attempts: &mut u32,
+        mut why: String,
+    ) -> Result<Incoming, RpcError> {
+        let Some(last) = reader.last_id().cloned() else {
+            return Err(Fault::Cut(format!(
+                "{why}; the server sent no event id to resume after, so the call may have run"
+            ))
+            .into());
+        };
+        loop {
+            if *attempts >= self.sender.config.reconnects {
+                let tries = format!("{why}; gave up after {attempts} attempts to resume");
+                return Err(Fault::Cut(tries).into());
+            }
+            *attempts += 1;
+            sleep(self.retry_delay(reader)).await;
+            reader.reconnect();
+            match self.open_stream(session_ref, Some(&last)).await {
+                Ok(StreamResponse::Open(body)) => return Ok(body),
+                Ok(StreamResponse::Refused(status, error))
+                    if !status.is_server_error()
+                        && status != StatusCode::CONFLICT
+                        && status != StatusCode::TOO_MANY_REQUESTS =>
+                {
+                    let reason = "the server does not resume it, and the call may have run";
+                    return Err(Fault::Cut(format!("{reason}: {}", error.message())).into());
+                }
+                Ok(StreamResponse::Replaced) => {
+                    let reason = "the session it ran in is lost, and a new one does not know it";
+                    return Err(Fault::Cut(format!("{why}; {reason}, so it may have run")).into());
+                }
+                Ok(StreamResponse::Refused(_, error)) | Err(error) => {
+                    error.message().clone_into(&mut why);
+                }
+            }
+        }
     }
 
-    /// GETs a stream of this session: the one of no request, or what follows an event.
+    /// Returns the wait before a stream is resumed: the server's value, within limits.
+    pub(super) fn retry_delay(&self, reader: &SseReader) -> Duration {
+        let requested = reader.retry().unwrap_or(self.sender.config.retry);
+        requested.min(self.sender.config.max_retry).max(MIN_RETRY_DELAY)
+    }
+
+    /// Sends a GET for a stream of this session: its own, or the continuation after an event.
     ///
     /// Servers number events by session, so the number of one means another event, or none, in the next.
     pub(super) async fn open_stream(
         &self,
-        lease: Lease,
+        session_ref: SessionRef,
         last: Option<&HeaderValue>,
-    ) -> Result<Stream, RpcError> {
+    ) -> Result<StreamResponse, RpcError> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if !self.session.stamp_in(lease, &mut headers) {
-            return Ok(Stream::Over);
+        if !self.session.insert_headers_of(session_ref, &mut headers) {
+            return Ok(StreamResponse::Replaced);
         }
         if let Some(last) = last {
             headers.insert(LAST_EVENT, last.clone());
         }
-        let made = || headers.clone();
-        let response = self.wire.send(&Method::GET, &made, &Bytes::new(), Again::Once).await?;
+        let make_headers = || headers.clone();
+        let response = self
+            .sender
+            .send(&Method::GET, &make_headers, &Bytes::new(), ResendPolicy::Once)
+            .await?;
         let (head, body) = response.into_parts();
-        if head.status.is_success() && kind(&head.headers) == Some(Kind::Events) {
-            return Ok(Stream::Open(body));
+        if head.status.is_success() && content_kind(&head.headers) == Some(ContentKind::Events) {
+            return Ok(StreamResponse::Open(body));
         }
-        let error = self.wire.read_refusal(head.status, &head.headers, body).await;
-        Ok(Stream::Refused(head.status, error))
+        let error = self.sender.read_refusal(head.status, &head.headers, body).await;
+        Ok(StreamResponse::Refused(head.status, error))
     }
 
     /// Reads a stream until it ends, or until a request is answered.
-    async fn follow(
+    async fn read_stream(
         self: &Arc<Self>,
         body: &mut Incoming,
         reader: &mut SseReader,
-        from: Origin,
+        from: MessageSource,
         until: Option<i64>,
-    ) -> Result<End, RpcError> {
+    ) -> Result<StreamEnd, RpcError> {
         let is_answered = || until.is_some_and(|number| self.is_answered(number));
         loop {
             let frame = match body.frame().await {
                 Some(Ok(frame)) => frame,
-                Some(Err(error)) => return Ok(End::Cut(causes(&error))),
-                None => return Ok(End::Cut("the server closed it".to_owned())),
+                Some(Err(error)) => return Ok(StreamEnd::Cut(causes(&error))),
+                None => return Ok(StreamEnd::Cut("the server closed it".to_owned())),
             };
             let Some(bytes) = frame.data_ref() else { continue };
             let mut input: &[u8] = bytes;
             let mut count = 0_usize;
             while let Some(event) = reader.next(&mut input) {
                 count += 1;
-                // Items of this call go to their consumer before more of them are read.
-                if count.is_multiple_of(BURST) {
+                // Items of this call are passed to their consumer before more of them are read.
+                if count.is_multiple_of(MAX_EVENTS_PER_TURN) {
                     yield_now().await;
                 }
                 match event {
                     Ok(event) if matches!(&*event.name, "" | "message") => {
                         if !event.data.is_empty() {
-                            self.take(event.data, from);
+                            self.receive(event.data, from);
                         }
                         if is_answered() {
-                            return Ok(End::Answered);
+                            return Ok(StreamEnd::Answered);
                         }
                     }
-                    Ok(event) => tracing::debug!(name = event.name, "an event of no known kind"),
+                    Ok(event) => {
+                        tracing::debug!(name = event.name, "ignored an event of unknown kind");
+                    }
                     Err(TooLong) => {
-                        let bound = self.wire.config.event_bytes;
+                        let bound = self.sender.config.event_bytes;
                         if until.is_some() {
                             return Err(Fault::TooLong { what: "an event", bound }.into());
                         }
-                        tracing::warn!(bound, "an event of the server was too long and left out");
+                        tracing::warn!(bound, "skipped an event above the size limit");
                     }
                 }
             }
         }
     }
 
-    /// Reads the stream of no request until it ends.
-    pub(super) async fn listen_to(
+    /// Reads the session's own stream until it ends.
+    pub(super) async fn read_session_stream(
         self: &Arc<Self>,
         mut body: Incoming,
         reader: &mut SseReader,
-        lease: Lease,
+        session_ref: SessionRef,
     ) -> Result<(), RpcError> {
-        self.follow(&mut body, reader, Origin::Session(lease), None).await.map(|_| ())
+        self.read_stream(&mut body, reader, MessageSource::Session(session_ref), None)
+            .await
+            .map(|_| ())
     }
 
-    /// Lets a connection serve again whose answer is there: what the server still says is read and left.
-    fn finish(self: &Arc<Self>, mut body: Incoming) {
+    /// Makes the connection of an answered request reusable: the rest of its stream is read and discarded.
+    fn drain_in_background(self: &Arc<Self>, mut body: Incoming) {
         match body.frame().now_or_never() {
             Some(None | Some(Err(_))) => {}
             Some(Some(Ok(_))) | None => {
-                self.give(drain(body));
+                self.spawn_task(drain(body));
             }
         }
     }
 }
 
-/// Gives an item to its consumer, or gives back what is none: the outcome.
-fn passed_on(next: Next, outlet: &Outlet) -> Result<BoxFuture<'_, ()>, Result<Reply, RpcError>> {
+/// Forwards an item to its consumer, or returns the outcome.
+fn forward_item(
+    next: SlotEvent,
+    outlet: &Outlet,
+) -> Result<BoxFuture<'_, ()>, Result<Reply, RpcError>> {
     match next {
-        Next::Item(item) => Ok(Box::pin(async move {
-            // A consumer that left is no reason to lose the answer.
+        SlotEvent::Item(item) => Ok(Box::pin(async move {
+            // The answer matters even if the consumer of the items left.
             let _ = outlet.send(item).await;
         })),
-        Next::Done(outcome) => Err(outcome),
+        SlotEvent::Done(outcome) => Err(outcome),
     }
 }
 
-/// What a GET gave.
-pub(super) enum Stream {
+/// Response to a GET.
+pub(super) enum StreamResponse {
     Open(Incoming),
     Refused(StatusCode, RpcError),
-    /// Nothing was asked: the session is another one now.
-    Over,
+    /// Nothing was sent: the session was replaced.
+    Replaced,
 }
 
-/// Leaves the table when the caller stops waiting, and tells a legacy server if it had not answered.
+/// Removes a request when its caller stops waiting, and cancels it at a legacy server if it was not answered.
 ///
-/// A modern one sees its stream closed.
-struct Waiting<'a> {
+/// A modern server sees its stream closed.
+struct PendingGuard<'a> {
     core: &'a Arc<Core>,
     number: i64,
-    known: &'a Known,
+    state: &'a RequestState,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
-        let unanswered = self.core.shared.pending.leave(self.number);
-        // A modern server, a handshake, and whoever did not get the request are told nothing.
-        let Some(lease) = self.known.lease() else { return };
+        let unanswered = self.core.send_half.pending.remove(self.number);
+        // A modern server, a handshake, and a server that did not get the request need no cancellation.
+        let Some(session_ref) = self.state.session_ref() else { return };
         if !unanswered || self.core.is_closed() {
             return;
         }
         let mut body = Vec::new();
-        write_abandoned(&mut body, self.number);
+        write_cancelled(&mut body, self.number);
         let core = Arc::clone(self.core);
-        self.core.give(async move {
-            if let Err(error) = core.post(posting(), body.into(), Place::ThisSession(lease)).await {
-                tracing::debug!(%error, "a cancellation was not told");
+        self.core.spawn_task(async move {
+            if let Err(error) =
+                core.post(post_headers(), body.into(), SessionBinding::Only(session_ref)).await
+            {
+                tracing::debug!(%error, "sending a cancellation failed");
             }
         });
     }
@@ -469,15 +500,15 @@ mod tests {
 
     use super::*;
     use crate::connection::Limits;
-    use crate::http::client::wire::Wire;
+    use crate::http::client::sender::HttpSender;
     use crate::http::{Endpoint, HttpClientConfig};
 
     #[tokio::test]
-    async fn the_future_of_a_call_was_so_large_that_moving_it_cost_more_than_the_call() {
+    async fn the_future_of_a_call_is_small_enough_to_be_moved_cheaply() {
         let endpoint = Endpoint::parse("http://127.0.0.1:1/mcp").unwrap();
-        let wire = Wire::new(endpoint, HttpClientConfig::default()).unwrap();
+        let sender = HttpSender::new(endpoint, HttpClientConfig::default()).unwrap();
         let stack = Stack::new(Router::new());
-        let (core, _jobs) = Core::new(wire, stack, Principal::local(), Limits::default());
+        let (core, _jobs) = Core::new(sender, stack, Principal::local(), Limits::default());
         let method = mgp_types::service::Method::from_static(ToolsCall::METHOD);
         let call = Call::request(method, Params::none(), core.context());
         let size = size_of_val(&core.request(call));

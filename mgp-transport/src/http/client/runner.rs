@@ -1,6 +1,4 @@
-//! The one task of a connection over HTTP: what belongs to no caller's future.
-//!
-//! Applies to: both.
+//! The one task of a connection over HTTP: work that belongs to no call.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,23 +12,22 @@ use tokio::sync::mpsc;
 
 use super::core::{Core, Job};
 use super::listen::listen;
-use crate::connection::{Closed, Lane};
+use crate::connection::{Closed, NotificationQueue};
 
-/// Drives the work of a connection.
 pub(super) struct Runner {
     core: Arc<Core>,
     jobs: mpsc::Receiver<Job>,
-    works: FuturesUnordered<BoxFuture<'static, ()>>,
-    lane: Lane,
+    tasks: FuturesUnordered<BoxFuture<'static, ()>>,
+    notifications: NotificationQueue,
     listening: Option<BoxFuture<'static, ()>>,
-    /// Where it runs, for what is left to do when it is dropped.
+    /// The runtime it runs on, for the work that remains when it is dropped.
     runtime: Option<Handle>,
 }
 
 impl Runner {
     pub(super) fn new(core: Arc<Core>, jobs: mpsc::Receiver<Job>) -> Self {
-        let (works, lane) = (FuturesUnordered::new(), Lane::default());
-        Self { core, jobs, works, lane, listening: None, runtime: None }
+        let (tasks, notifications) = (FuturesUnordered::new(), NotificationQueue::default());
+        Self { core, jobs, tasks, notifications, listening: None, runtime: None }
     }
 
     pub(super) async fn run(mut self) -> Closed {
@@ -46,28 +43,28 @@ impl Runner {
             Poll::Pending
         })
         .await;
-        // Nothing is heard any more; what waits for an answer fails before the server is told.
+        // Nothing more is read; waiting requests fail before the server is notified.
         self.listening = None;
-        core.shared.pending.close("the connection was closed on this side");
-        self.works.clear();
-        core.leave().await;
+        core.send_half.pending.close("the connection was closed on this side");
+        self.tasks.clear();
+        core.end_session().await;
         Closed::Local
     }
 
     fn turn(&mut self, task: &mut Task<'_>) {
         while let Poll::Ready(Some(job)) = self.jobs.poll_recv(task) {
             match job {
-                Job::Work(work) => self.works.push(work),
-                Job::Notice(size, handling) => self.lane.push(size, handling),
-                // The stream of the session before, if there was one, is of no use now.
+                Job::Task(task) => self.tasks.push(task),
+                Job::Notification(size, handling) => self.notifications.push(size, handling),
+                // The stream of the previous session, if there is one, is obsolete.
                 Job::Listen(opened) => {
                     self.listening = Some(Box::pin(listen(Arc::clone(&self.core), opened)));
                 }
             }
         }
         let core = &self.core;
-        self.lane.poll(task, |size| core.noticed(size));
-        while let Poll::Ready(Some(())) = Pin::new(&mut self.works).poll_next(task) {}
+        self.notifications.poll(task, |size| core.release_notification(size));
+        while let Poll::Ready(Some(())) = Pin::new(&mut self.tasks).poll_next(task) {}
         if let Some(listening) = &mut self.listening
             && listening.as_mut().poll(task).is_ready()
         {
@@ -76,12 +73,12 @@ impl Runner {
     }
 }
 
-/// Also when it is dropped half-way.
+/// A runner that is dropped while it runs ends its connection too.
 impl Drop for Runner {
     fn drop(&mut self) {
-        // Whoever closed it was waited for; whoever just left it leaves a session behind.
+        // After a regular close the session is ended already; otherwise it is ended in the background.
         if let Some(runtime) = &self.runtime {
-            self.core.leave_behind(runtime);
+            self.core.end_session_on(runtime);
         }
         self.core.end();
     }

@@ -1,63 +1,65 @@
-//! The legacy session of a connection: its id, its revision, and the call that opens it anew (MCP sessions).
-//!
-//! Applies to: outbound, legacy.
+//! The legacy session of a connection: its id, its revision, and the handshake that opens it again (MCP sessions).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
+use mgp_types::RpcError;
 use mgp_types::service::Call;
+use mgp_types::sync::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use super::core::{Core, closed_here};
 use super::headers::{REVISION, SESSION};
-use super::wishes::{Wish, Wishes};
+use super::session_settings::{SessionSettings, SettingChange};
 
-/// What is known of the session; in the modern era it stays empty.
+/// State of the session; in the modern era it stays empty.
 #[derive(Default)]
 pub(super) struct Session {
-    state: Mutex<State>,
-    /// Held by the one who opens it anew, so that all who find it gone wait for the same new one.
+    state: Mutex<SessionState>,
+    /// Held while the session is opened again, so that all requests that find it lost wait for the same new one.
     pub(super) renewing: tokio::sync::Mutex<()>,
-    /// Told when it is replaced or ends.
-    turned: Notify,
+    /// Notified when it is replaced or ends.
+    changed: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    /// What its requests carry.
-    opened: Arc<Opened>,
+struct SessionState {
+    /// Headers of its requests.
+    headers: Arc<SessionHeaders>,
     /// The call that opened it.
-    opening: Option<Call>,
-    /// What it was asked to do; the next one is asked the same.
-    wishes: Wishes,
-    /// Grows with every session.
+    handshake: Option<Call>,
+    /// Settings made in it, which are replayed in the next one.
+    settings: SessionSettings,
+    /// Incremented with every session.
     generation: u64,
-    /// There will be no further one.
+    /// If set, there will be no further session.
     is_closed: bool,
 }
 
-impl State {
-    fn lease(&self) -> Lease {
-        Lease { generation: self.generation, is_named: self.opened.id.is_some() }
+impl SessionState {
+    fn session_ref(&self) -> SessionRef {
+        SessionRef { generation: self.generation, has_id: self.headers.id.is_some() }
     }
 }
 
-/// Which session something was sent or came in.
+/// Identifies the session in which a message was sent or received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lease {
+pub(super) struct SessionRef {
     generation: u64,
-    /// Whether the server gave it an id, so that 404 means it is gone.
-    pub(super) is_named: bool,
+    /// If set, the server gave it an id, so that 404 means it is lost.
+    pub(super) has_id: bool,
 }
 
-/// What opens a session.
+/// Headers that identify a session.
 #[derive(Default)]
-pub(super) struct Opened {
+pub(super) struct SessionHeaders {
     pub(super) id: Option<HeaderValue>,
     pub(super) revision: Option<HeaderValue>,
 }
 
-impl Opened {
-    pub(super) fn stamp(&self, headers: &mut HeaderMap) {
+impl SessionHeaders {
+    pub(super) fn insert_headers(&self, headers: &mut HeaderMap) {
         if let Some(id) = &self.id {
             headers.insert(SESSION, id.clone());
         }
@@ -68,92 +70,137 @@ impl Opened {
 }
 
 impl Session {
-    /// The session there is, and what its requests carry.
-    pub(super) fn now(&self) -> (Lease, Arc<Opened>) {
-        let state = self.state();
-        (state.lease(), Arc::clone(&state.opened))
+    /// Returns the current session and its headers.
+    pub(super) fn current(&self) -> (SessionRef, Arc<SessionHeaders>) {
+        let state = self.state.lock();
+        (state.session_ref(), Arc::clone(&state.headers))
     }
 
-    /// Writes the headers of the session, and says which one it is.
-    pub(super) fn stamp(&self, headers: &mut HeaderMap) -> Lease {
-        let (lease, opened) = self.now();
-        opened.stamp(headers);
-        lease
+    /// Inserts the headers of the current session, and returns which one it is.
+    pub(super) fn insert_headers(&self, headers: &mut HeaderMap) -> SessionRef {
+        let (session_ref, current) = self.current();
+        current.insert_headers(headers);
+        session_ref
     }
 
-    /// Which session there is.
-    pub(super) fn lease(&self) -> Lease {
-        self.state().lease()
+    /// Returns which session is current.
+    pub(super) fn session_ref(&self) -> SessionRef {
+        self.state.lock().session_ref()
     }
 
-    /// Writes the headers of this session and of no other; `false` when it was replaced or ended.
-    pub(super) fn stamp_in(&self, lease: Lease, headers: &mut HeaderMap) -> bool {
-        // Judged by what was written, so that no other session can begin in between.
-        self.stamp(headers) == lease
+    /// Inserts the headers of this session and of no other; returns `false` if it was replaced or ended.
+    pub(super) fn insert_headers_of(
+        &self,
+        session_ref: SessionRef,
+        headers: &mut HeaderMap,
+    ) -> bool {
+        // Compared after the headers are inserted, so that no other session can begin in between.
+        self.insert_headers(headers) == session_ref
     }
 
-    /// Whether a lease is of a session that was replaced or ended.
-    pub(super) fn is_over(&self, lease: Lease) -> bool {
-        self.state().generation != lease.generation
+    /// Returns whether this session was replaced or ended.
+    pub(super) fn is_replaced(&self, session_ref: SessionRef) -> bool {
+        self.state.lock().generation != session_ref.generation
     }
 
-    /// Waits until the session of a lease is replaced or ends.
-    pub(super) async fn over(&self, lease: Lease) {
+    /// Waits until this session is replaced or ends.
+    pub(super) async fn ended(&self, session_ref: SessionRef) {
         loop {
-            let turned = self.turned.notified();
-            if self.is_over(lease) {
+            let changed = self.changed.notified();
+            if self.is_replaced(session_ref) {
                 return;
             }
-            turned.await;
+            changed.await;
         }
     }
 
-    /// The call that opened it.
-    pub(super) fn opening(&self) -> Option<Call> {
-        self.state().opening.clone()
+    /// Returns the call that opened it.
+    pub(super) fn handshake(&self) -> Option<Call> {
+        self.state.lock().handshake.clone()
     }
 
-    /// Notes what was granted.
-    pub(super) fn note(&self, wish: Wish) {
-        self.state().wishes.note(wish);
+    /// Keeps a setting that the server accepted.
+    pub(super) fn keep(&self, change: SettingChange) {
+        self.state.lock().settings.keep(change);
     }
 
-    /// What a new session is to be asked.
-    pub(super) fn wishes(&self) -> Vec<Call> {
-        self.state().wishes.requests()
+    /// Returns the requests to replay in a new session.
+    pub(super) fn settings(&self) -> Vec<Call> {
+        self.state.lock().settings.requests()
     }
 
-    /// The revision that was settled.
+    /// Returns the negotiated revision.
     pub(super) fn revision(&self) -> Option<HeaderValue> {
-        self.state().opened.revision.clone()
+        self.state.lock().headers.revision.clone()
     }
 
-    /// Begins a session; where it is closed for good, the new one is given back, to be ended at the server.
-    pub(super) fn open(&self, opened: Opened, by: Call) -> Result<(), Opened> {
-        let mut state = self.state();
+    /// Starts a session; returns its headers if the connection is closed, so that it can be ended at the server.
+    pub(super) fn start(&self, headers: SessionHeaders, by: Call) -> Result<(), SessionHeaders> {
+        let mut state = self.state.lock();
         if state.is_closed {
-            return Err(opened);
+            return Err(headers);
         }
         state.generation += 1;
-        state.opened = Arc::new(opened);
-        state.opening = Some(by);
+        state.headers = Arc::new(headers);
+        state.handshake = Some(by);
         drop(state);
-        self.turned.notify_waiters();
+        self.changed.notify_waiters();
         Ok(())
     }
 
-    /// Ends it for good; gives the headers to tell the server so, where it has an id.
+    /// Ends the session for good; returns the headers to end it at the server, if it has an id.
     pub(super) fn close(&self) -> Option<HeaderMap> {
         let mut headers = HeaderMap::new();
-        let lease = self.stamp(&mut headers);
-        // The calls in it hold the way to this session.
-        *self.state() =
-            State { generation: lease.generation + 1, is_closed: true, ..State::default() };
-        self.turned.notify_waiters();
-        lease.is_named.then_some(headers)
+        let session_ref = self.insert_headers(&mut headers);
+        // The calls in the state hold the connection.
+        *self.state.lock() = SessionState {
+            generation: session_ref.generation + 1,
+            is_closed: true,
+            ..SessionState::default()
+        };
+        self.changed.notify_waiters();
+        session_ref.has_id.then_some(headers)
+    }
+}
+
+/// Guard that ends a session in the background when it is dropped: its caller may stop waiting at any moment.
+pub(super) struct SessionGuard {
+    core: Arc<Core>,
+    headers: Option<SessionHeaders>,
+    /// The runtime on which it was opened, as it may be dropped outside of one.
+    runtime: Option<Handle>,
+}
+
+impl SessionGuard {
+    pub(super) fn new(core: &Arc<Core>, headers: SessionHeaders) -> Self {
+        let runtime = Handle::try_current().ok();
+        Self { core: Arc::clone(core), headers: Some(headers), runtime }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn headers(&self) -> Option<&SessionHeaders> {
+        self.headers.as_ref()
+    }
+
+    /// Makes it the session of the connection, unless that was closed meanwhile.
+    pub(super) fn start(mut self, by: Call) -> Result<(), RpcError> {
+        let Some(headers) = self.headers.take() else { return Ok(()) };
+        self.core.session.start(headers, by).map_err(|unwanted| {
+            self.headers = Some(unwanted);
+            closed_here()
+        })
+    }
+}
+
+impl Drop for SessionGuard {
+    fn drop(&mut self) {
+        let Some(headers) = self.headers.take().filter(|headers| headers.id.is_some()) else {
+            return;
+        };
+        let mut map = HeaderMap::new();
+        headers.insert_headers(&mut map);
+        if let Some(runtime) = &self.runtime {
+            let core = Arc::clone(&self.core);
+            runtime.spawn(async move { core.delete_session(map).await });
+        }
     }
 }

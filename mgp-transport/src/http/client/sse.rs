@@ -1,44 +1,42 @@
-//! Reads a stream of events, as far as it came, without ever holding more than one event (WHATWG server-sent events).
-//!
-//! Applies to: outbound.
+//! Incremental reader of an event stream, which never holds more than one event (WHATWG server-sent events).
 
 use std::time::Duration;
 
 use bytestring::ByteString;
 use http::HeaderValue;
 
-/// The longest id that is sent back in a header.
-const ID_BYTES: usize = 1024;
+/// Maximum length of an id that is sent back in a header.
+const MAX_ID_BYTES: usize = 1024;
 
 /// An event with data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Its name; empty for a message.
+    /// Name of the event; empty for a message.
     pub(super) name: String,
-    /// Its data, the lines joined.
+    /// Data of the event, its lines joined.
     pub(super) data: ByteString,
 }
 
-/// An event had more bytes than are held; it is left out, the next ones are read.
+/// Error: an event exceeded the limit; it is skipped, and the next ones are read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// Turns bytes into events; what it knows of the stream survives a new connection.
+/// Turns bytes into events; its state of the stream survives a new connection.
 #[derive(Debug)]
 pub(super) struct SseReader {
     bound: usize,
-    /// The line so far, where it came in several pieces.
+    /// The current line, if it arrived in several pieces.
     line: Vec<u8>,
     draft: Draft,
     last_id: Option<HeaderValue>,
     retry: Option<Duration>,
     is_start: bool,
     after_cr: bool,
-    /// Grows with every event that moved the stream on.
-    news: u64,
+    /// Number of events with data or an id.
+    progress: u64,
 }
 
-/// The event that is being read.
+/// The event being read.
 #[derive(Debug, Default)]
 struct Draft {
     name: Vec<u8>,
@@ -48,7 +46,6 @@ struct Draft {
 }
 
 impl Draft {
-    /// What it holds so far.
     fn len(&self) -> usize {
         self.data.as_ref().map_or(0, Vec::len)
     }
@@ -64,11 +61,11 @@ impl SseReader {
             retry: None,
             is_start: true,
             after_cr: false,
-            news: 0,
+            progress: 0,
         }
     }
 
-    /// Forgets the event that was begun: the next bytes come from a new connection.
+    /// Discards an unfinished event: the next bytes are from a new connection.
     pub(super) fn reconnect(&mut self) {
         self.line.clear();
         self.draft = Draft::default();
@@ -76,22 +73,22 @@ impl SseReader {
         self.after_cr = false;
     }
 
-    /// The id to go on after.
+    /// Returns the id after which to resume.
     pub(super) fn last_id(&self) -> Option<&HeaderValue> {
         self.last_id.as_ref()
     }
 
-    /// How long the server wants us to wait.
+    /// Returns the wait that the server requested.
     pub(super) fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Grows with every event that brought data or an id.
-    pub(super) fn news(&self) -> u64 {
-        self.news
+    /// Returns the number of events with data or an id.
+    pub(super) fn progress(&self) -> u64 {
+        self.progress
     }
 
-    /// Takes bytes from the front of `input` until an event is whole; `None` when all were taken.
+    /// Consumes bytes from the front of `input` until an event is complete; `None` when all are consumed.
     pub(super) fn next(&mut self, input: &mut &[u8]) -> Option<Result<Event, TooLong>> {
         loop {
             if std::mem::take(&mut self.after_cr) && input.first() == Some(&b'\n') {
@@ -101,7 +98,7 @@ impl SseReader {
                 return None;
             }
             let Some(at) = memchr::memchr2(b'\n', b'\r', input) else {
-                self.hold(input);
+                self.buffer_piece(input);
                 *input = &[];
                 return None;
             };
@@ -110,12 +107,12 @@ impl SseReader {
             self.after_cr = end == b'\r';
             let mut held = Vec::new();
             if !self.line.is_empty() {
-                self.hold(piece);
+                self.buffer_piece(piece);
                 held = std::mem::take(&mut self.line);
                 piece = &held;
             }
             let event = self.take_line(piece);
-            // The next line in pieces finds room.
+            // Reuses the buffer for the next line in pieces.
             if held.capacity() <= 64 << 10 {
                 held.clear();
                 self.line = held;
@@ -126,11 +123,11 @@ impl SseReader {
         }
     }
 
-    /// Keeps a piece of a line, unless the event is too long already.
-    fn hold(&mut self, piece: &[u8]) {
+    /// Buffers a piece of a line, unless the event is too long already.
+    fn buffer_piece(&mut self, piece: &[u8]) {
         if self.line.len() + self.draft.len() + piece.len() > self.bound {
             self.draft.too_long = true;
-            // One byte stays, so that the line does not look empty.
+            // One byte is kept, so that the line does not look empty.
             self.line.truncate(1);
             if self.line.is_empty() {
                 self.line.extend(piece.first());
@@ -171,7 +168,7 @@ impl SseReader {
                 let text = std::str::from_utf8(value).unwrap_or_default();
                 self.retry = Some(Duration::from_millis(text.parse().unwrap_or(u64::MAX)));
             }
-            // Comments begin with a colon and keep the connection alive; other fields are for others.
+            // Comments begin with a colon and keep the connection alive; unknown fields are ignored.
             _ => {}
         }
         None
@@ -179,9 +176,9 @@ impl SseReader {
 
     fn dispatch(&mut self) -> Option<Result<Event, TooLong>> {
         let draft = std::mem::take(&mut self.draft);
-        self.news += u64::from(draft.id.is_some() || draft.data.is_some());
+        self.progress += u64::from(draft.id.is_some() || draft.data.is_some());
         if let Some(id) = draft.id {
-            let fits = !id.is_empty() && id.len() <= ID_BYTES;
+            let fits = !id.is_empty() && id.len() <= MAX_ID_BYTES;
             self.last_id = HeaderValue::try_from(id).ok().filter(|_| fits);
         }
         if draft.too_long {
@@ -205,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a text in pieces of so many bytes: the events as `name=data`, `!` for one that was too long.
+    /// Reads a text in pieces of some bytes; returns the events as `name=data`, or `!` for one that was too long.
     fn read(reader: &mut SseReader, text: &[u8], piece: usize) -> Vec<String> {
         let mut events = Vec::new();
         for mut piece in text.chunks(piece.max(1)) {
@@ -237,7 +234,7 @@ mod tests {
         check("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["=a"]);
         check("data\n\n", &["="]);
         check("other: x\ndata: ä\n\n", &["=ä"]);
-        // What was begun and not ended is no event.
+        // An unfinished event is discarded.
         check("data: a\n", &[]);
         check("event: x\n\ndata: a\n\n", &["=a"]);
     }
@@ -247,7 +244,7 @@ mod tests {
         let mut reader = SseReader::new(64);
         read(&mut reader, b"id: 7\nretry: 50\ndata:\n\nid: 8\ndata: half", 3);
         assert_eq!(reader.last_id().unwrap(), "7");
-        assert_eq!((reader.retry(), reader.news()), (Some(Duration::from_millis(50)), 1));
+        assert_eq!((reader.retry(), reader.progress()), (Some(Duration::from_millis(50)), 1));
         reader.reconnect();
         assert_eq!(read(&mut reader, b"data: a\nretry: x\n\n", 5), ["=a"]);
         assert_eq!(reader.last_id().unwrap(), "7");
@@ -287,7 +284,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn written_events_are_read_back(
             events in proptest::collection::vec(("[a-z]{0,5}", "[ -~äö]{1,20}(\n[ -~]{1,20}){0,3}"), 0..10),
             piece in 1_usize..50,
         ) {

@@ -1,12 +1,9 @@
 //! A fetcher that reaches public servers only, whatever their names resolve to.
 //!
-//! Names are resolved once, by the connector that connects to the very addresses that were judged: a name that
-//! resolves to something else a moment later changes nothing.
-//!
-//! Applies to: outbound.
+//! Names are resolved once, by the connector that connects to the very addresses that were checked: a name that
+//! resolves to another address a moment later changes nothing.
 
 use std::error::Error as StdError;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
@@ -30,14 +27,14 @@ use crate::http::client::{
     Connector, Endpoint, HttpClientError, Roots, Security, causes, connector,
 };
 
-/// How long a document may take.
+/// Default time for one document.
 const TIME: Duration = Duration::from_secs(10);
-/// How long it may be.
+/// Default size of one document.
 const BYTES: usize = 1 << 20;
 
 /// Fetches documents over `https` from public addresses.
 ///
-/// No redirect is followed; a document may take 10 s and have 1 MiB. Proxies of the environment are not used.
+/// Redirects are not followed; a document may take 10 s and have 1 MiB. Proxies of the environment are not used.
 ///
 /// ```
 /// use mgp_transport::http::GuardedFetch;
@@ -56,46 +53,46 @@ pub struct GuardedFetch {
     client: Client<Connector<Guard>, Full<Bytes>>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Rules {
-    /// Whether this machine may be reached, over plain `http` too.
+    /// If set, this machine may be reached, also over plain `http`.
     loopback: bool,
-    /// Hosts that may be reached wherever they are, over plain `http` too.
+    /// Hosts that may be reached at any address, also over plain `http`.
     hosts: Vec<String>,
-    /// Whom TLS trusts besides the system's authorities.
+    /// Additional root certificates.
     roots: Roots,
 }
 
 impl GuardedFetch {
-    /// A fetcher for public servers.
+    /// Creates a fetcher for public servers.
     ///
     /// # Errors
-    /// [`HttpClientError::Roots`] when the system's certificate authorities cannot be read.
+    /// [`HttpClientError::Roots`] if the system's certificate authorities cannot be read.
     pub fn new() -> Result<Self, HttpClientError> {
         Self::under(Rules::default())
     }
 
-    /// A fetcher for what a server at this URL names: where that is on this machine, its documents may be too.
+    /// Creates a fetcher for documents named by the server at this URL; if that is on this machine, they may be too.
     ///
     /// # Errors
-    /// As [`GuardedFetch::new`], and [`HttpClientError::Url`] when the URL is none of a server.
+    /// The errors of [`GuardedFetch::new`], and [`HttpClientError::Url`] if the URL is not valid.
     pub fn beside(server_url: &str) -> Result<Self, HttpClientError> {
         let loopback = Endpoint::parse(server_url)?.is_loopback();
         Self::under(Rules { loopback, ..Rules::default() })
     }
 
-    /// Allows a host by name, wherever it is, over plain `http` too: an issuer inside one's own network.
+    /// Allows a host by name, at any address and also over plain `http`, e.g. an issuer inside the operator's network.
     ///
     /// # Errors
-    /// As [`GuardedFetch::new`].
+    /// The errors of [`GuardedFetch::new`].
     pub fn allow_host(self, host: impl Into<String>) -> Result<Self, HttpClientError> {
         self.changed(|rules| rules.hosts.push(bare(&host.into())))
     }
 
-    /// Trusts these certificate authorities besides the system's: PEM, one certificate or many.
+    /// Trusts these certificate authorities besides the system's: PEM, one certificate or more.
     ///
     /// # Errors
-    /// As [`GuardedFetch::new`], and [`HttpClientError::RootCertificates`] when the text holds none.
+    /// The errors of [`GuardedFetch::new`], and [`HttpClientError::RootCertificates`] if the text has no certificate.
     pub fn root_certificates(self, pem: impl AsRef<[u8]>) -> Result<Self, HttpClientError> {
         self.changed(|rules| rules.roots.add(pem.as_ref()))
     }
@@ -108,7 +105,7 @@ impl GuardedFetch {
         Ok(fetch)
     }
 
-    /// Bounds the time and the size of a document.
+    /// Sets the limits of a document's time and size.
     #[must_use]
     pub fn bounds(mut self, time: Duration, bytes: usize) -> Self {
         (self.time, self.bytes) = (time, bytes);
@@ -120,7 +117,7 @@ impl GuardedFetch {
         let secure = if cfg!(feature = "tls") { Security::Tls } else { Security::None };
         let connector = connector(Guard(Arc::clone(&rules)), secure, &rules.roots, "a fetcher")?;
         let client = Client::builder(TokioExecutor::new())
-            // Each document gets a connection that was judged for it.
+            // Each document gets a connection that was checked for it.
             .pool_max_idle_per_host(0)
             .build(connector);
         Ok(Self { rules, time: TIME, bytes: BYTES, client })
@@ -136,7 +133,7 @@ impl GuardedFetch {
         }
         let mut sent = Request::new(Full::new(Bytes::from(request.body)));
         *sent.method_mut() = Method::from_bytes(request.method.as_bytes())
-            .map_err(|_| failed(format!("`{}` is no method", request.method)))?;
+            .map_err(|_| failed(format!("`{}` is not a valid method", request.method)))?;
         *sent.uri_mut() = uri;
         for (name, value) in request.headers {
             let name = HeaderName::try_from(name);
@@ -187,22 +184,16 @@ impl Fetch for GuardedFetch {
     }
 }
 
-impl fmt::Debug for GuardedFetch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardedFetch")
-            .field("loopback", &self.rules.loopback)
-            .field("hosts", &self.rules.hosts)
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(GuardedFetch { rules });
 
 // === The rules ===
 
 impl Rules {
-    /// What can be said before a name is resolved.
+    /// Applies the checks that need no name resolution.
     fn judge_url(&self, url: &str) -> Result<Uri, FetchError> {
         let forbidden = |why: String| FetchError::Forbidden { url: shown_url(url), why };
-        let uri: Uri = url.parse().map_err(|error| forbidden(format!("it is no URL: {error}")))?;
+        let uri: Uri =
+            url.parse().map_err(|error| forbidden(format!("it is not a valid URL: {error}")))?;
         let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
             return Err(forbidden("it has no host".to_owned()));
         };
@@ -216,7 +207,7 @@ impl Rules {
             Some("http") => return Err(forbidden("it is not https".to_owned())),
             _ => return Err(forbidden("it is neither https nor http".to_owned())),
         }
-        // The connector does not resolve what is an address already.
+        // The connector does not resolve a host that is an address already.
         if let Ok(address) = bare(host).parse() {
             self.judge(host, address).map_err(|why| forbidden(why.to_string()))?;
         }
@@ -234,16 +225,16 @@ impl Rules {
     }
 }
 
-/// A host in one form.
+/// Normalizes a host for comparison.
 fn bare(host: &str) -> String {
     host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Resolves names, and gives only the addresses that may be reached.
+/// Resolver that returns only the addresses that may be reached.
 #[derive(Clone)]
 struct Guard(Arc<Rules>);
 
-/// All addresses of a name are forbidden.
+/// Error: all addresses of a name are forbidden.
 #[derive(Debug, thiserror::Error)]
 #[error("`{host}` resolves to {address}: {why}")]
 struct Blocked {
@@ -272,7 +263,7 @@ impl Service<Name> for Guard {
 }
 
 impl Rules {
-    /// The addresses that may be reached; an error where all are forbidden.
+    /// Returns the addresses that may be reached; fails if all are forbidden.
     fn sieve(
         &self,
         host: &str,
@@ -318,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_that_were_judged_are_connected_to() {
+    fn only_checked_addresses_are_connected_to() {
         let rules = Rules::default();
         let mixed = sieved(&rules, "rebind.example", &["10.0.0.1", "1.1.1.1", "::1"]);
         assert_eq!(mixed.unwrap(), ["1.1.1.1"]);
@@ -341,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_judged_before_anything_is_resolved() {
+    fn urls_are_checked_before_names_are_resolved() {
         let rules = Rules::default();
         refused(&rules, "http://example.com/", "not https");
         refused(&rules, "file:///etc/passwd", "");

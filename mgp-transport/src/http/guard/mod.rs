@@ -1,6 +1,4 @@
-//! Fetching documents whose URLs somebody else chose (MCP authorization, SSRF).
-//!
-//! Applies to: outbound.
+//! Fetching documents whose URLs another party chose (MCP authorization, SSRF).
 
 mod address;
 mod fetch;

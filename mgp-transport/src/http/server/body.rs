@@ -1,23 +1,20 @@
-//! The body of a response: nothing, one piece, or a stream of events.
-//!
-//! Applies to: inbound.
+//! The body of a response: empty, one piece, or a stream of events.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::events::Events;
+use super::event_body::EventBody;
 
-/// What a response carries.
+/// Body of a response.
 pub struct HttpBody(Kind);
 
 enum Kind {
     Whole(Bytes),
-    Events(Box<Events>),
+    Events(Box<EventBody>),
 }
 
 impl HttpBody {
@@ -25,7 +22,7 @@ impl HttpBody {
         Self(Kind::Whole(Bytes::new()))
     }
 
-    pub(super) fn events(events: Events) -> Self {
+    pub(super) fn events(events: EventBody) -> Self {
         Self(Kind::Events(Box::new(events)))
     }
 }
@@ -71,11 +68,4 @@ impl Body for HttpBody {
     }
 }
 
-impl fmt::Debug for HttpBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Kind::Whole(whole) => write!(f, "HttpBody({} bytes)", whole.len()),
-            Kind::Events(_) => f.write_str("HttpBody(events)"),
-        }
-    }
-}
+mgp_types::opaque_debug!(HttpBody);

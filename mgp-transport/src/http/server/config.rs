@@ -1,67 +1,69 @@
-//! The bounds of an HTTP server and what happens at each.
-//!
-//! Applies to: inbound.
+//! The settings and limits of an HTTP server.
 
 use std::time::Duration;
 
 use mgp_types::service::Principal;
 
-/// How a server at a URL behaves.
+/// Settings and limits of a server at a URL.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// The path that is served; others are 404. `None` serves any, for a service mounted by a router. `/mcp`.
+    /// Path of the endpoint; other paths get 404. `None` serves any path, for a service mounted in a router. Default: `/mcp`.
     pub endpoint: Option<String>,
-    /// Who calls where no layer around the service said so; without it such a request is refused. None.
+    /// Principal of requests that no layer around the service authenticated; if `None`, they get 401. Default: `None`.
     pub anonymous: Option<Principal>,
-    /// Host names (without port) that requests may name besides loopback ones; others are 403.
+    /// Host names (without port) that requests may name besides loopback ones; others get 403.
     ///
-    /// A page in a browser can point a name of its own at this machine: the name it used gives it away.
+    /// A web page can point a host name of its own at this machine; the `Host` header reveals that name.
     pub hosts: Vec<String>,
     /// Origins of web pages that may call, as browsers write them (`https://app.example`), besides loopback ones;
-    /// others are 403. Requests without an origin come from no browser.
+    /// others get 403. Requests without an origin do not come from a browser.
     pub origins: Vec<String>,
-    /// The longest body; a longer one is 413. 16 MiB.
+    /// Maximum length of a request body; a longer one gets 413. Default: 16 MiB.
     pub body_bytes: usize,
-    /// How long a body may take; a longer one has a second more for each 8 KiB that came, later it is 408. 10 s.
+    /// Time for a request body, plus one second for each 8 KiB received; then it gets 408. Default: 10 s.
     pub body_time: Duration,
-    /// Bytes of bodies that are held at once, of all callers; more are 503. 256 MiB.
+    /// Bytes of request bodies held at once, of all callers; above it requests get 503. Default: 256 MiB.
     ///
-    /// A caller may hold eight times what is still free, so that somebody else always finds room; more are 429.
+    /// A caller may hold up to eight times the bytes that are still free, so that others always find room; above that its
+    /// requests get 429.
     pub held_bytes: usize,
-    /// Requests that run at once, of all callers; more are 503, but for pings, of which 64 more may run. 8,192.
+    /// Requests that run at once, of all callers; above it requests get 503, except for 64 more pings. Default: 8,192.
     ///
-    /// A caller (tenant and subject) may have eight times as many as are still free; more are 429.
-    /// So one alone gets to eight ninths of them, two to eight seventeenths each, and a new one always finds room.
+    /// A caller (tenant and subject) may run up to eight times as many as are still free; above that its requests get 429.
+    /// A single caller thus gets up to eight ninths of them, two up to eight seventeenths each, and a new one always finds
+    /// room.
     pub in_flight: usize,
-    /// How a call is answered.
+    /// Form of the answers.
     pub answers: Answers,
-    /// How long a call may run before its answer becomes a stream, which keeps proxies from giving up. 10 s.
+    /// Time after which the answer of a running call becomes a stream, which keeps proxies from timing out. Default: 10 s.
     pub quiet: Duration,
-    /// How often a stream that has nothing to say says so. 15 s.
+    /// Interval of keep-alive comments on an idle stream. Default: 15 s.
     pub keep_alive: Duration,
-    /// How long a legacy client waits before it comes back to a stream that was cut. 1 s.
+    /// Time a legacy client should wait before it resumes a stream that was cut. Default: 1 s.
     pub retry: Duration,
-    /// How long a stream may make its call wait because nobody reads; then the call is told that its caller left. 30 s.
+    /// Time for which a stream may block its call because the client does not read; then the call sees its
+    /// caller as gone. Default: 30 s.
     pub stall: Duration,
-    /// Legacy sessions; at this many those that are idle longest make room, a minute at least: then a new one is 503.
-    /// A principal with more than an eighth of them makes room among its own only. 100,000.
+    /// Number of legacy sessions. At the limit the longest idle ones, of at least one minute, are ended for new ones;
+    /// if there is none, a new session gets 503. For a principal with more than an eighth of all sessions only its own are
+    /// ended. Default: 100,000.
     pub sessions: usize,
-    /// How long a legacy session may be idle. 30 minutes.
+    /// Time after which an idle legacy session ends. Default: 30 minutes.
     pub idle: Duration,
-    /// Bytes of events a legacy stream keeps for a client that comes back; the oldest go first. 1 MiB.
+    /// Bytes of events that a legacy stream keeps for a client that resumes it; the oldest are dropped. Default: 1 MiB.
     pub replay_bytes: usize,
-    /// The same for all streams together; at it the oldest of each stream go first. 256 MiB.
+    /// The same for all streams together; above it the oldest of each stream are dropped. Default: 256 MiB.
     pub store_bytes: usize,
 }
 
-/// How a call is answered.
+/// Form of the answers to calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answers {
-    /// As JSON, or as a stream where there is something to tell before the answer.
+    /// JSON, or a stream if there are messages before the answer.
     #[default]
     AsNeeded,
-    /// Always as a stream.
+    /// Always a stream.
     Streams,
 }
 

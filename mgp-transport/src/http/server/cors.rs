@@ -1,11 +1,10 @@
-//! Lets the pages that may call read what they are answered (Fetch, cross-origin requests).
+//! CORS: lets allowed web pages read the answers to their calls (Fetch, cross-origin requests).
 //!
-//! It stands outside of authentication: a browser asks first without saying who it asks for.
+//! The layer belongs outside of authentication: a browser's preflight carries no credentials.
 //!
 //! Applies to: inbound.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
@@ -15,44 +14,27 @@ use futures_util::future::Either;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use mgp_types::service::BoxFuture;
-use tower_layer::Layer;
 use tower_service::Service;
 
 use super::config::HttpConfig;
 use super::guard::is_known_origin;
-use super::refusal::{Refusal, short};
+use super::refusal::{Refusal, clip_text};
 
-/// Says to browsers which pages may call: loopback ones, and the origins of an [`HttpConfig`].
+/// Layer that allows web pages to call: those of loopback hosts, and of the origins in an [`HttpConfig`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct CorsLayer(Arc<HttpConfig>);
 
 impl CorsLayer {
-    /// A layer for the origins of a configuration.
+    /// Creates a layer for the origins of a configuration.
     pub fn new(config: &HttpConfig) -> Self {
         Self(Arc::new(config.clone()))
     }
 }
 
-impl<S> Layer<S> for CorsLayer {
-    type Service = Cors<S>;
-
-    fn layer(&self, inner: S) -> Cors<S> {
-        Cors { inner, layer: self.clone() }
-    }
-}
-
-/// Service of [`CorsLayer`].
-#[derive(Clone)]
-pub struct Cors<S> {
-    inner: S,
-    layer: CorsLayer,
-}
-
-impl<S> fmt::Debug for Cors<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Cors")
-    }
+mgp_types::layer_service! {
+    /// Service of [`CorsLayer`].
+    pub Cors for CorsLayer
 }
 
 impl<S, B, R> Service<Request<B>> for Cors<S>
@@ -79,10 +61,10 @@ where
         let Some(origin) = request.headers().get(header::ORIGIN).cloned() else {
             return Either::Left(self.inner.call(request));
         };
-        // Before anybody asks the page for credentials: it may not call whoever it is for.
+        // Before the page is asked for credentials: no user may call from it.
         if !origin.to_str().is_ok_and(|origin| is_known_origin(origin, &self.layer.0)) {
-            let shown = short(&String::from_utf8_lossy(origin.as_bytes()));
-            let refused = Refusal::Origin(shown).of_any(None);
+            let shown = clip_text(&String::from_utf8_lossy(origin.as_bytes()));
+            let refused = Refusal::Origin(shown).into_response_with(None);
             return Either::Right(Either::Left(ready(Ok(refused))));
         }
         if *request.method() == Method::OPTIONS
@@ -104,16 +86,16 @@ where
     }
 }
 
-/// The answer to a browser that asks whether a page may call.
-fn preflight<R: From<Bytes>>(asked: &HeaderMap, origin: HeaderValue) -> Response<R> {
+/// Answers a browser's preflight.
+fn preflight<R: From<Bytes>>(request: &HeaderMap, origin: HeaderValue) -> Response<R> {
     let mut response = Response::new(R::from(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     allow(headers, origin);
     let methods = HeaderValue::from_static("GET, POST, DELETE");
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-    // The page is trusted with its calls; which headers these need it knows best.
-    if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+    // The page may make calls, so it may choose its headers.
+    if let Some(names) = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());
     }
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
@@ -132,6 +114,7 @@ mod tests {
     use super::super::HttpService;
     use super::*;
     use mgp_types::service::{Router, Stack};
+    use tower_layer::Layer as _;
 
     async fn answer(method: Method, origin: &str) -> Response<super::super::HttpBody> {
         let mut config = HttpConfig::default();

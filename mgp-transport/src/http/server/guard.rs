@@ -1,23 +1,25 @@
-//! Who may talk to a server on this machine: what the browser says of where a request comes from (MCP transports, security).
-//!
-//! Applies to: inbound.
+//! Protection against web pages that call a local server: checks of `Host` and `Origin` (MCP transports, security).
 
 use http::Uri;
 use mgp_types::service::is_loopback_host;
 
 use super::config::HttpConfig;
-use super::heads::Heads;
-use super::refusal::{Refusal, short};
+use super::headers::RequestHeaders;
+use super::refusal::{Refusal, clip_text};
 
 /// Checks `Host` and `Origin`.
-pub(super) fn check(uri: &Uri, heads: &Heads<'_>, config: &HttpConfig) -> Result<(), Refusal> {
+pub(super) fn check(
+    uri: &Uri,
+    headers: &RequestHeaders<'_>,
+    config: &HttpConfig,
+) -> Result<(), Refusal> {
     let host =
-        heads.host.unwrap_or_else(|| uri.authority().map_or("", |authority| authority.as_str()));
+        headers.host.unwrap_or_else(|| uri.authority().map_or("", |authority| authority.as_str()));
     if !is_known_host(host, config) {
-        return Err(Refusal::Host(short(host)));
+        return Err(Refusal::Host(clip_text(host)));
     }
-    match heads.origin {
-        Some(origin) if !is_known_origin(origin, config) => Err(Refusal::Origin(short(origin))),
+    match headers.origin {
+        Some(origin) if !is_known_origin(origin, config) => Err(Refusal::Origin(clip_text(origin))),
         _ => Ok(()),
     }
 }
@@ -27,7 +29,7 @@ fn is_known_host(host: &str, config: &HttpConfig) -> bool {
     is_loopback_host(name) || config.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Whether a page of this origin may call.
+/// Returns whether a page of this origin may call.
 pub(super) fn is_known_origin(origin: &str, config: &HttpConfig) -> bool {
     if config.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
         return true;
@@ -36,7 +38,7 @@ pub(super) fn is_known_origin(origin: &str, config: &HttpConfig) -> bool {
     authority.and_then(without_port).is_some_and(is_loopback_host)
 }
 
-/// The name of `name[:port]`, brackets included; `None` where it is neither.
+/// Returns the host of `host[:port]`, brackets included; `None` if the text has another form.
 fn without_port(authority: &str) -> Option<&str> {
     let end = if authority.starts_with('[') {
         authority.find(']')? + 1

@@ -1,6 +1,4 @@
-//! Accepts connections and gives their requests to a service.
-//!
-//! Applies to: inbound.
+//! Accepts connections and passes their requests to a service.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -24,56 +22,55 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
-use super::addresses::Addresses;
+use super::address_limit::AddressCounts;
 use super::refusal::Refusal;
-use super::socket::{Activity, Impatient, Served};
+use super::tracking::{Activity, TimeoutSocket, TrackedService};
 
-/// The bounds of the connections of a listener.
+/// Limits of the connections of a listener.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectionLimits {
-    /// Connections at once; further ones wait to be accepted. 32,768.
+    /// Connections at once; further ones wait to be accepted. Default: 32,768.
     pub connections: usize,
-    /// Connections from one address, or one network of 64 bits; further ones are answered 429 and closed. 256.
+    /// Connections from one IPv4 address or one 64-bit IPv6 network; further ones get 429 and are closed. Default: 256.
     ///
-    /// Where a proxy stands in front, all connections are the proxy's.
+    /// Behind a proxy all connections are from the proxy's address.
     pub per_address: usize,
-    /// The same for each loopback address, where proxies and tests are. 16,384.
+    /// The same for each loopback address, which proxies and tests use. Default: 16,384.
     pub per_loopback: usize,
-    /// How long a client may take to send the head of a request, from the connection or the last answer on; it is looked
-    /// at in steps of this length, so that a slow one has up to twice as long. 30 s.
+    /// Time for the head of a request, counted from the connection or the last answer. It is checked in steps of this
+    /// length, so a slow client has up to twice as long. Default: 30 s.
     pub head_time: Duration,
-    /// Bytes of a head; a longer one is 431. 64 KiB.
+    /// Maximum length of a head; a longer one gets 431. Default: 64 KiB.
     pub head_bytes: usize,
-    /// How long a client that is sent more than it takes may take next to nothing, less than 4 KiB. 30 s.
+    /// Time in which a client must read at least 4 KiB while bytes wait for it. Default: 30 s.
     pub stall: Duration,
-    /// How long answers may take once the listener was told to stop. 5 s.
+    /// Time for running answers after the listener was stopped. Default: 5 s.
     pub grace: Duration,
-    /// Counts the connections of the listener while it runs.
+    /// Counter of the listener's connections.
     pub open: OpenConnections,
 }
 
-/// How many connections a listener has; clones look at the same one.
+/// Number of open connections of a listener; clones share one counter.
 #[derive(Clone, Debug, Default)]
 pub struct OpenConnections(Arc<AtomicUsize>);
 
 impl OpenConnections {
-    /// Connections that are open now.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn enter(&self) -> Open {
+    fn enter(&self) -> OpenGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Open(self.clone())
+        OpenGuard(self.clone())
     }
 }
 
-/// A connection that is open.
-struct Open(OpenConnections);
+struct OpenGuard(OpenConnections);
 
-impl Drop for Open {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -94,14 +91,14 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// How long accepting pauses when the system has no descriptor left.
-const EXHAUSTED: Duration = Duration::from_millis(50);
+/// Delay of the next accept when the system has run out of descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// How many that are turned away are told why at once; others are cut off.
-const FAREWELLS: usize = 64;
+/// Rejections that are answered at once; further connections are closed without an answer.
+const MAX_REJECTIONS: usize = 64;
 
-/// How long that may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Time for one rejection.
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves connections until `stop` completes, then lets the running answers finish.
 ///
@@ -120,13 +117,13 @@ pub async fn listen<S, R>(
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let room = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
-    let addresses = Arc::new(Addresses::new(&limits));
-    let farewells = Arc::new(Semaphore::new(FAREWELLS));
+    let addresses = Arc::new(AddressCounts::new(&limits));
+    let rejections = Arc::new(Semaphore::new(MAX_REJECTIONS));
     let (stopping, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
-        // Those that ended are forgotten.
+        // Removes the tasks that have ended.
         while connections.try_join_next().is_some() {}
         let accepted = pin!(async {
             // The semaphore is never closed.
@@ -139,12 +136,12 @@ pub async fn listen<S, R>(
         };
         match accepted {
             Ok((socket, from)) => {
-                let Some(counted) = addresses.enter(from.ip()) else {
-                    tracing::debug!(%from, "a connection too many from there");
-                    if let Ok(farewell) = Arc::clone(&farewells).try_acquire_owned() {
+                let Some(counted) = addresses.count(from.ip()) else {
+                    tracing::debug!(%from, "rejected a connection: too many from this address");
+                    if let Ok(rejection) = Arc::clone(&rejections).try_acquire_owned() {
                         connections.spawn(async move {
-                            turn_away(socket).await;
-                            drop((farewell, permit));
+                            reject(socket).await;
+                            drop((rejection, permit));
                         });
                     }
                     continue;
@@ -158,22 +155,26 @@ pub async fn listen<S, R>(
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                sleep(EXHAUSTED).await;
+                tracing::warn!(%error, "accept failed");
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
     drop(listener);
     stopping.send_replace(true);
+    drain(connections, limits.grace).await;
+}
+
+async fn drain(mut connections: JoinSet<()>, grace: Duration) {
     let all = async { while connections.join_next().await.is_some() {} };
-    if timeout(limits.grace, all).await.is_err() {
-        tracing::debug!("connections were cut: they did not end in time");
+    if timeout(grace, all).await.is_err() {
+        tracing::debug!("drain timeout: connections were cut");
     }
 }
 
-/// Tells whoever connected why nothing comes of it; who does not listen is cut off.
-async fn turn_away(mut socket: TcpStream) {
-    let body = Refusal::Connections.written(None);
+/// Answers a connection that is not served with the reason; a client that does not read it is cut off.
+async fn reject(mut socket: TcpStream) {
+    let body = Refusal::Connections.into_message(None);
     let mut answer = format!(
         "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
          connection: close\r\ncontent-length: {}\r\n\r\n",
@@ -181,15 +182,15 @@ async fn turn_away(mut socket: TcpStream) {
     )
     .into_bytes();
     answer.extend_from_slice(&body);
-    let told = async {
+    let answering = async {
         socket.write_all(&answer).await?;
         socket.shutdown().await?;
-        // What is closed with something unread is reset, and the answer with it.
+        // Closing a socket with unread bytes resets it, and the answer with it.
         let mut rest = [0; 1024];
         while socket.read(&mut rest).await? > 0 {}
         std::io::Result::Ok(())
     };
-    let _ = timeout(FAREWELL, told).await;
+    let _ = timeout(REJECTION_TIMEOUT, answering).await;
 }
 
 async fn serve<S, R>(
@@ -204,20 +205,20 @@ async fn serve<S, R>(
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    // Small answers leave at once.
+    // Small answers are sent at once.
     let _ = socket.set_nodelay(true);
     let activity = Arc::<Activity>::default();
-    let io = TokioIo::new(Impatient::new(socket, &limits, Arc::clone(&activity)));
+    let io = TokioIo::new(TimeoutSocket::new(socket, &limits, Arc::clone(&activity)));
     let connection = http1::Builder::new()
-        // The socket itself knows how long a head may take.
+        // `TimeoutSocket` bounds the time of a head.
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(8 * 1024))
-        .serve_connection(io, Served { service, activity });
+        .serve_connection(io, TrackedService { service, activity });
     let mut connection = pin!(connection);
-    let told = pin!(async {
+    let stopping = pin!(async {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     });
-    let ended = match select(connection.as_mut(), told).await {
+    let ended = match select(connection.as_mut(), stopping).await {
         Either::Left((ended, _)) => ended,
         Either::Right(((), _)) => {
             connection.as_mut().graceful_shutdown();
@@ -225,6 +226,6 @@ async fn serve<S, R>(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection failed");
+        tracing::debug!(%error, "connection failed");
     }
 }

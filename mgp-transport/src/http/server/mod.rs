@@ -1,28 +1,25 @@
-//! The service: one endpoint, both eras.
-//!
-//! Applies to: inbound.
+//! The HTTP service of a server: one endpoint for both eras.
 
-mod addresses;
+mod address_limit;
 mod body;
 mod config;
 mod cors;
-mod events;
+mod era;
+mod event_body;
 mod guard;
-mod handles;
-mod heads;
+mod handle_scopes;
+mod headers;
 mod legacy;
 mod listener;
 mod load;
-mod mirror;
 mod modern;
 mod post;
-mod read;
 mod refusal;
-mod socket;
+mod request_body;
 mod stream;
+mod tracking;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 
@@ -36,20 +33,20 @@ use tower_service::Service;
 pub use self::body::HttpBody;
 pub use self::config::{Answers, HttpConfig};
 pub use self::cors::{Cors, CorsLayer};
-use self::events::{Events, Reader};
-use self::handles::Handles;
-use self::heads::Heads;
+use self::event_body::{EventBody, StreamReader};
+use self::handle_scopes::HandleScopes;
+use self::headers::RequestHeaders;
 use self::legacy::{Session, Sessions};
 pub use self::listener::{ConnectionLimits, OpenConnections, listen};
 use self::load::Load;
-use self::refusal::{Refusal, empty, events, short};
-use self::stream::{EventId, Store};
+use self::refusal::{Refusal, clip_text, empty, events};
+use self::stream::{EventBudget, EventId};
 
-/// A stack at a URL: mount it in a router, or give it to [`listen`].
+/// Service for a stack at a URL: mount it in a router, or pass it to [`listen`].
 ///
-/// Who calls is read from the request's extensions, where an authenticating layer around this service puts a
-/// [`Principal`], and a [`Pass`] where credentials may end.
-/// A request without one is refused, unless the configuration says who it is for ([`HttpConfig::anonymous`]).
+/// The caller is read from the request's extensions, where an authenticating layer around this service puts a
+/// [`Principal`], and a [`Pass`] if its credentials may expire.
+/// A request without one gets 401, unless the configuration names a principal for it ([`HttpConfig::anonymous`]).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -69,28 +66,29 @@ use self::stream::{EventId, Store};
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct HttpService(Arc<Shared>);
+pub struct HttpService(Arc<ServerState>);
 
-/// What all requests share.
-struct Shared {
+/// State shared by all requests.
+struct ServerState {
     stack: Stack,
     config: HttpConfig,
-    store: Arc<Store>,
+    budget: Arc<EventBudget>,
     sessions: Arc<Sessions>,
-    handles: Arc<Handles>,
+    handles: Arc<HandleScopes>,
     load: Arc<Load>,
 }
 
 impl HttpService {
-    /// A service over a stack.
+    /// Creates a service for a stack.
     #[must_use]
     pub fn new(stack: Stack, config: HttpConfig) -> Self {
-        let store = Store::new(config.store_bytes, config.replay_bytes, config.stall, config.retry);
-        let store = Arc::new(store);
-        let sessions = Sessions::new(config.sessions, config.idle, Arc::clone(&store));
-        Self(Arc::new(Shared {
+        let budget =
+            EventBudget::new(config.store_bytes, config.replay_bytes, config.stall, config.retry);
+        let budget = Arc::new(budget);
+        let sessions = Sessions::new(config.sessions, config.idle, Arc::clone(&budget));
+        Self(Arc::new(ServerState {
             stack,
-            store,
+            budget,
             sessions: Arc::new(sessions),
             handles: Arc::default(),
             load: Arc::default(),
@@ -98,46 +96,39 @@ impl HttpService {
         }))
     }
 
-    /// Legacy sessions that are open.
+    /// Returns the number of open legacy sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.0.sessions.len()
     }
 
-    /// Ends the streams of the legacy sessions that belong to no call, once their readers have what there is.
+    /// Ends the streams of legacy sessions that belong to no call, once their clients have read them.
     ///
-    /// They would keep a server from ending that waits for its connections. Calls and their streams go on.
+    /// They would keep a server that waits for its connections from stopping. Calls and their streams continue.
     pub fn end_streams(&self) {
         self.0.sessions.end_streams();
     }
 
-    /// Requests that run.
+    /// Returns the number of running requests.
     #[must_use]
     pub fn running(&self) -> usize {
         self.0.load.running()
     }
 
-    /// Bytes of bodies that are held for them.
+    /// Returns the bytes of their bodies.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.0.load.held()
     }
 
-    /// Bytes of events that wait to be read, or for clients that come back.
+    /// Returns the bytes of events that wait to be read, or for clients that resume a stream.
     #[must_use]
     pub fn stored_bytes(&self) -> usize {
-        self.0.store.held()
+        self.0.budget.held()
     }
 }
 
-impl fmt::Debug for HttpService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpService")
-            .field("sessions", &self.sessions())
-            .field("running", &self.running())
-            .finish_non_exhaustive()
-    }
-}
+mgp_types::opaque_debug!(HttpService);
 
 impl<B> Service<Request<B>> for HttpService
 where
@@ -152,102 +143,102 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = Arc::clone(&self.0);
-        Box::pin(async move { Ok(respond(&shared, request).await) })
+        let state = Arc::clone(&self.0);
+        Box::pin(async move { Ok(respond(&state, request).await) })
     }
 }
 
-async fn respond<B>(shared: &Arc<Shared>, request: Request<B>) -> Response<HttpBody>
+async fn respond<B>(state: &Arc<ServerState>, request: Request<B>) -> Response<HttpBody>
 where
     B: Body<Data = Bytes> + Send,
 {
     let (parts, body) = request.into_parts();
-    answer(shared, &parts, body).await.unwrap_or_else(|refusal| refusal.of(None))
+    answer(state, &parts, body).await.unwrap_or_else(|refusal| refusal.into_response(None))
 }
 
 async fn answer<B>(
-    shared: &Arc<Shared>,
+    state: &Arc<ServerState>,
     parts: &Parts,
     body: B,
 ) -> Result<Response<HttpBody>, Refusal>
 where
     B: Body<Data = Bytes> + Send,
 {
-    let heads = Heads::read(&parts.headers)?;
-    guard::check(&parts.uri, &heads, &shared.config)?;
-    if let Some(served) = &shared.config.endpoint
+    let headers = RequestHeaders::read(&parts.headers)?;
+    guard::check(&parts.uri, &headers, &state.config)?;
+    if let Some(served) = &state.config.endpoint
         && served != parts.uri.path()
     {
-        let came = short(parts.uri.path());
-        return Err(Refusal::Path { came, served: served.clone() });
+        let requested = clip_text(parts.uri.path());
+        return Err(Refusal::Path { requested, served: served.clone() });
     }
-    let came = Came { shared, parts, heads };
+    let received = ReceivedRequest { state, parts, headers };
     match parts.method {
-        Method::POST => post::post(&came, body).await,
-        Method::GET => came.get(),
-        Method::DELETE => came.delete(),
-        _ => Err(Refusal::Method(short(parts.method.as_str()))),
+        Method::POST => post::post(&received, body).await,
+        Method::GET => received.get(),
+        Method::DELETE => received.delete(),
+        _ => Err(Refusal::Method(clip_text(parts.method.as_str()))),
     }
 }
 
-/// A request that came.
-struct Came<'a> {
-    shared: &'a Arc<Shared>,
+/// A request that was received.
+struct ReceivedRequest<'a> {
+    state: &'a Arc<ServerState>,
     parts: &'a Parts,
-    heads: Heads<'a>,
+    headers: RequestHeaders<'a>,
 }
 
-impl Came<'_> {
-    /// Opens the stream of a session, or goes on with one that was cut.
+impl ReceivedRequest<'_> {
+    /// Opens the stream of a session, or resumes a stream that was cut.
     fn get(&self) -> Result<Response<HttpBody>, Refusal> {
-        let session = self.stateful()?;
-        if !self.heads.takes_events() {
+        let session = self.required_session()?;
+        if !self.headers.takes_events() {
             return Err(Refusal::Accept);
         }
-        let (stream, after) = match self.heads.last_event {
+        let (stream, after) = match self.headers.last_event {
             None => (session.standalone(), None),
             Some(last) => {
-                let unknown = || Refusal::UnknownEvent(short(last));
+                let unknown = || Refusal::UnknownEvent(clip_text(last));
                 let event = EventId::parse(last).ok_or_else(unknown)?;
                 (session.stream_of(event).ok_or_else(unknown)?, Some(event.number))
             }
         };
-        let body = Events::new(Reader::new(&stream, after), self.shared.config.keep_alive)
-            .for_holder_of(self.pass());
+        let body = EventBody::new(StreamReader::new(&stream, after), self.state.config.keep_alive)
+            .with_pass(self.pass());
         Ok(events(HttpBody::events(body)))
     }
 
     /// Ends a session.
     fn delete(&self) -> Result<Response<HttpBody>, Refusal> {
-        let session = self.stateful()?;
-        self.shared.sessions.close(&session);
+        let session = self.required_session()?;
+        self.state.sessions.close(&session);
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    /// The session of a request that only makes sense in one.
-    fn stateful(&self) -> Result<Arc<Session>, Refusal> {
-        if self.heads.is_modern() {
+    /// Returns the session of a request that requires one.
+    fn required_session(&self) -> Result<Arc<Session>, Refusal> {
+        if self.headers.is_modern() {
             return Err(Refusal::Stateless);
         }
         self.session(&self.principal()?)
     }
 
-    /// The session a legacy request names, which its headers must agree with.
+    /// Returns the session that a legacy request names, and checks its headers against it.
     fn session(&self, principal: &Principal) -> Result<Arc<Session>, Refusal> {
-        let id = self.heads.session.ok_or(Refusal::NoSession)?;
-        let found = self.shared.sessions.find(id, principal);
+        let id = self.headers.session.ok_or(Refusal::NoSession)?;
+        let found = self.state.sessions.find(id, principal);
         let session = found.ok_or(Refusal::UnknownSession)?;
-        self.heads.legacy(session.rules().revision())?;
+        self.headers.check_legacy_revision(session.rules().revision())?;
         Ok(session)
     }
 
-    /// For whom the request is made.
+    /// Returns the principal of the request.
     fn principal(&self) -> Result<Principal, Refusal> {
         let known = self.parts.extensions.get::<Principal>();
-        known.or(self.shared.config.anonymous.as_ref()).cloned().ok_or(Refusal::Nobody)
+        known.or(self.state.config.anonymous.as_ref()).cloned().ok_or(Refusal::NoPrincipal)
     }
 
-    /// What its caller showed.
+    /// Returns the credentials of the request, if they may expire.
     fn pass(&self) -> Option<Pass> {
         self.parts.extensions.get::<Pass>().cloned()
     }

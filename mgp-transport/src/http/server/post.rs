@@ -1,6 +1,4 @@
-//! A message that was sent: to which era it belongs, what it becomes, how it is answered.
-//!
-//! Applies to: inbound.
+//! POST: reads a message, determines its era and answers it.
 
 use bytes::Bytes;
 use http::Response;
@@ -10,53 +8,55 @@ use mgp_types::service::{Context, Kind, Message, Peer, Principal, Reply, Scope, 
 use mgp_types::{Id, RpcError};
 
 use super::body::HttpBody;
-use super::load::Busy;
+use super::load::LoadGuard;
 use super::refusal::Refusal;
-use super::{Came, read};
-use crate::connection::asks_for_life;
+use super::{ReceivedRequest, request_body};
+use crate::connection::is_ping;
 
-/// Answers a POST.
-pub(super) async fn post<B>(came: &Came<'_>, body: B) -> Result<Response<HttpBody>, Refusal>
+pub(super) async fn post<B>(
+    received: &ReceivedRequest<'_>,
+    body: B,
+) -> Result<Response<HttpBody>, Refusal>
 where
     B: Body<Data = Bytes>,
 {
-    let config = &came.shared.config;
-    if !came.heads.content_type.is_some_and(is_json) {
+    let config = &received.state.config;
+    if !received.headers.content_type.is_some_and(is_json) {
         return Err(Refusal::ContentType);
     }
-    if !came.heads.takes_both() {
+    if !received.headers.takes_both() {
         return Err(Refusal::Accept);
     }
-    let principal = came.principal()?;
-    let mut busy = came.shared.load.enter_for_life(&principal, config.in_flight)?;
-    let text = read::text(&came.heads, body, config, &mut busy).await?;
+    let principal = received.principal()?;
+    let mut busy = received.state.load.admit_for_ping(&principal, config.in_flight)?;
+    let text = request_body::read_text(&received.headers, body, config, &mut busy).await?;
     let message = Message::parse(text).map_err(|bad| {
-        let error = bad.error.unwrap_or_else(|| RpcError::invalid_request("an unreadable answer"));
+        let error =
+            bad.error.unwrap_or_else(|| RpcError::invalid_request("the answer is malformed"));
         Refusal::Message(error.without_recovery(), bad.id)
     })?;
-    let asks_for_life =
-        matches!(&message, Message::Request { method, .. } if asks_for_life(method));
-    if !asks_for_life && let Some(refusal) = busy.refusal() {
+    let is_ping = matches!(&message, Message::Request { method, .. } if is_ping(method));
+    if !is_ping && let Some(refusal) = busy.refusal() {
         return Err(refusal);
     }
-    let post = Post { came, principal, busy };
+    let post = Post { received, principal, busy };
     match message {
         Message::Request { id, method, params } => {
-            let asked = id.clone();
-            let answer = match came.heads.era(Kind::Request, &method, &params) {
+            let request_id = id.clone();
+            let answer = match received.headers.era(Kind::Request, &method, &params) {
                 Ok(Era::Modern) => post.modern(id, method, params).await,
                 Ok(Era::Legacy) => post.legacy(id, method, params).await,
                 Err(refusal) => Err(refusal),
             };
-            answer.or_else(|refusal| Ok(refusal.of(Some(asked))))
+            answer.or_else(|refusal| Ok(refusal.into_response(Some(request_id))))
         }
         Message::Notification { method, params } => {
-            match came.heads.era(Kind::Notification, &method, &params)? {
-                Era::Modern => Box::pin(post.tell_modern(method, params)).await,
-                Era::Legacy => post.tell_legacy(method, params),
+            match received.headers.era(Kind::Notification, &method, &params)? {
+                Era::Modern => Box::pin(post.notify_modern(method, params)).await,
+                Era::Legacy => post.notify_legacy(method, params),
             }
         }
-        Message::Response { id, outcome } => post.answered(id.as_ref(), outcome),
+        Message::Response { id, outcome } => post.accept_response(id.as_ref(), outcome),
         Message::Batch(items) => Box::pin(post.batch(items)).await,
     }
 }
@@ -69,28 +69,28 @@ fn is_json(kind: &str) -> bool {
             .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// One message, and where it came from.
+/// One message, its caller and its load.
 pub(super) struct Post<'a> {
-    pub(super) came: &'a Came<'a>,
+    pub(super) received: &'a ReceivedRequest<'a>,
     pub(super) principal: Principal,
-    pub(super) busy: Busy,
+    pub(super) busy: LoadGuard,
 }
 
-/// The surroundings of a call that came with a request.
+/// Creates the context of a call that a request carried.
 pub(super) fn context(
     peer: Peer,
     scope: &Scope,
     principal: &Principal,
-    came: &Came<'_>,
+    received: &ReceivedRequest<'_>,
 ) -> Context {
     let mut cx = Context::new(peer, scope.clone(), principal.clone());
-    if let Some(pass) = came.pass() {
+    if let Some(pass) = received.pass() {
         cx.extensions.insert(pass);
     }
     cx
 }
 
-/// An answer as it is written; empty where there is none.
+/// Writes an answer; empty if there is none.
 pub(super) fn written(id: &Id, outcome: &Result<Reply, RpcError>) -> Vec<u8> {
     let mut answer = Vec::with_capacity(256);
     write_answer(&mut answer, Some(id), outcome);

@@ -1,57 +1,56 @@
-//! The messages of one call, or of one session, on their way to the client.
+//! The messages of one call, or of one session, in transit to the client.
 //!
-//! A legacy stream outlives its reader: what it sent last and what nobody has read yet waits for a client that comes
-//! back with the id of the last event it saw.
-//!
-//! Applies to: inbound.
+//! A legacy stream outlives its reader: its last events, and those not read yet, are kept for a client that resumes it
+//! with the id of the last event it received.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mgp_types::service::Gone;
+use mgp_types::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Bytes nobody has read above which senders wait.
-const HIGH: usize = 1 << 20;
+/// Unread bytes above which senders wait.
+const MAX_UNREAD_BYTES: usize = 1 << 20;
 
-/// What all streams of a server share.
+/// Budget and settings shared by all streams of a server.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct EventBudget {
     /// Bytes of events that are kept.
     held: AtomicUsize,
-    /// How many there may be.
+    /// Limit of these bytes.
     bound: usize,
-    /// How many a single stream may keep for a client that comes back.
+    /// Bytes that a single stream may keep for a client that resumes it.
     replay: usize,
-    /// How long senders wait for a reader.
+    /// Time for which senders wait for a reader.
     stall: Duration,
-    /// How long a client waits before it comes back.
+    /// Time a client should wait before it resumes a stream.
     retry: Duration,
 }
 
-impl Store {
+impl EventBudget {
     pub(super) fn new(bound: usize, replay: usize, stall: Duration, retry: Duration) -> Self {
         Self { held: AtomicUsize::new(0), bound, replay, stall, retry }
     }
 
-    /// Bytes that are kept.
+    /// Returns the bytes that are kept.
     pub(super) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing more should be kept.
+    /// Returns whether the limit is exceeded.
     pub(super) fn is_full(&self) -> bool {
         self.held() > self.bound
     }
 }
 
-/// Names an event for a client that comes back: the stream, and its number there.
+/// Id of an event: the stream, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventId {
     pub(super) stream: u64,
@@ -59,79 +58,79 @@ pub(super) struct EventId {
 }
 
 impl EventId {
-    /// Reads `stream-number`.
+    /// Parses `stream-number`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (stream, number) = text.split_once('-')?;
         Some(Self { stream: stream.parse().ok()?, number: number.parse().ok()? })
     }
 }
 
-/// One stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// Its number in its session; `None` where no client can come back to it.
+    /// Number in the session; `None` if the stream cannot be resumed.
     number: Option<u64>,
-    store: Arc<Store>,
-    state: Mutex<State>,
-    /// Senders that wait for the reader.
+    budget: Arc<EventBudget>,
+    state: Mutex<StreamState>,
+    /// Notifies senders that wait for the reader.
     room: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StreamState {
     events: VecDeque<Bytes>,
-    /// The number of the first of them.
+    /// Number of the first event in `events`.
     first: u64,
-    /// The number of the first that the reader has not got.
+    /// Number of the first event that the reader has not received.
     next: u64,
-    /// Bytes of those the reader has not got.
+    /// Bytes of the events that the reader has not received.
     unread: usize,
-    /// Bytes of all.
+    /// Bytes of all events.
     held: usize,
-    /// Counts the readers, so that an earlier one learns that it was replaced.
+    /// Number of the current reader; an earlier one sees that it was replaced.
     reader: u64,
-    /// Readers up to this one are let go once they have everything.
-    let_go: u64,
+    /// Readers up to this number end once they have received everything.
+    released: u64,
     is_read: bool,
-    /// An answer that came before it was decided how to write it.
+    /// An answer that arrived before its form was decided.
     answer: Option<Vec<u8>>,
-    /// Whether answers are written as events from now on.
+    /// If set, answers are written as events from now on.
     as_events: bool,
     ended: bool,
     waker: Option<Waker>,
-    lost: u64,
+    dropped: u64,
 }
 
-/// How a call that runs goes on, seen from whoever waits to answer its request.
-pub(super) enum Begin {
-    /// It ended, and this is all there is to say.
+/// First output of a running call, for the request that waits to answer.
+pub(super) enum FirstOutput {
+    /// The call ended with this answer and sent nothing before.
     Answer(Vec<u8>),
-    /// It ended without an answer.
+    /// The call ended without an answer.
     Nothing,
-    /// There is something to tell before the answer.
+    /// There are events before the answer.
     Events,
 }
 
 impl Stream {
-    pub(super) fn new(number: Option<u64>, store: Arc<Store>) -> Self {
-        Self { number, store, state: Mutex::default(), room: Notify::new() }
+    pub(super) fn new(number: Option<u64>, budget: Arc<EventBudget>) -> Self {
+        Self { number, budget, state: Mutex::default(), room: Notify::new() }
     }
 
     // === Writing ===
 
-    /// Waits until the reader has caught up, as long as it may.
+    /// Waits until the reader has caught up, within the stall time.
     pub(super) async fn room(&self) -> Result<(), Gone> {
         let caught_up = async {
             loop {
                 let notified = self.room.notified();
                 {
-                    let state = self.state();
+                    let state = self.state.lock();
                     if state.ended {
                         return Err(Gone);
                     }
-                    // Where nobody reads, the oldest make room.
+                    // Without a reader the oldest events make room.
                     let makes_room = !state.is_read && self.number.is_some();
-                    let fits = state.unread == 0 || state.unread < HIGH && !self.store.is_full();
+                    let fits = state.unread == 0
+                        || state.unread < MAX_UNREAD_BYTES && !self.budget.is_full();
                     if fits || makes_room {
                         return Ok(());
                     }
@@ -139,32 +138,32 @@ impl Stream {
                 notified.await;
             }
         };
-        timeout(self.store.stall, caught_up).await.unwrap_or(Err(Gone))
+        timeout(self.budget.stall, caught_up).await.unwrap_or(Err(Gone))
     }
 
-    /// Puts a message.
+    /// Appends a message.
     pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Gone> {
         let mut text = Vec::with_capacity(256);
         write(&mut text);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.ended {
             return Err(Gone);
         }
         state.as_events = true;
-        self.put(&mut state, &text);
+        self.push_event(&mut state, &text);
         drop(state);
         Ok(())
     }
 
-    /// Ends the stream with its answer; an empty one is none.
+    /// Ends the stream with its answer, which may be empty.
     pub(super) fn finish(&self, answer: Vec<u8>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.ended {
             return;
         }
         if !answer.is_empty() {
             if state.as_events {
-                self.put(&mut state, &answer);
+                self.push_event(&mut state, &answer);
             } else {
                 state.answer = Some(answer);
             }
@@ -172,18 +171,18 @@ impl Stream {
         self.close(state);
     }
 
-    /// Lets the reader go once it has what there is; it comes back for the rest.
+    /// Ends the current response once the client has received all events; the client resumes the stream later.
     pub(super) fn hang_up(&self) -> bool {
         if self.number.is_none() {
             return false;
         }
-        self.as_events(Some(self.store.retry));
-        let mut state = self.state();
+        self.as_events(Some(self.budget.retry));
+        let mut state = self.state.lock();
         if state.ended {
             return false;
         }
         // The first reader may not have begun.
-        state.let_go = state.reader.max(1);
+        state.released = state.reader.max(1);
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -192,10 +191,10 @@ impl Stream {
 
     /// Ends the stream.
     pub(super) fn end(&self) {
-        self.close(self.state());
+        self.close(self.state.lock());
     }
 
-    fn close(&self, mut state: MutexGuard<'_, State>) {
+    fn close(&self, mut state: MutexGuard<'_, StreamState>) {
         state.ended = true;
         let waker = state.waker.take();
         drop(state);
@@ -205,16 +204,17 @@ impl Stream {
         }
     }
 
-    fn put(&self, state: &mut State, message: &[u8]) {
+    fn push_event(&self, state: &mut StreamState, message: &[u8]) {
         let number = state.first + state.events.len() as u64;
         let event = Bytes::from(self.event(number, message));
         state.unread += event.len();
         state.held += event.len();
-        self.store.held.fetch_add(event.len(), Ordering::Relaxed);
+        self.budget.held.fetch_add(event.len(), Ordering::Relaxed);
         state.events.push_back(event);
         if !state.is_read && self.number.is_some() {
-            // Nobody reads: what is told last matters most, and the answer is told last of all.
-            while state.events.len() > 1 && (state.held > self.store.replay || self.store.is_full())
+            // Without a reader the latest events matter most, and the answer is the latest of all.
+            while state.events.len() > 1
+                && (state.held > self.budget.replay || self.budget.is_full())
             {
                 self.drop_oldest(state);
             }
@@ -224,7 +224,7 @@ impl Stream {
         }
     }
 
-    /// A message as an event.
+    /// Writes a message as an event.
     pub(super) fn event(&self, number: u64, message: &[u8]) -> Vec<u8> {
         let mut event = Vec::with_capacity(message.len() + 48);
         event.extend_from_slice(b"event: message\n");
@@ -232,7 +232,7 @@ impl Stream {
             push_id(&mut event, EventId { stream, number });
         }
         event.extend_from_slice(b"data: ");
-        // Payloads of handlers may stand on several lines.
+        // Payloads of handlers may have several lines.
         for (at, line) in message.split(|byte| matches!(byte, b'\n' | b'\r')).enumerate() {
             if at > 0 {
                 event.extend_from_slice(b"\ndata: ");
@@ -243,16 +243,16 @@ impl Stream {
         event
     }
 
-    fn drop_oldest(&self, state: &mut State) {
+    fn drop_oldest(&self, state: &mut StreamState) {
         let Some(event) = state.events.pop_front() else { return };
-        self.store.held.fetch_sub(event.len(), Ordering::Relaxed);
+        self.budget.held.fetch_sub(event.len(), Ordering::Relaxed);
         state.held -= event.len();
         if state.first >= state.next {
             state.unread -= event.len();
             state.next = state.first + 1;
-            state.lost += 1;
-            if state.lost == 1 {
-                tracing::debug!(stream = ?self.number, "events were dropped: nobody reads them");
+            state.dropped += 1;
+            if state.dropped == 1 {
+                tracing::debug!(stream = ?self.number, "dropped events of a stream without a reader");
             }
         }
         state.first += 1;
@@ -260,30 +260,32 @@ impl Stream {
 
     // === Reading ===
 
-    /// Waits for what the response begins with; `Poll::Pending` while the call is silent.
-    pub(super) fn poll_begin(&self, task: &Task<'_>) -> Poll<Begin> {
-        let mut state = self.state();
+    /// Returns the first output; `Poll::Pending` while the call is silent.
+    pub(super) fn poll_first_output(&self, task: &Task<'_>) -> Poll<FirstOutput> {
+        let mut state = self.state.lock();
         if state.as_events {
-            return Poll::Ready(Begin::Events);
+            return Poll::Ready(FirstOutput::Events);
         }
         if state.ended {
-            return Poll::Ready(state.answer.take().map_or(Begin::Nothing, Begin::Answer));
+            return Poll::Ready(
+                state.answer.take().map_or(FirstOutput::Nothing, FirstOutput::Answer),
+            );
         }
         state.waker = Some(task.waker().clone());
         Poll::Pending
     }
 
-    /// Writes everything as events from now on, the answer that is there already included.
+    /// Writes everything as events from now on, including an answer that is already there.
     ///
-    /// `prime` is the first event a client needs to be able to come back before anything was told.
+    /// `prime` adds a first event, which a client needs to resume the stream before there was another event.
     pub(super) fn as_events(&self, prime: Option<Duration>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.as_events {
             return;
         }
         state.as_events = true;
         if let Some(answer) = state.answer.take() {
-            self.put(&mut state, &answer);
+            self.push_event(&mut state, &answer);
         } else if let (Some(retry), Some(stream), false) = (prime, self.number, state.ended) {
             let number = state.first + state.events.len() as u64;
             let mut event = Vec::new();
@@ -291,14 +293,14 @@ impl Stream {
             event.extend_from_slice(format!("retry: {}\ndata: \n\n", retry.as_millis()).as_bytes());
             state.unread += event.len();
             state.held += event.len();
-            self.store.held.fetch_add(event.len(), Ordering::Relaxed);
+            self.budget.held.fetch_add(event.len(), Ordering::Relaxed);
             state.events.push_back(event.into());
         }
     }
 
-    /// A new reader, from where the last one was or from behind an event; one that was there before ends.
+    /// Attaches a new reader, after the last event read or after a given one; an earlier reader ends.
     pub(super) fn attach(&self, after: Option<u64>) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(after) = after {
             let last = state.first + state.events.len() as u64;
             state.next = after.saturating_add(1).clamp(state.first, last);
@@ -313,35 +315,35 @@ impl Stream {
         let reader = state.reader;
         drop(state);
         if after.is_some() {
-            // What it has already is not in the way of those who wait.
+            // Events that the client has already no longer block waiting senders.
             self.room.notify_waiters();
         }
         reader
     }
 
-    /// A reader leaves.
+    /// Detaches a reader.
     pub(super) fn detach(&self, reader: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.reader == reader {
             state.is_read = false;
             state.waker = None;
-            // Where nobody can come back it is over.
+            // A stream that cannot be resumed is over.
             state.ended |= self.number.is_none();
             drop(state);
             self.room.notify_waiters();
         }
     }
 
-    /// All that the reader has not got, in one piece; `None` at the end, or when another reader took its place.
+    /// Returns all events that the reader has not received, in one piece; `None` at the end, or if the reader was replaced.
     pub(super) fn poll_read(&self, reader: u64, task: &Task<'_>) -> Poll<Option<Bytes>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.reader != reader {
             return Poll::Ready(None);
         }
         let skipped = usize::try_from(state.next - state.first).unwrap_or(usize::MAX);
         let unread = state.events.len() - skipped;
         if unread == 0 {
-            if state.ended || reader <= state.let_go {
+            if state.ended || reader <= state.released {
                 return Poll::Ready(None);
             }
             state.waker = Some(task.waker().clone());
@@ -358,11 +360,11 @@ impl Stream {
         };
         state.next += unread as u64;
         state.unread = 0;
-        // What was read last may be lost on its way, and it may be the answer.
-        let (keep, last) = if self.number.is_none() || self.store.is_full() {
+        // The last piece may be lost in transit, and it may be the answer.
+        let (keep, last) = if self.number.is_none() || self.budget.is_full() {
             (0, 0)
         } else {
-            (self.store.replay, 1)
+            (self.budget.replay, 1)
         };
         while state.held > keep && state.events.len() > last {
             self.drop_oldest(&mut state);
@@ -372,53 +374,48 @@ impl Stream {
         Poll::Ready(Some(piece))
     }
 
-    /// All there is, where the call ended before anybody began to read.
-    pub(super) fn take_all(&self) -> Bytes {
-        let mut state = self.state();
+    /// Takes all events of a call that ended before its response began.
+    pub(super) fn take_events(&self) -> Bytes {
+        let mut state = self.state.lock();
         let mut all = Vec::with_capacity(state.held);
         for event in std::mem::take(&mut state.events) {
             all.extend_from_slice(&event);
             state.first += 1;
         }
         state.next = state.first;
-        self.store.held.fetch_sub(state.held, Ordering::Relaxed);
+        self.budget.held.fetch_sub(state.held, Ordering::Relaxed);
         (state.held, state.unread) = (0, 0);
         all.into()
     }
 
-    /// Whether nothing was told.
+    /// Returns whether nothing was sent.
     pub(super) fn is_silent(&self) -> bool {
-        !self.state().as_events
+        !self.state.lock().as_events
     }
 
-    /// Whether it has ended.
     pub(super) fn is_ended(&self) -> bool {
-        self.state().ended
+        self.state.lock().ended
     }
 
-    /// Its number in its session.
+    /// Returns the number in the session.
     pub(super) fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// Whether it keeps events for a client that comes back.
+    /// Returns whether the stream keeps events for a client that resumes it.
     pub(super) fn has_events(&self) -> bool {
-        !self.state().events.is_empty()
+        !self.state.lock().events.is_empty()
     }
 
-    /// Whether somebody reads it.
+    /// Returns whether there is a reader.
     pub(super) fn is_read(&self) -> bool {
-        self.state().is_read
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().is_read
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.store.held.fetch_sub(self.state().held, Ordering::Relaxed);
+        self.budget.held.fetch_sub(self.state.lock().held, Ordering::Relaxed);
     }
 }
 

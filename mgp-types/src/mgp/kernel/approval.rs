@@ -1,6 +1,4 @@
-//! What waits for an operator, and the answer (MGP §3.4, §4.4; the methods are this kernel's own).
-//!
-//! Applies to: inbound.
+//! Approvals: open questions to operators, and their decisions (MGP §3.4, §4.4; methods of this kernel only).
 
 use crate::Timestamp;
 use crate::mgp::{Permission, RegistrationStatus, RiskLevel};
@@ -12,59 +10,59 @@ record! {
 
     /// Result of `mgp/kernel/approvals`.
     pub struct KernelApprovalsResult {
-        /// What waits, and what was answered a short while ago; the oldest first.
+        /// Open approvals and recent decisions, oldest first.
         def approvals: Vec<KernelApproval>,
     }
 
-    /// Something that waits for an operator.
+    /// A question that an operator must decide.
     pub struct KernelApproval {
-        /// What it is answered by.
+        /// The id, used in the decision.
         req id: String,
-        /// What it is about: `call`, `permissions` or `registration`.
+        /// The subject: `call`, `permissions` or `registration`.
         req kind: String,
         /// `open`, `approved`, `denied`, `used`.
         req state: String,
         /// The whole question.
         req question: String,
-        /// Whoever waits.
+        /// The principal that waits.
         req subject: String,
-        /// Its agent, where it is one.
+        /// The agent, if the principal is one.
         opt agent_id: Option<String>,
         /// The server it is about.
         opt server_id: Option<String>,
         /// The tool it is about.
         opt tool: Option<String>,
-        /// The permissions that are asked for, or that a server says it needs; none where it is about one call.
+        /// The permissions that are requested, or that a server declares; empty for an approval of one call.
         list permissions: List<Permission>,
-        /// How dangerous the call is.
+        /// The risk of the call.
         opt risk_level: Option<RiskLevel>,
-        /// When it was asked.
+        /// The time of the request.
         req asked_at: Timestamp,
-        /// When it is of no use any more; none where it waits as long as it takes.
+        /// The expiry time; absent if it never expires.
         opt expires_at: Option<Timestamp>,
-        /// Who answered.
+        /// The operator who decided.
         opt decided_by: Option<String>,
-        /// Why.
+        /// The reason.
         opt justification: Option<String>,
     }
 
     /// Parameters of `mgp/kernel/approvals/approve` and `deny`.
     pub struct KernelApprovalDecisionParams {
-        /// What is answered.
+        /// The id of the approval.
         req id: String,
-        /// Why.
+        /// The reason.
         opt because: Option<String>,
-        /// Of what a sandboxed server would be denied, what it gets with this approval.
+        /// Permissions to approve although the server is sandboxed.
         list permissions: List<Permission>,
     }
 
     /// Result of `mgp/kernel/approvals/approve` and `deny`.
     pub struct KernelApprovalDecisionResult {
-        /// What stands now.
+        /// The current state.
         req approval: KernelApproval,
-        /// What became of a server whose registration was approved.
+        /// The state of a server whose registration was approved.
         opt status: Option<RegistrationStatus>,
-        /// The same in words.
+        /// A message for display.
         opt message: Option<String>,
     }
 }

@@ -1,33 +1,31 @@
-//! The audit log of a kernel (MGP §6; the methods are this kernel's own).
-//!
-//! Applies to: inbound.
+//! The audit log of a kernel (MGP §6; methods of this kernel only).
 
 use crate::Timestamp;
 use crate::mgp::{AuditEvent, EventType};
 use crate::record::record;
 
 record! {
-    /// Parameters of `mgp/kernel/audit`: every condition holds.
+    /// Parameters of `mgp/kernel/audit`; all conditions must match.
     pub struct KernelAuditParams {
-        /// Of this party.
+        /// The actor.
         opt agent: Option<String>,
         /// About this server.
         opt server_id: Option<String>,
         /// About this tool.
         opt tool: Option<String>,
-        /// Of this type.
+        /// The type of event.
         opt event_type: Option<EventType>,
-        /// Of this trace; `trace_id` would be the one of the question itself (§6.5).
+        /// The trace; `trace_id` would be the trace of this query itself (§6.5).
         opt trace: Option<String>,
         /// From this time on.
         opt since: Option<Timestamp>,
         /// Before this time.
         opt until: Option<Timestamp>,
-        /// How many at most.
+        /// The maximum number of results.
         opt limit: Option<u64>,
-        /// Whether the newest come first.
+        /// `true` to return the newest events first.
         opt newest_first: Option<bool>,
-        /// What came behind the last query: its `next`.
+        /// The `next` of the previous page.
         opt after: Option<u64>,
     }
 
@@ -35,7 +33,7 @@ record! {
     pub struct KernelAuditResult {
         /// The events.
         def events: Vec<AuditEvent>,
-        /// Where to go on, where there may be more.
+        /// The position of the next page, if there may be one.
         opt next: Option<u64>,
     }
 
@@ -45,11 +43,11 @@ record! {
 
     /// Result of `mgp/kernel/audit/verify`.
     pub struct KernelAuditVerifyResult {
-        /// How many records were checked; 0 where the chain is broken.
+        /// The number of checked records; 0 if the chain is broken.
         req records: u64,
-        /// Whether the chain is whole.
+        /// `true` if the chain is intact.
         req ok: bool,
-        /// What is wrong with it.
+        /// The fault.
         opt error: Option<String>,
     }
 }

@@ -1,12 +1,11 @@
-//! What an operator asks of a running kernel: `mgp/kernel/*` (no section of MGP).
+//! Operator methods of a running kernel: `mgp/kernel/*` (outside the specification of MGP).
 //!
-//! These methods are this kernel's own and not of the specification: no other kernel has to know them.
-//! Each is for operators only, and none is in any list of tools.
-//!
-//! Applies to: inbound.
+//! Only this kernel has these methods; other kernels need not implement them.
+//! Only operators may call them, and no list of tools contains them.
 
 mod approval;
 mod audit;
+mod explain;
 mod permission;
 mod process;
 mod server;
@@ -18,6 +17,9 @@ pub use approval::{
 };
 pub use audit::{
     KernelAuditParams, KernelAuditResult, KernelAuditVerifyParams, KernelAuditVerifyResult,
+};
+pub use explain::{
+    ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,
 };
 pub use permission::{
     KernelPermission, KernelPermissionChangeParams, KernelPermissionChangeResult,

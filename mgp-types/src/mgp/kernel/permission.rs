@@ -1,6 +1,4 @@
-//! What servers may do, as operators decide it outside a question (MGP §3; the methods are this kernel's own).
-//!
-//! Applies to: inbound.
+//! Permissions of servers, as operators set them without a request (MGP §3; methods of this kernel only).
 
 use crate::Timestamp;
 use crate::mgp::{Permission, PermissionScope};
@@ -9,17 +7,17 @@ use crate::record::{List, record};
 record! {
     /// Parameters of `mgp/kernel/permissions`.
     pub struct KernelPermissionsParams {
-        /// Only those of this server.
+        /// If set, only entries of this server.
         opt server_id: Option<String>,
     }
 
     /// Result of `mgp/kernel/permissions`.
     pub struct KernelPermissionsResult {
-        /// What was decided.
+        /// The decisions.
         def permissions: Vec<KernelPermission>,
     }
 
-    /// What was decided about a permission of a server.
+    /// A decision about a permission of a server.
     pub struct KernelPermission {
         /// The server.
         opt server_id: Option<String>,
@@ -29,17 +27,17 @@ record! {
         req decision: String,
         /// `operator`, `answer`, `policy`.
         req source: String,
-        /// Who decided.
+        /// The operator or policy that decided.
         req approved_by: String,
-        /// When.
+        /// The time.
         req approved_at: Timestamp,
-        /// Until when it holds.
+        /// The expiry time.
         opt expires_at: Option<Timestamp>,
         /// The limits.
         opt scope: Option<PermissionScope>,
         /// The only tools it is for.
         list tools: List<String>,
-        /// Why.
+        /// The reason.
         opt justification: Option<String>,
     }
 
@@ -53,15 +51,15 @@ record! {
         list tools: List<String>,
         /// The limits.
         opt scope: Option<PermissionScope>,
-        /// Until when it holds.
+        /// The expiry time.
         opt until: Option<Timestamp>,
-        /// Why.
+        /// The reason.
         opt because: Option<String>,
     }
 
     /// Result of `mgp/kernel/permissions/approve`, `deny` and `revoke`.
     pub struct KernelPermissionChangeResult {
-        /// What stands now.
+        /// The current state.
         def permissions: Vec<KernelPermission>,
     }
 }

@@ -1,6 +1,4 @@
-//! The kernel itself: what it is, who talks to it, its configuration (no section of MGP).
-//!
-//! Applies to: inbound.
+//! The kernel process: state, clients, configuration (outside the specification of MGP).
 
 use crate::Timestamp;
 use crate::record::{List, record};
@@ -14,53 +12,53 @@ record! {
     pub struct KernelInfoResult {
         /// The version of the program.
         req version: String,
-        /// Its process.
+        /// The process id.
         req pid: u32,
-        /// The folder of its state; absent where it keeps nothing.
+        /// The state folder; absent if the kernel stores nothing.
         opt state: Option<String>,
         /// The local socket it is reached at.
         opt socket: Option<String>,
-        /// The address it is served at.
+        /// The HTTP address.
         opt http: Option<String>,
-        /// When it was started.
+        /// The start time.
         req started_at: Timestamp,
-        /// The files its configuration was read from.
+        /// The configuration files.
         def config: Vec<String>,
-        /// What was wrong in these files when they were last read; what cannot be used is not in force.
+        /// Faults found in these files at the last read; faulty parts are not in force.
         list findings: List<KernelFinding>,
-        /// How many servers it has.
+        /// The number of servers.
         req servers: u64,
-        /// How many tools they have.
+        /// The number of tools.
         req tools: u64,
         /// The agents that are configured.
         def agents: Vec<String>,
-        /// Who is connected, and who called lately.
+        /// Connected clients and recent callers.
         def clients: Vec<KernelClient>,
     }
 
-    /// Who is connected to a kernel.
+    /// A client of a kernel.
     pub struct KernelClient {
-        /// The agent it is taken for.
+        /// The agent that the client is authenticated as.
         opt agent: Option<String>,
-        /// Whether it is an operator.
+        /// `true` if it is an operator.
         req operator: bool,
-        /// Since when.
+        /// The time of connection.
         opt since: Option<Timestamp>,
-        /// How it is connected: `stdio`, `socket`, `http`.
+        /// The transport: `stdio`, `socket`, `http`.
         opt transport: Option<String>,
-        /// When it last called, of one that has neither connection nor session.
+        /// The time of the last call, for a client without connection and session.
         opt last_seen: Option<Timestamp>,
     }
 
     /// Parameters of `mgp/kernel/stop`.
     pub struct KernelStopParams {
-        /// How long running calls may take to end.
+        /// The time for running calls to end, in milliseconds.
         opt timeout_ms: Option<u64>,
     }
 
     /// Result of `mgp/kernel/stop`.
     pub struct KernelStopResult {
-        /// Whether it stops.
+        /// `true` if the kernel stops.
         req accepted: bool,
     }
 
@@ -70,17 +68,17 @@ record! {
 
     /// Result of `mgp/kernel/reload`.
     pub struct KernelReloadResult {
-        /// What is different now.
+        /// The changes.
         def changed: Vec<KernelChange>,
-        /// What is to be said about the files.
+        /// Findings about the files.
         list findings: List<KernelFinding>,
     }
 
-    /// Something a new configuration changed.
+    /// A change made by a new configuration.
     pub struct KernelChange {
         /// `server`, `agent`, `kernel`, `tool_creation`.
         req kind: String,
-        /// Its name, where there are several.
+        /// The name, if there can be several.
         opt id: Option<String>,
         /// `added`, `removed`, `changed`.
         req change: String,
@@ -88,7 +86,7 @@ record! {
         list keys: List<String>,
     }
 
-    /// Something to say about a configuration.
+    /// A finding about a configuration.
     pub struct KernelFinding {
         /// `error`, `warning`.
         req severity: String,
@@ -98,39 +96,39 @@ record! {
         opt line: Option<u64>,
         /// The server it is about.
         opt server_id: Option<String>,
-        /// What is wrong, with the remedy.
+        /// The fault and the remedy.
         req message: String,
     }
 
     /// Parameters of `mgp/kernel/sessions`.
     pub struct KernelSessionsParams {
-        /// Only those of this agent.
+        /// If set, only sessions of this agent.
         opt agent_id: Option<String>,
     }
 
     /// Result of `mgp/kernel/sessions`.
     pub struct KernelSessionsResult {
-        /// The sessions by agent, those of callers among them that were seen lately.
+        /// The sessions by agent, including those of recent callers.
         def sessions: Vec<KernelSession>,
     }
 
-    /// What a caller has in context (§16.7).
+    /// The tools in the context of a caller (§16.7).
     pub struct KernelSession {
         /// The agent.
         opt agent_id: Option<String>,
-        /// How it is connected: `stdio`, `socket`, `http`.
+        /// The transport: `stdio`, `socket`, `http`.
         opt transport: Option<String>,
-        /// Since when.
+        /// The time of connection.
         opt since: Option<Timestamp>,
-        /// When it last called, of one that has neither connection nor session.
+        /// The time of the last call, for a client without connection and session.
         opt last_seen: Option<Timestamp>,
-        /// Tools that are always there.
+        /// The pinned tools.
         def pinned: Vec<String>,
-        /// Tools that were used.
+        /// The cached tools.
         def cached: Vec<String>,
-        /// How many tokens they cost.
+        /// The tokens they cost.
         req total_tokens: u64,
-        /// How many they may cost.
+        /// The maximum number of tokens.
         req max_tokens: u64,
     }
 }

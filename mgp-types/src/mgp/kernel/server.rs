@@ -1,6 +1,4 @@
-//! The servers of a kernel, and what is done with one (no section of MGP).
-//!
-//! Applies to: inbound.
+//! Servers of a kernel, and operations on them (outside the specification of MGP).
 
 use crate::Timestamp;
 use crate::mgp::{MgpVersion, ServerState, TrustLevel};
@@ -9,7 +7,7 @@ use crate::record::record;
 record! {
     /// Parameters of `mgp/kernel/servers`.
     pub struct KernelServersParams {
-        /// Only this one.
+        /// If set, only this server.
         opt server_id: Option<String>,
     }
 
@@ -19,41 +17,41 @@ record! {
         def servers: Vec<KernelServer>,
     }
 
-    /// A server as an operator sees it.
+    /// A server in the view of an operator.
     pub struct KernelServer {
         /// The server.
         req id: String,
-        /// Its state.
+        /// The state.
         req status: ServerState,
-        /// Its command line or URL, as configured: what is secret is not filled in.
+        /// The command line or URL, as configured; secrets are not filled in.
         req reach: String,
-        /// How far it is trusted.
+        /// The trust level.
         req trust_level: TrustLevel,
-        /// The era it speaks: `legacy`, `modern`.
+        /// The era of the connection: `legacy`, `modern`.
         opt era: Option<String>,
         /// The revision of MCP it speaks.
         opt protocol_version: Option<String>,
         /// The version of MGP it speaks; absent for plain MCP.
         opt mgp_version: Option<MgpVersion>,
-        /// What it calls itself.
+        /// The name that the server claims.
         opt name: Option<String>,
         /// The version it claims.
         opt version: Option<String>,
-        /// Its process.
+        /// The process id.
         opt pid: Option<u32>,
-        /// How often it was started again by itself.
+        /// The number of automatic restarts.
         req restarts: u64,
-        /// Since when it is in this state.
+        /// The time since it is in this state.
         opt since: Option<Timestamp>,
-        /// Why it is not there.
+        /// The reason why it is not running.
         opt error: Option<String>,
-        /// Why it has no tools, or lacks some of those it lists.
+        /// The reason why it has no tools, or not all that it lists.
         opt lacks: Option<String>,
-        /// How many tools it has.
+        /// The number of tools.
         def tools: u64,
-        /// How many tokens all of them cost.
+        /// The tokens that all its tools cost.
         def tokens: u64,
-        /// The file it is configured in, or `registered`.
+        /// The configuration file, or `registered`.
         req source: String,
     }
 
@@ -61,15 +59,15 @@ record! {
     pub struct KernelServerParams {
         /// The server.
         req server_id: String,
-        /// How long running calls may take to end.
+        /// The time for running calls to end, in milliseconds.
         opt timeout_ms: Option<u64>,
     }
 
-    /// What became of the server.
+    /// The state of the server after the operation.
     pub struct KernelServerResult {
         /// The server.
         req server_id: String,
-        /// Its state.
+        /// The state.
         req status: ServerState,
     }
 
@@ -77,7 +75,7 @@ record! {
     pub struct KernelServerLogsParams {
         /// The server.
         req server_id: String,
-        /// How many of the last lines; all that are kept without it.
+        /// The number of last lines; if absent, all that are stored.
         opt lines: Option<u64>,
     }
 
@@ -85,15 +83,15 @@ record! {
     pub struct KernelServerLogsResult {
         /// The server.
         req server_id: String,
-        /// What it wrote to its standard error, the oldest first.
+        /// Lines of its standard error, oldest first.
         def lines: Vec<KernelLogLine>,
     }
 
     /// A line that a server wrote to its standard error.
     pub struct KernelLogLine {
-        /// When it came.
+        /// The time of the line.
         req at: Timestamp,
-        /// What it says.
+        /// The text.
         req text: String,
     }
 }

@@ -1,22 +1,20 @@
-//! The tools of a kernel: who sees them, what waits, what they cost (no section of MGP).
-//!
-//! Applies to: inbound.
+//! Tools of a kernel: visibility, approvals, cost in tokens (outside the specification of MGP).
 
 use crate::mgp::RiskLevel;
 use crate::record::{List, open_enum, record};
 
 open_enum! {
-    /// Where the definition of a tool stands.
+    /// The state of a tool's definition.
     pub enum ToolStanding {
-        /// It is as it was when it was first seen, or as an operator approved it.
+        /// The definition is unchanged since it was first seen, or since an operator approved it.
         Pinned = "pinned",
-        /// It is not as it was, and waits for an operator.
+        /// The definition changed, and waits for an operator.
         Changed = "changed",
-        /// It was never approved, and an operator must look at it first.
+        /// The definition was never approved, and an operator must review it first.
         Flagged = "flagged",
-        /// Nobody can approve it.
+        /// The definition cannot be approved.
         Refused = "refused",
-        /// Its server did not list it yet, or no longer does.
+        /// The server did not list the tool yet, or no longer lists it.
         Unseen = "unseen",
     }
 }
@@ -24,9 +22,9 @@ open_enum! {
 record! {
     /// Parameters of `mgp/kernel/tools`.
     pub struct KernelToolsParams {
-        /// Only those of this server.
+        /// If set, only entries of this server.
         opt server_id: Option<String>,
-        /// Whether this agent sees them is told too.
+        /// If set, each tool reports whether this agent sees it.
         opt agent_id: Option<String>,
     }
 
@@ -36,29 +34,29 @@ record! {
         def tools: Vec<KernelTool>,
     }
 
-    /// A tool as an operator sees it.
+    /// A tool in the view of an operator.
     pub struct KernelTool {
-        /// Its id: server and tool.
+        /// The id: server and tool.
         req tool_id: String,
         /// The name it is called by.
         req name: String,
-        /// Its server.
+        /// The server.
         req server_id: String,
-        /// What it does.
+        /// A description.
         opt description: Option<String>,
-        /// The risk the kernel sees in it.
+        /// The risk, as the kernel assesses it.
         req risk_level: RiskLevel,
-        /// How many tokens it costs.
+        /// The tokens it costs.
         req tokens: u64,
-        /// Where its definition stands.
+        /// The state of the definition.
         req standing: ToolStanding,
-        /// What was found about a definition that waits or is refused.
+        /// Findings about a definition that waits or is refused.
         list reasons: List<String>,
         /// The fingerprint of the definition that waits.
         opt fingerprint: Option<String>,
-        /// Whether the agent that was asked about sees it.
+        /// `true` if the requested agent sees the tool.
         opt seen_by_agent: Option<bool>,
-        /// Why not.
+        /// The reason.
         opt hidden_because: Option<String>,
     }
 
@@ -68,9 +66,9 @@ record! {
         req server_id: String,
         /// The tool, by the name its server gives it.
         req tool: String,
-        /// The fingerprint of what was looked at; without it, whatever waits now.
+        /// The fingerprint of the reviewed definition; if absent, the definition that waits now.
         opt fingerprint: Option<String>,
-        /// Why.
+        /// The reason.
         opt because: Option<String>,
     }
 
@@ -78,35 +76,35 @@ record! {
     pub struct KernelToolDecisionResult {
         /// `approved` or `rejected`.
         req status: String,
-        /// The fingerprint of what was decided.
+        /// The fingerprint of the decided definition.
         req fingerprint: String,
     }
 
     /// Parameters of `mgp/kernel/tools/tokens`.
     pub struct KernelTokensParams {
-        /// Whose list; `default` without it.
+        /// The agent; if absent, `default`.
         opt agent_id: Option<String>,
     }
 
     /// Result of `mgp/kernel/tools/tokens`.
     pub struct KernelTokensResult {
-        /// What the list of the agent costs at the beginning of a session.
+        /// The cost of the agent's list at the start of a session.
         req listed: u64,
-        /// What a list of all tools that the agent may use would cost.
+        /// The cost of a list of all tools that the agent may use.
         req all: u64,
-        /// How much less that is, in percent with one decimal.
+        /// The saving, in percent with one decimal.
         req saved_percent: crate::Number,
-        /// What the tools of each server would cost.
+        /// The cost of the tools, by server.
         def servers: Vec<KernelServerTokens>,
     }
 
-    /// What the tools of a server would cost in a list.
+    /// The cost of listing the tools of a server.
     pub struct KernelServerTokens {
         /// The server.
         req server_id: String,
-        /// How many tools of it the agent may use.
+        /// The number of its tools that the agent may use.
         req tools: u64,
-        /// How many tokens they cost.
+        /// The tokens they cost.
         req tokens: u64,
     }
 }

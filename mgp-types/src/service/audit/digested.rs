@@ -1,39 +1,38 @@
-//! What is recorded of arguments that are kept out of the log (MGP §6.3).
-//!
-//! Applies to: both.
+//! The recorded form of arguments that are not logged themselves (MGP §6.3).
 
 use crate::Payload;
 use crate::hex::push_hex;
+use crate::service::message::format_u64;
 
-/// A keyed digest of arguments, and their size: equal arguments can be told, and nothing else.
+/// A keyed digest of arguments, and their size: it shows whether two calls had equal arguments, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Digested {
-    /// The digest; none where there is no key to make one.
+    /// The digest; `None` if there is no key.
     pub digest: Option<[u8; 16]>,
-    /// How long they are, as they came.
+    /// The size of the arguments as received.
     pub bytes: u64,
-    /// What was digested.
+    /// The form of the text that was digested.
     pub of: DigestOf,
 }
 
-/// The text behind a digest.
+/// The form of a digested text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestOf {
-    /// The canonical form, so that the same arguments have the same digest.
+    /// The canonical form: equal arguments have equal digests.
     Canonical,
-    /// The text as it came: it has no canonical form, or is too long for one.
+    /// The text as received, since it has no canonical form or is too long for one.
     AsItCame,
 }
 
 impl Digested {
-    /// A digest of arguments of this size.
+    /// Creates the record of a digest and a size.
     #[must_use]
     pub fn new(digest: Option<[u8; 16]>, bytes: u64, of: DigestOf) -> Self {
         Self { digest, bytes, of }
     }
 
-    /// Writes the object that stands as `arguments` in the details of an event.
+    /// Writes the object used as `arguments` in the details of an event.
     pub fn push(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         if let Some(digest) = &self.digest {
@@ -42,33 +41,19 @@ impl Digested {
             out.extend_from_slice(br#"","#);
         }
         out.extend_from_slice(br#""bytes":"#);
-        push_number(self.bytes, out);
+        out.extend_from_slice(format_u64(self.bytes, &mut [0; 20]));
         if self.of == DigestOf::AsItCame {
             out.extend_from_slice(br#","raw":true"#);
         }
         out.push(b'}');
     }
 
-    /// The same object as a value.
+    /// Returns the same object as a value.
     #[must_use]
     pub fn to_payload(&self) -> Payload {
         let mut out = Vec::with_capacity(80);
         self.push(&mut out);
-        // It is ASCII.
+        // The object is ASCII.
         Payload::from_trusted(String::from_utf8(out).unwrap_or_default())
-    }
-}
-
-/// Writes a number without the machinery of formatting, which costs as much as a digest.
-pub(crate) fn push_number(mut number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + u8::try_from(number % 10).unwrap_or(0);
-        number /= 10;
-        if number == 0 {
-            break out.extend_from_slice(&digits[at..]);
-        }
     }
 }

@@ -1,6 +1,4 @@
-//! How a call ended, and the event that tells it (MGP §6.3).
-//!
-//! Applies to: both.
+//! The outcome of a call, and the audit event made from it (MGP §6.3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,31 +9,31 @@ use crate::record::Object;
 use crate::service::{Principal, Rule, ServerId};
 use crate::wire::{ErrorCode, Payload};
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The tool did what it should.
+    /// The tool succeeded.
     Success,
-    /// The callee goes on with it as a task of its own; how that ends is not known here.
+    /// The callee continues the call as a task; the outcome of the task is not known here.
     Task,
-    /// The tool answered that it failed (`isError`).
+    /// The tool reported a failure (`isError`).
     ToolError,
     /// The call ended with an error.
     Failed(ErrorCode),
-    /// The call was given up by its caller, or its connection ended.
+    /// The caller cancelled the call, or its connection ended.
     Cancelled,
     /// The call was refused before it ran.
     Blocked {
         /// The code of the refusal.
         code: ErrorCode,
-        /// The rule that decided, where the refusal names one.
+        /// The rule that decided, if the refusal names one.
         rule: Option<Rule>,
     },
 }
 
 impl Outcome {
-    /// The type of the event that tells it (§6.4).
+    /// Returns the type of the event (§6.4).
     #[must_use]
     pub fn event_type(&self) -> EventType {
         match self {
@@ -44,9 +42,9 @@ impl Outcome {
         }
     }
 
-    /// The result of the event: one of the three words every reader knows.
+    /// Returns the result of the event, one of the three values that every reader knows.
     ///
-    /// A cancelled call may have had any effect, so it is a failure; the details say `cancelled`.
+    /// A cancelled call may have had any effect, so it is a failure; the details contain `cancelled`.
     #[must_use]
     pub fn result(&self) -> AuditResult {
         match self {
@@ -57,27 +55,27 @@ impl Outcome {
     }
 }
 
-/// A call that ended: cheap to keep, written as an event when it is needed.
+/// An ended call: cheap to store, and converted to an event on demand.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ended {
     /// The call.
     pub start: Arc<Start>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long it took, all rounds together.
+    /// The duration of all rounds together.
     pub took: Duration,
 }
 
 impl Ended {
-    /// Says that a call ends now.
+    /// Records that a call ends now.
     #[must_use]
     pub fn now(start: Arc<Start>, outcome: Outcome) -> Self {
         let took = start.elapsed();
         Self { start, outcome, took }
     }
 
-    /// The event of §6.3.
+    /// Returns the event of §6.3.
     #[must_use]
     pub fn to_event(&self) -> AuditEvent {
         let start = &*self.start;
@@ -105,7 +103,7 @@ impl Ended {
         for (name, value) in self.start.notes().iter() {
             details.insert(name, value.clone());
         }
-        // A gate that learned more of the tool meanwhile noted it.
+        // A gate that learned the risk later has noted it.
         let risk = self.start.risk.as_ref().filter(|_| details.get("risk_level").is_none());
         let mut put = |name: &str, value: Result<Payload, _>| {
             if let Ok(value) = value {
@@ -115,7 +113,7 @@ impl Ended {
         if let Some(risk) = risk {
             put("risk_level", Payload::of(risk));
         }
-        put("duration_ms", Payload::of(&u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX)));
+        put("duration_ms", Payload::of(&crate::millis(self.took)));
         if self.start.rounds() > 1 {
             put("rounds", Payload::of(&self.start.rounds()));
         }
@@ -137,7 +135,7 @@ impl Ended {
 }
 
 impl Actor {
-    /// The party a call is made for: the agent, where there is one, else the user.
+    /// Returns the party that a call is made for: the agent if there is one, else the user.
     #[must_use]
     pub fn of(principal: &Principal) -> Self {
         match principal.as_agent() {
@@ -146,19 +144,19 @@ impl Actor {
         }
     }
 
-    /// A person or a key, by name.
+    /// Returns the actor for a person or a key.
     #[must_use]
     pub fn user(name: &str) -> Self {
         Self::new("user", name)
     }
 
-    /// A server, by its configured id.
+    /// Returns the actor for a server, by its configured id.
     #[must_use]
     pub fn server(id: &ServerId) -> Self {
         Self::new("server", id.as_str())
     }
 
-    /// What nobody did: something expired, a connection broke.
+    /// Returns the actor for events without an initiator, e.g. an expiry or a broken connection.
     #[must_use]
     pub fn kernel() -> Self {
         Self::new("kernel", "kernel")

@@ -1,40 +1,39 @@
-//! A sink that keeps the last events in memory.
-//!
-//! Applies to: both.
+//! An audit sink in memory.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use super::{AuditSink, Audited, Ended, Ledger, Outcome, Start, Suspended, Ticket};
 use crate::mgp::AuditEvent;
 use crate::service::CallKey;
+use crate::sync::Mutex;
 
-/// Keeps the last events in memory; the oldest give way and are counted. It never waits and never refuses.
+/// An audit sink that stores the last events in memory; older ones are dropped and counted. It never waits or refuses.
 ///
-/// Intent records are kept while their call runs: [`MemoryAudit::intents`].
-/// A call that was suspended and got no further round within an hour is recorded as cancelled.
+/// Intent records are stored while their call runs, see [`MemoryAudit::intents`].
+/// A suspended call without a further round within an hour is recorded as cancelled.
 #[derive(Clone)]
-pub struct MemoryAudit(Arc<Log>);
+pub struct MemoryAudit(Arc<EventLog>);
 
-struct Log {
-    kept: Mutex<Kept>,
+struct EventLog {
+    state: Mutex<LogState>,
     capacity: usize,
     newest: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct LogState {
     ring: VecDeque<Record>,
     dropped: u64,
-    /// Sorted by key: calls begin in that order, or nearly.
+    /// Sorted by key; calls begin nearly in that order.
     intents: VecDeque<Arc<Start>>,
     suspended: Suspended,
 }
 
-/// What the ring holds: calls are written as events only when somebody looks.
+/// An entry of the ring; calls are converted to events only when they are read.
 enum Record {
     Call(Ended),
     Other(Box<AuditEvent>),
@@ -43,7 +42,7 @@ enum Record {
 impl Record {
     fn to_event(&self) -> AuditEvent {
         match self {
-            Self::Call(ended) => ended.to_event(),
+            Self::Call(end) => end.to_event(),
             Self::Other(event) => AuditEvent::clone(event),
         }
     }
@@ -55,55 +54,55 @@ fn numbered(mut event: AuditEvent, seq: u64) -> AuditEvent {
 }
 
 impl MemoryAudit {
-    /// A sink of 10,000 events.
+    /// Creates a sink for 10,000 events.
     #[must_use]
     pub fn new() -> Self {
         Self::bounded(10_000)
     }
 
-    /// A sink of this many events.
+    /// Creates a sink for `capacity` events.
     #[must_use]
     pub fn bounded(capacity: usize) -> Self {
         let (newest, _) = watch::channel(0);
-        Self(Arc::new(Log { kept: Mutex::default(), capacity, newest }))
+        Self(Arc::new(EventLog { state: Mutex::default(), capacity, newest }))
     }
 
-    /// The events that are kept, oldest first.
+    /// Returns the stored events, oldest first.
     #[must_use]
     pub fn events(&self) -> Vec<AuditEvent> {
-        let mut kept = self.0.kept();
-        self.0.sweep(&mut kept);
-        kept.ring.iter().map(Record::to_event).collect()
+        let mut state = self.0.state.lock();
+        self.0.sweep(&mut state);
+        state.ring.iter().map(Record::to_event).collect()
     }
 
-    /// The events after a number, oldest first, at most so many; each has its number in `_mgp.seq`.
+    /// Returns up to `limit` events after a number, oldest first; each has its number in `_mgp.seq`.
     ///
-    /// Numbers begin at 1 and stay with their events; what gave way is missing at the front.
+    /// Numbers begin at 1 and never change; dropped events are missing at the start.
     #[must_use]
-    pub fn after(&self, seq: u64, most: usize) -> Vec<AuditEvent> {
-        let kept = self.0.kept();
-        let skip = usize::try_from(seq.saturating_sub(kept.dropped)).unwrap_or(usize::MAX);
-        let first = kept.dropped.max(seq) + 1;
-        let records = kept.ring.iter().skip(skip).take(most).zip(first..);
+    pub fn after(&self, seq: u64, limit: usize) -> Vec<AuditEvent> {
+        let state = self.0.state.lock();
+        let skip = usize::try_from(seq.saturating_sub(state.dropped)).unwrap_or(usize::MAX);
+        let first = state.dropped.max(seq) + 1;
+        let records = state.ring.iter().skip(skip).take(limit).zip(first..);
         records.map(|(record, seq)| numbered(record.to_event(), seq)).collect()
     }
 
-    /// The number of the newest event.
+    /// Returns a receiver for the number of the newest event.
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()
     }
 
-    /// The intent records of calls that run now, in the order they began.
+    /// Returns the intent records of running calls, in the order the calls began.
     #[must_use]
     pub fn intents(&self) -> Vec<Arc<Start>> {
-        self.0.kept().intents.iter().map(Arc::clone).collect()
+        self.0.state.lock().intents.iter().map(Arc::clone).collect()
     }
 
-    /// How many events gave way.
+    /// Returns the number of dropped events.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.0.kept().dropped
+        self.0.state.lock().dropped
     }
 }
 
@@ -115,7 +114,7 @@ impl Default for MemoryAudit {
 
 impl fmt::Debug for MemoryAudit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MemoryAudit({} of {})", self.0.kept().ring.len(), self.0.capacity)
+        write!(f, "MemoryAudit({} of {})", self.0.state.lock().ring.len(), self.0.capacity)
     }
 }
 
@@ -126,75 +125,70 @@ impl AuditSink for MemoryAudit {
         if !logical && !intent {
             return Audited::Ready(Ok(Ticket::new(start, self.ledger())));
         }
-        let mut kept = self.0.kept();
-        if logical && let Some((earlier, ())) = kept.suspended.resume(&start) {
+        let mut state = self.0.state.lock();
+        if logical && let Some((earlier, ())) = state.suspended.resume(&start) {
             start.continues(&earlier);
         }
         let start = Arc::new(start);
         if intent {
-            kept.open(Arc::clone(&start));
+            state.open(Arc::clone(&start));
         }
-        drop(kept);
+        drop(state);
         Audited::Ready(Ok(Ticket::new(start, self.ledger())))
     }
 
     fn record(&self, event: AuditEvent) -> Audited<()> {
-        self.0.push(&mut self.0.kept(), Record::Other(Box::new(event)));
+        self.0.push(&mut self.0.state.lock(), Record::Other(Box::new(event)));
         Audited::Ready(Ok(()))
     }
 }
 
 impl MemoryAudit {
     fn ledger(&self) -> Arc<dyn Ledger> {
-        // Naming the type first lets the clone widen to the trait object.
-        let log: Arc<Log> = Arc::clone(&self.0);
+        // The annotated type lets the clone coerce to the trait object.
+        let log: Arc<EventLog> = Arc::clone(&self.0);
         log
     }
 }
 
-impl Ledger for Log {
-    fn close(&self, ended: Ended) {
-        let mut kept = self.kept();
-        if ended.start.needs_intent() {
-            kept.shut(ended.start.key);
+impl Ledger for EventLog {
+    fn close(&self, end: Ended) {
+        let mut state = self.state.lock();
+        if end.start.needs_intent() {
+            state.shut(end.start.key);
         }
-        self.push(&mut kept, Record::Call(ended));
+        self.push(&mut state, Record::Call(end));
     }
 
     fn suspend(&self, start: Arc<Start>) {
-        let mut kept = self.kept();
-        kept.shut(start.key);
+        let mut state = self.state.lock();
+        state.shut(start.key);
         if start.logical.is_none() {
             return;
         }
-        kept.suspended.keep(start, ());
-        self.sweep(&mut kept);
+        state.suspended.keep(start, ());
+        self.sweep(&mut state);
     }
 }
 
-impl Log {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, kept: &mut Kept, record: Record) {
-        kept.ring.push_back(record);
-        while kept.ring.len() > self.capacity {
-            kept.ring.pop_front();
-            kept.dropped += 1;
+impl EventLog {
+    fn push(&self, state: &mut LogState, record: Record) {
+        state.ring.push_back(record);
+        while state.ring.len() > self.capacity {
+            state.ring.pop_front();
+            state.dropped += 1;
         }
-        self.newest.send_replace(kept.dropped + kept.ring.len() as u64);
+        self.newest.send_replace(state.dropped + state.ring.len() as u64);
     }
 
-    /// Ends suspended calls that are too old or too many.
-    fn sweep(&self, kept: &mut Kept) {
-        while let Some((start, ())) = kept.suspended.next_ended() {
-            self.push(kept, Record::Call(Ended::now(start, Outcome::Cancelled)));
+    fn sweep(&self, state: &mut LogState) {
+        while let Some((start, ())) = state.suspended.next_ended() {
+            self.push(state, Record::Call(Ended::now(start, Outcome::Cancelled)));
         }
     }
 }
 
-impl Kept {
+impl LogState {
     fn open(&mut self, start: Arc<Start>) {
         let at = self.intents.partition_point(|known| known.key < start.key);
         self.intents.insert(at, start);
@@ -211,7 +205,7 @@ impl Kept {
 mod tests {
     use std::time::Duration;
 
-    use super::super::suspended::{SUSPENDED_FOR, SUSPENDED_MAX};
+    use super::super::suspended::{MAX_SUSPENDED, SUSPENDED_TTL};
     use super::*;
     use crate::Timestamp;
     use crate::mgp::{Actor, AuditResult, EventType, RiskLevel};
@@ -233,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_tells_who_what_and_how() {
+    async fn an_event_has_actor_target_and_outcome() {
         let sink = MemoryAudit::new();
         let mut facts = start(None);
         facts.risk = Some(RiskLevel::Dangerous);
@@ -257,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn intents_are_kept_while_a_risky_call_runs() {
+    async fn intents_are_stored_while_a_risky_call_runs() {
         #[track_caller]
         fn check(sink: &MemoryAudit, expected: usize) {
             assert_eq!(sink.intents().len(), expected);
@@ -296,8 +290,8 @@ mod tests {
         let actors: Vec<_> = sink.events().into_iter().map(|event| event.actor.id).collect();
         assert_eq!(actors, ["3", "4", "agent.one"]);
         assert_eq!(sink.dropped(), 3);
-        let numbers = |seq, most| {
-            let events = sink.after(seq, most).into_iter();
+        let numbers = |seq, limit| {
+            let events = sink.after(seq, limit).into_iter();
             events
                 .map(|event| (event.mgp.unwrap().seq.unwrap(), event.actor.id))
                 .collect::<Vec<_>>()
@@ -309,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rounds_go_on_with_one_call() {
+    async fn rounds_continue_one_call() {
         let sink = MemoryAudit::new();
         begin(&sink, start(Some("a"))).await.suspend();
         tokio::time::advance(Duration::from_secs(2)).await;
@@ -326,15 +320,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_is_never_taken_up_again_is_cancelled() {
+    async fn a_suspended_call_without_next_round_is_cancelled() {
         let sink = MemoryAudit::new();
-        for id in 0..=SUSPENDED_MAX {
+        for id in 0..=MAX_SUSPENDED {
             begin(&sink, start(Some(&id.to_string()))).await.suspend();
         }
         assert_eq!(sink.events().len(), 1);
-        tokio::time::advance(SUSPENDED_FOR).await;
+        tokio::time::advance(SUSPENDED_TTL).await;
         let events = sink.events();
-        assert_eq!(events.len(), SUSPENDED_MAX + 1);
+        assert_eq!(events.len(), MAX_SUSPENDED + 1);
         let cancelled =
             |event: &AuditEvent| event.details.as_ref().unwrap().get("cancelled").is_some();
         assert!(events.iter().all(cancelled));

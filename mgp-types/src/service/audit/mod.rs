@@ -1,11 +1,9 @@
-//! Where calls are recorded: a sink gives out a ticket before a call may run (MGP §6; DESIGN §3).
+//! The audit of calls: a sink issues a ticket before a call may run (MGP §6).
 //!
-//! [`AuditSink::begin`] reserves the room for the final record, so that [`Ticket::finish`] never waits and never fails.
-//! For a risk of moderate and above, or an unknown one, it also writes an intent record first:
-//! whatever happens to the process afterwards, it is known that the call was about to run.
-//! Intent records are the sink's own: they are none of the eleven types of §6.4 and are never forwarded.
-//!
-//! Applies to: both.
+//! [`AuditSink::begin`] reserves room for the final record, so that [`Ticket::finish`] never waits and never fails.
+//! For a moderate, higher or unknown risk it first writes an intent record:
+//! even if the process dies, the log shows that the call was about to run.
+//! Intent records are internal to the sink: they are not among the eleven types of §6.4 and are never forwarded.
 
 mod digested;
 mod end;
@@ -29,7 +27,7 @@ use super::{BoxFuture, Either};
 use crate::mgp::AuditEvent;
 use crate::store::Store;
 
-/// Records calls and other events.
+/// A sink that records calls and other events.
 ///
 /// ```
 /// use mgp_types::service::{AuditSink, Call, Context, MemoryAudit, Method, Outcome, Params, Peer, Principal};
@@ -47,44 +45,44 @@ use crate::store::Store;
 /// # });
 /// ```
 pub trait AuditSink: Send + Sync {
-    /// Takes note of a call that is about to run; it may not run before the ticket is there.
+    /// Registers a call that is about to run; the call must not run before the ticket is issued.
     ///
-    /// Where an earlier round of the same logical call was suspended, this continues it.
+    /// If an earlier round of the same logical call was suspended, this round continues it.
     ///
     /// # Errors
-    /// [`Unaudited`] when the call cannot be recorded; then it must not run.
+    /// Returns [`Unaudited`] if the call cannot be recorded; the call must then not run.
     ///
     /// # Cancel safety
-    /// A sink that waits makes the [`Ticket`] first and keeps it in the future:
+    /// A sink that waits must create the [`Ticket`] first and hold it in the future:
     /// dropping the future drops the ticket, which records the call as cancelled.
     fn begin(&self, start: Start) -> Audited<Ticket>;
 
-    /// Records an event that is no call: a grant, a connection, a rejected argument.
+    /// Records an event other than a call: a grant, a connection, rejected arguments.
     ///
-    /// The event is handed over by this function itself; what it returns only tells when it is kept.
+    /// This function itself hands over the event; the returned value only reports when it is stored.
     ///
     /// # Errors
-    /// [`Unaudited`] when the event cannot be recorded; then what it tells of must not happen.
+    /// Returns [`Unaudited`] if the event cannot be recorded; the recorded action must then not happen.
     fn record(&self, event: AuditEvent) -> Audited<()>;
 
-    /// The name under which this sink takes events out of this very [`Store`]; none for one it does not look into.
+    /// Returns the outbox name under which this sink reads events from this very [`Store`], or `None` if it does not.
     ///
-    /// Where there is one, whoever changes state hands the events over in the same commit and records nothing itself,
-    /// so that neither is kept without the other.
+    /// With a name, code that changes state commits the events together with the change and does not call
+    /// [`record`](Self::record), so that neither is stored without the other.
     fn outbox(&self, store: &dyn Store) -> Option<&str> {
         let _ = store;
         None
     }
 }
 
-/// What a sink answers: at once, which costs no future, or later.
+/// An answer of a sink: either immediate, which needs no future, or later.
 ///
-/// It can be awaited as it is.
+/// It can be awaited directly.
 #[must_use = "what is to be recorded may not happen before the sink has answered"]
 pub enum Audited<T> {
-    /// The answer.
+    /// An immediate answer.
     Ready(Result<T, Unaudited>),
-    /// The answer comes when the store took the record, or when there is room again.
+    /// An answer once the store accepts the record, or has room again.
     Later(BoxFuture<'static, Result<T, Unaudited>>),
 }
 
@@ -110,25 +108,25 @@ impl<T> std::fmt::Debug for Audited<T> {
     }
 }
 
-/// Why something cannot be recorded.
+/// The error when an event cannot be recorded.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unaudited {
-    /// There is no room, and waiting longer would not be right.
+    /// There is no room, and the sink does not wait longer.
     #[error("the audit log is full; make room in it, or try again later")]
     Full,
     /// The store failed.
-    #[error("the audit log cannot be written; the log of the program that writes it says why")]
+    #[error("the audit log cannot be written; see the log of the program that writes it")]
     Failed(#[source] Arc<dyn StdError + Send + Sync>),
     /// The sink was closed.
     #[error(
-        "the audit log is closed; the program that writes it is ending, or must be started anew"
+        "the audit log is closed; the program that writes it is stopping, or must be restarted"
     )]
     Closed,
 }
 
 impl Unaudited {
-    /// The store failed for a reason.
+    /// Creates the error for a failed store.
     #[must_use]
     pub fn failed(reason: impl StdError + Send + Sync + 'static) -> Self {
         Self::Failed(Arc::new(reason))

@@ -1,10 +1,8 @@
 //! The facts of a call that is about to run.
-//!
-//! Applies to: both.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use bytestring::ByteString;
@@ -14,68 +12,69 @@ use super::Digested;
 use crate::mgp::RiskLevel;
 use crate::record::Object;
 use crate::service::{Attempt, Call, CallKey, Context, Principal, ServerId, Target};
+use crate::sync::Mutex;
 use crate::wire::Payload;
 
-/// What is known of a call before it runs.
+/// The facts about a call before it runs.
 ///
-/// A layer that audits puts it into the call's extensions, so that layers further in add what they know
-/// ([`Start::note`]) and whatever runs the call says so ([`Start::mark_ran`]).
+/// An audit layer puts it into the extensions of the call. Layers further in add facts with [`Start::note`], and
+/// the code that runs the call marks it with [`Start::mark_ran`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Start {
     /// The call's key in this process.
     pub key: CallKey,
-    /// The logical call it is a round of.
+    /// The logical call of which this is a round.
     pub logical: Option<ByteString>,
-    /// The trace it belongs to.
+    /// The trace of the call.
     pub trace: Option<ByteString>,
-    /// Who calls.
+    /// The caller.
     pub principal: Principal,
-    /// The server that is called, where it is known.
+    /// The called server, if known.
     pub server: Option<ServerId>,
     /// The tool.
     pub tool: ByteString,
-    /// Its effective risk, where it is known.
+    /// The effective risk, if known.
     pub risk: Option<RiskLevel>,
-    /// What is recorded of its arguments, unless a note of that name says more.
+    /// The recorded form of the arguments, unless a note of that name replaces it.
     pub arguments: Option<Digested>,
-    /// When the call began: its first round, where it has several.
+    /// The time the first round of the call began.
     pub started_at: SystemTime,
     since: Instant,
     rounds: u32,
     ran: AtomicBool,
     notes: Mutex<Object>,
-    /// The same call as an audit further out sees it.
+    /// The same call in the view of an audit layer further out.
     outer: Option<Arc<Self>>,
 }
 
-/// The longest name of a tool that is recorded as it is, in bytes; of a longer one the beginning and the length are.
+/// The maximum length of a recorded tool name, in bytes; of a longer name, the beginning and the length are recorded.
 ///
-/// No tool has such a name, and whoever calls it chooses it: a record of it must not fill the log.
-const TOOL_MAX: usize = 256;
+/// The caller chooses the name, so an unbounded one could fill the log.
+const MAX_TOOL_NAME_BYTES: usize = 256;
 
 thread_local! {
-    /// The name of the last call's tool: the next one is likely of the same, and shares the copy.
-    static LAST: RefCell<ByteString> = const { RefCell::new(ByteString::new()) };
+    /// The tool name of the last call: the next call probably has the same one, and shares the copy.
+    static LAST_TOOL: RefCell<ByteString> = const { RefCell::new(ByteString::new()) };
 }
 
 fn shortened(tool: &ByteString) -> ByteString {
-    if tool.len() <= TOOL_MAX {
-        return LAST.with_borrow_mut(|last| {
+    if tool.len() <= MAX_TOOL_NAME_BYTES {
+        return LAST_TOOL.with_borrow_mut(|last| {
             if *last != *tool {
                 *last = copy(tool);
             }
             last.clone()
         });
     }
-    let beginning = &tool[..tool.floor_char_boundary(TOOL_MAX / 2)];
+    let beginning = &tool[..tool.floor_char_boundary(MAX_TOOL_NAME_BYTES / 2)];
     format!("{beginning}… ({} bytes)", tool.len()).into()
 }
 
 impl Start {
-    /// Takes the facts of a tool call; none for every other call.
+    /// Returns the facts of a tool call, or `None` for other calls.
     ///
-    /// Texts are copied: a record outlives the buffer that the call came in, which may be large.
+    /// Texts are copied: a record outlives the buffer of the call, which may be large.
     #[must_use]
     pub fn of(call: &Call) -> Option<Self> {
         let (Some(_), Some(Target::Tool(tool))) = (call.tool(), call.params().target()) else {
@@ -85,7 +84,7 @@ impl Start {
         let start = Self {
             key: cx.key,
             logical: cx.logical.as_ref().map(copy),
-            // A trace has a text of its own already.
+            // A trace id does not borrow from that buffer.
             trace: cx.trace.clone(),
             principal: cx.principal.clone(),
             server: cx.server.clone(),
@@ -108,20 +107,19 @@ impl Start {
         Some(start)
     }
 
-    /// Whether an intent record is due: for a risk of moderate and above, and for an unknown one.
+    /// Returns whether an intent record is required: for a moderate, higher or unknown risk.
     #[must_use]
     pub fn needs_intent(&self) -> bool {
         self.risk.as_ref().is_none_or(|risk| *risk >= RiskLevel::Moderate)
     }
 
-    /// Goes on where an earlier round stopped: the call began when that one did.
+    /// Continues an earlier round: the call then began when that round did.
     pub fn continues(&mut self, earlier: &Self) {
         self.started_at = earlier.started_at;
         self.since = earlier.since;
         self.rounds = earlier.rounds.saturating_add(1);
         let before = std::mem::take(&mut *earlier.notes());
-        let own =
-            std::mem::replace(self.notes.get_mut().unwrap_or_else(PoisonError::into_inner), before);
+        let own = std::mem::replace(self.notes.get_mut(), before);
         for (name, value) in own.iter() {
             self.note(name, value.clone());
         }
@@ -130,31 +128,31 @@ impl Start {
         }
     }
 
-    /// The rounds the call has taken so far, this one included.
+    /// Returns the number of rounds so far, this one included.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// How long ago the call began.
+    /// Returns the time since the call began.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Adds a member to the details of the final event: the validator that was applied, the approval that was used.
+    /// Adds a member to the details of the final event, e.g. the applied validator or the used approval.
     pub fn note(&self, name: &str, value: Payload) {
         self.notes().insert(name, value);
     }
 
-    /// Looks at what was noted so far; no note can be added meanwhile.
+    /// Calls a function with the notes so far; notes cannot be added meanwhile.
     pub fn with_notes<T>(&self, look: impl FnOnce(&Object) -> T) -> T {
         look(&self.notes())
     }
 
-    /// Says that a call was handed to what runs it: a peer, a tool's function.
+    /// Marks that a call was handed to the code that runs it: a peer, or the function of a tool.
     ///
-    /// From then on no error makes the call a blocked one: whoever ran it could claim anything.
+    /// From then on an error no longer marks the call as blocked, since that code could return any error.
     pub fn mark_ran(cx: &Context) {
         let mut start = cx.extensions.get::<Self>();
         while let Some(this) = start {
@@ -163,14 +161,14 @@ impl Start {
         }
     }
 
-    /// Whether the call was handed to what runs it.
+    /// Returns whether the call was handed to the code that runs it.
     #[must_use]
     pub fn has_run(&self) -> bool {
         self.ran.load(Ordering::Relaxed)
     }
 
     pub(super) fn notes(&self) -> MutexGuard<'_, Object> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock()
     }
 }
 

@@ -1,6 +1,4 @@
-//! Calls whose round ended with questions, until their next round comes or nobody expects it any more.
-//!
-//! Applies to: both.
+//! Suspended calls: calls whose round ended with questions.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,66 +9,66 @@ use tokio::time::Instant;
 
 use super::Start;
 
-/// How many suspended calls are kept; the oldest gives way.
-pub(super) const SUSPENDED_MAX: usize = 1024;
+/// The maximum number of suspended calls; beyond it the oldest is ended.
+pub(super) const MAX_SUSPENDED: usize = 1024;
 
-/// How long a suspended call waits for its next round; longer than a sealed state is good for.
-pub(super) const SUSPENDED_FOR: Duration = Duration::from_hours(1);
+/// The time a suspended call waits for its next round; longer than the validity of a sealed state.
+pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 
-/// Keeps suspended calls for a sink, each with what the sink knows of it.
+/// The suspended calls of a sink, each with data of the sink.
 ///
-/// At most 1,024 wait, each for at most an hour; what gives way is [given back](Self::next_ended) and has to be
-/// recorded as cancelled.
+/// At most 1,024 calls wait, each for at most an hour; the others are returned by [`next_ended`](Self::next_ended) and
+/// must be recorded as cancelled.
 pub struct Suspended<T = ()> {
     /// Oldest first.
-    calls: VecDeque<Call<T>>,
+    calls: VecDeque<SuspendedCall<T>>,
 }
 
-struct Call<T> {
+struct SuspendedCall<T> {
     start: Arc<Start>,
-    known: T,
+    data: T,
     since: Instant,
 }
 
 impl<T> Suspended<T> {
-    /// Keeps none yet.
+    /// Creates an empty collection.
     #[must_use]
     pub const fn new() -> Self {
         Self { calls: VecDeque::new() }
     }
 
-    /// Keeps a call until its next round begins.
-    pub fn keep(&mut self, start: Arc<Start>, known: T) {
-        self.calls.push_back(Call { start, known, since: Instant::now() });
+    /// Adds a call, until its next round begins.
+    pub fn keep(&mut self, start: Arc<Start>, data: T) {
+        self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
 
-    /// Takes out the round before this one; only the same caller and tool go on with it.
+    /// Removes and returns the previous round; caller, server and tool must be the same.
     pub fn resume(&mut self, start: &Start) -> Option<(Arc<Start>, T)> {
-        let same = |known: &Start| {
-            known.logical == start.logical
-                && known.principal == start.principal
-                && known.server == start.server
-                && known.tool == start.tool
+        let same = |data: &Start| {
+            data.logical == start.logical
+                && data.principal == start.principal
+                && data.server == start.server
+                && data.tool == start.tool
         };
         let index = self.calls.iter().rposition(|call| same(&call.start))?;
-        self.calls.remove(index).map(|call| (call.start, call.known))
+        self.calls.remove(index).map(|call| (call.start, call.data))
     }
 
-    /// Takes out the oldest call if it is too old, or one too many: nobody goes on with it.
+    /// Removes and returns the oldest call, if it is too old or there are too many.
     pub fn next_ended(&mut self) -> Option<(Arc<Start>, T)> {
         let oldest = self.calls.front()?;
-        if self.calls.len() <= SUSPENDED_MAX && oldest.since.elapsed() < SUSPENDED_FOR {
+        if self.calls.len() <= MAX_SUSPENDED && oldest.since.elapsed() < SUSPENDED_TTL {
             return None;
         }
         self.take_oldest()
     }
 
-    /// Takes out the oldest call, whatever its age.
+    /// Removes and returns the oldest call.
     pub fn take_oldest(&mut self) -> Option<(Arc<Start>, T)> {
-        self.calls.pop_front().map(|call| (call.start, call.known))
+        self.calls.pop_front().map(|call| (call.start, call.data))
     }
 
-    /// Whether none waits.
+    /// Returns whether no call is suspended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()

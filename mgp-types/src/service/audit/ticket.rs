@@ -1,6 +1,4 @@
-//! A call that may run: whatever becomes of the ticket, a record is written.
-//!
-//! Applies to: both.
+//! Tickets: the permit to run one call, which always leads to a record.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,22 +6,22 @@ use std::sync::Arc;
 use super::{Ended, Outcome, Start};
 use crate::wire::ErrorCode;
 
-/// Takes what becomes of tickets; the inner side of an [`AuditSink`](super::AuditSink).
+/// The receiver of the end of each ticket; the inner side of an [`AuditSink`](super::AuditSink).
 ///
-/// Exactly one of the two is called for each ticket, and neither may wait or fail: `begin` reserved the room.
+/// Exactly one of the methods is called per ticket. Neither may wait or fail, since `begin` reserved the room.
 pub trait Ledger: Send + Sync {
     /// Writes the final record of a call.
     fn close(&self, ended: Ended);
 
-    /// Takes note that a round ended with questions: the next `begin` with the same logical id goes on with it.
+    /// Registers that a round ended with questions; the next `begin` with the same logical id continues it.
     ///
-    /// A call without a logical id cannot be found again; its next round is a call of its own.
+    /// A call without a logical id cannot be found again; its next round counts as a separate call.
     fn suspend(&self, start: Arc<Start>);
 }
 
-/// The right to run one call, and the duty to say how it ended.
+/// A permit to run one call, and the duty to report its outcome.
 ///
-/// Dropping it records the call as cancelled, or as failed while a panic unwinds.
+/// If it is dropped, the call is recorded as cancelled, or as failed while a panic unwinds.
 #[must_use = "dropping a ticket records the call as cancelled"]
 pub struct Ticket {
     start: Arc<Start>,
@@ -32,23 +30,23 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// A ticket that reports to a ledger.
+    /// Creates a ticket that reports to a ledger.
     pub fn new(start: impl Into<Arc<Start>>, ledger: Arc<dyn Ledger>) -> Self {
         Self { start: start.into(), ledger, open: true }
     }
 
-    /// The facts of the call.
+    /// Returns the facts of the call.
     #[must_use]
     pub fn start(&self) -> &Arc<Start> {
         &self.start
     }
 
-    /// Records how the call ended.
+    /// Records the outcome of the call.
     pub fn finish(mut self, outcome: Outcome) {
         self.close(outcome);
     }
 
-    /// Ends a round whose questions must be answered first: the final record belongs to the round that completes.
+    /// Ends a round that asked questions; the round that completes the call writes the final record.
     pub fn suspend(mut self) {
         self.open = false;
         self.ledger.suspend(Arc::clone(&self.start));

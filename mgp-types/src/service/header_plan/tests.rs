@@ -1,4 +1,4 @@
-//! Annotations that mean something, those that do not, and headers against arguments.
+//! Valid and invalid annotations, and headers compared with arguments.
 
 use proptest::prelude::*;
 
@@ -9,19 +9,18 @@ fn schema(text: &str) -> RawObject {
     RawObject::try_from(Payload::parse(text.to_owned()).unwrap()).unwrap()
 }
 
-/// A schema with these properties.
 fn object(properties: &str) -> RawObject {
     schema(&format!(r#"{{"type":"object","properties":{{{properties}}}}}"#))
 }
 
 #[track_caller]
-fn bad(schema: &RawObject, says: &str) {
+fn bad(schema: &RawObject, expected: &str) {
     let error = HeaderPlan::of(schema).unwrap_err().to_string();
-    assert!(error.contains(says), "{error}");
+    assert!(error.contains(expected), "{error}");
 }
 
 #[test]
-fn annotations_that_mean_nothing_are_refused() {
+fn invalid_annotations_are_refused() {
     let named = |name: &str| object(&format!(r#""v":{{"type":"string","x-mcp-header":"{name}"}}"#));
     for name in ["", "My Region", "Region:Primary", "Région", r"Region\t1", r"a\r\nb", "a/b"] {
         bad(&named(name), "cannot be part of a header's name");
@@ -59,19 +58,19 @@ fn annotations_are_reached_through_properties_alone() {
         bad(&object(&format!(r#""v":{{"type":"array","{keyword}":{inner}}}"#)), keyword);
         bad(
             &schema(&format!(r#"{{"{keyword}":{{"properties":{{"v":{inner}}}}}}}"#)),
-            "stands where",
+            "is not on a plain property",
         );
     }
     for keyword in ["oneOf", "anyOf", "allOf", "prefixItems"] {
         bad(&schema(&format!(r#"{{"{keyword}":[true,{inner}]}}"#)), keyword);
     }
     for keyword in ["$defs", "definitions", "patternProperties", "dependentSchemas"] {
-        bad(&schema(&format!(r#"{{"{keyword}":{{"v":{inner}}}}}"#)), "stands where");
+        bad(&schema(&format!(r#"{{"{keyword}":{{"v":{inner}}}}}"#)), "is not on a plain property");
     }
 }
 
 #[test]
-fn what_only_looks_like_an_annotation_is_none() {
+fn an_annotation_inside_data_is_ignored() {
     for text in [
         r#"{"properties":{"x-mcp-header":{"type":"string"}}}"#,
         r#"{"$defs":{"x-mcp-header":{"type":"string"}}}"#,
@@ -118,29 +117,29 @@ fn arguments_become_headers() {
 }
 
 #[track_caller]
-fn refused(arguments: &str, came: &[(&str, &str)], says: &str) {
-    let mut headers = HeaderParams::new();
-    for (name, value) in came {
-        headers.push(*name, *value);
+fn refused(arguments: &str, headers: &[(&str, &str)], expected: &str) {
+    let mut received = HeaderParams::new();
+    for (name, value) in headers {
+        received.push(*name, *value);
     }
-    let mismatch = plan().check(arguments, &headers).unwrap_err();
-    assert!(mismatch.to_string().contains(says), "{mismatch}");
+    let mismatch = plan().check(arguments, &received).unwrap_err();
+    assert!(mismatch.to_string().contains(expected), "{mismatch}");
     assert_eq!(RpcError::from(mismatch).code(), ErrorCode::HEADER_MISMATCH);
 }
 
 #[test]
 fn headers_must_be_what_the_arguments_are() {
     refused(r#"{"region":"a"}"#, &[], "`Mcp-Param-Region` is missing");
-    refused(r#"{"region":null}"#, &[("region", "a")], "its argument is not");
-    refused("{}", &[("Count", "1")], "its argument is not");
-    refused(r#"{"region":"a"}"#, &[("Region", "A")], "something else");
+    refused(r#"{"region":null}"#, &[("region", "a")], "its argument is missing");
+    refused("{}", &[("Count", "1")], "its argument is missing");
+    refused(r#"{"region":"a"}"#, &[("Region", "A")], "differs from");
     refused(r#"{"region":"a"}"#, &[("Region", "a"), ("REGION", "a")], "more than once");
-    refused(r#"{"region":"Hello"}"#, &[("Region", "=?base64?SGVsbG8?=")], "no valid base64");
-    refused(r#"{"count":1}"#, &[("Count", "one")], "something else");
-    refused(r#"{"count":1}"#, &[("Count", "2")], "something else");
-    refused(r#"{"count":[1]}"#, &[("Count", "[1]")], "something else");
-    refused(r#"{"count":9007199254740993}"#, &[("Count", "9007199254740992")], "something else");
-    refused(r#"{"deep":{"dry":true}}"#, &[("Dry-Run", "True")], "something else");
+    refused(r#"{"region":"Hello"}"#, &[("Region", "=?base64?SGVsbG8?=")], "nor valid Base64");
+    refused(r#"{"count":1}"#, &[("Count", "one")], "differs from");
+    refused(r#"{"count":1}"#, &[("Count", "2")], "differs from");
+    refused(r#"{"count":[1]}"#, &[("Count", "[1]")], "differs from");
+    refused(r#"{"count":9007199254740993}"#, &[("Count", "9007199254740992")], "differs from");
+    refused(r#"{"deep":{"dry":true}}"#, &[("Dry-Run", "True")], "differs from");
 
     let mut headers = HeaderParams::new();
     headers.push("REGION", "=?base64?SGVsbG8=?=");
@@ -151,7 +150,7 @@ fn headers_must_be_what_the_arguments_are() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_accepted(region in ".*", count in -SAFE..=SAFE, dry in any::<bool>()) {
+    fn written_headers_are_accepted(region in ".*", count in -MAX_SAFE_INTEGER..=MAX_SAFE_INTEGER, dry in any::<bool>()) {
         let arguments =
             serde_json::json!({ "region": region, "count": count, "deep": { "dry": dry } }).to_string();
         let headers = plan().headers(&arguments).unwrap();

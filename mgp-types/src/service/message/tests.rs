@@ -1,4 +1,4 @@
-//! Reading and writing messages.
+//! Parsing and writing of messages.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn forwarding_drops_the_hop_and_keeps_the_body() {
     );
 }
 
-/// The name was once cut at both ends as often as it went, and the line with it.
+/// The name was once trimmed too far at both ends, and the line with it.
 #[test]
 fn a_member_name_that_ends_with_a_quote_stays_whole() {
     assert_eq!(forwarded(r#"{"a\"":1}"#), r#"{"a\"":1}"#);
@@ -73,15 +73,15 @@ fn arguments_that_stand_twice_are_refused() {
     assert!(Message::parse(first.into()).is_err());
 }
 
-/// A line of 16 MiB may hold eight million messages, and names with escapes by the million.
+/// A line of 16 MiB has room for eight million messages, and for millions of names with escapes.
 #[test]
-fn what_a_line_may_hold_is_bounded() {
+fn the_size_of_batches_and_escapes_is_bounded() {
     let many = |count: usize, one: &str| vec![one; count].join(",");
     refused(&format!("[{}]", many(129, "1")), -32600, None);
     assert!(
         matches!(parse(&format!("[{}]", many(128, "1"))), Message::Batch(items) if items.len() == 128)
     );
-    // A name in front that is no part of a run keeps the others out of one.
+    // A member in front that is not part of a run separates the others.
     let escaped = |count| {
         let members = many(count, r#""\u0061":1,"_mgp":{}"#);
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{{members}}}}}"#)
@@ -115,7 +115,7 @@ fn bad_messages_are_answered_under_the_id_they_gave() {
 
 #[test]
 fn a_broken_response_is_never_answered() {
-    // It reaches nobody but the call that waits for it, which ends.
+    // The error only ends the call that waits for the response.
     assert!(matches!(
         parse(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#),
         Message::Response { id: Some(_), outcome: Err(_) }
@@ -130,7 +130,7 @@ fn a_broken_response_is_never_answered() {
         };
         assert!(error.to_string().contains("the peer's answer cannot be read"), "{error}");
     }
-    // Whose it is, is not known.
+    // It is not known which call it belongs to.
     refused(r#"{"jsonrpc":"2.0","result":{"x":NaN},"id":7}"#, -32700, None);
     refused(r#"{"jsonrpc":"2.0","id":7,"method":"ping","result":NaN}"#, -32700, None);
     silent(r#"{"jsonrpc":"2.0","id":[1],"result":{}}"#);

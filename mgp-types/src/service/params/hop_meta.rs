@@ -1,6 +1,4 @@
-//! The members of `_meta` that layers look at, found in one pass.
-//!
-//! Applies to: inbound.
+//! The members of `_meta` that layers need, found in one pass.
 
 use std::fmt;
 
@@ -12,27 +10,27 @@ use super::read::span_of;
 use crate::mcp::key;
 use crate::record::Key;
 
-/// A member of `_meta` of which layers want to know whether it is there.
+/// A member of `_meta` whose position is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetaKey {
-    /// The revision a modern request is made in.
+    /// The revision of a modern request.
     Revision,
-    /// Who makes a modern request.
+    /// The name and version of the client, in a modern request.
     ClientInfo,
-    /// What whoever makes it can do.
+    /// The capabilities of the client, in a modern request.
     ClientCapabilities,
-    /// From which level on log messages are wanted.
+    /// The lowest level of wanted log messages.
     LogLevel,
-    /// The name under which progress is wanted.
+    /// The token of wanted progress notifications.
     ProgressToken,
-    /// The trace a call belongs to, in MGP's words.
+    /// The trace id of MGP.
     TraceId,
-    /// The same in the words of OpenTelemetry.
+    /// The trace context of OpenTelemetry.
     Traceparent,
-    /// `mgp`, by which some ask for chunks.
+    /// `mgp`, in which some clients ask for chunks.
     Mgp,
-    /// Which client of a principal it is.
+    /// The client, among those of a principal.
     Handle,
 }
 
@@ -55,7 +53,6 @@ impl MetaKey {
     }
 }
 
-/// Where `_meta` is, and where its members are.
 #[derive(Clone)]
 pub(super) struct HopMeta {
     pub(super) whole: Span,
@@ -63,18 +60,18 @@ pub(super) struct HopMeta {
 }
 
 impl HopMeta {
-    /// Looks through `_meta` by itself; what is no object has no members.
+    /// Reads `_meta` by itself; a value that is not an object has no members.
     pub(super) fn read(meta: &str, base: usize) -> Self {
         let mut found = Self { whole: span_of(meta, base), members: [None; MetaKey::COUNT] };
         let mut reader = serde_json::Deserializer::from_str(meta);
-        // The message was read before this, so only the shape can be wrong.
+        // The message was parsed before, so only the type can be wrong.
         let _ = reader.deserialize_map(Members { found: &mut found, base });
         found
     }
 
-    /// Looks through `_meta` where it is the next value of the params, so that it is read once only.
+    /// Reads `_meta` as the next value of the params, so that it is read only once.
     ///
-    /// `behind` is the text from the end of its name on.
+    /// `behind` is the text after its name.
     pub(super) fn next<'de, A: MapAccess<'de>>(
         map: &mut A,
         behind: &str,
@@ -88,7 +85,7 @@ impl HopMeta {
         }
         let mut found = Self { whole: span_of(&value[..1], base), members: [None; MetaKey::COUNT] };
         let end = map.next_value_seed(Members { found: &mut found, base })?;
-        // Behind the last member, or the opening brace, stands nothing but the closing one.
+        // After the last member, or the opening brace, only the closing one follows.
         let start = value.as_ptr() as usize - base;
         let inner = end.map_or(1, |end| end - start);
         let closing = value[inner..].find('}').map_or(value.len(), |at| inner + at + 1);
@@ -115,7 +112,7 @@ impl<'de> DeserializeSeed<'de> for Members<'_> {
 }
 
 impl<'de> Visitor<'de> for Members<'_> {
-    /// Where the last member ends.
+    /// The end of the last member.
     type Value = Option<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

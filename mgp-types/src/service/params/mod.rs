@@ -1,10 +1,8 @@
-//! Parameters, split once into target, body and hop-by-hop meta (DESIGN §3 C).
+//! Parameters, split once into target, body and hop-by-hop meta.
 //!
 //! The target names the tool, resource or prompt.
-//! The body is raw and travels end to end.
-//! The meta (`_meta`, `_mgp`, progress token, answers, `trace_id`) belongs to one hop and is written anew on the next.
-//!
-//! Applies to: both.
+//! The body is raw and passes end to end.
+//! The meta (`_meta`, `_mgp`, progress token, answers, `trace_id`) belongs to one hop; each hop writes its own.
 
 mod hop_meta;
 mod read;
@@ -26,7 +24,7 @@ use super::message::write_text;
 use crate::wire::{Id, Payload, RpcError};
 use crate::{Hash, canonical_hash};
 
-/// What a call is aimed at.
+/// The target of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Target {
@@ -39,7 +37,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The name or URI.
+    /// Returns the name or URI.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -55,7 +53,7 @@ impl Target {
     }
 }
 
-/// Which member of the params names the target, decided by the method.
+/// The member of the params that names the target; it depends on the method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetKind {
     None,
@@ -86,7 +84,7 @@ impl TargetKind {
 
 /// The parameters of a call.
 ///
-/// Nothing is copied: the parts are ranges of the line the call came in.
+/// Nothing is copied: the parts are ranges of the received line.
 #[derive(Clone, Default)]
 pub struct Params {
     text: ByteString,
@@ -99,7 +97,7 @@ pub(super) struct Parts {
     target: Option<Target>,
     arguments: Option<Span>,
     body: Body,
-    /// Apart, so that calls without one are small to move.
+    /// Boxed, so that calls without it are cheap to move.
     meta: Option<Box<HopMeta>>,
     mgp: Option<Span>,
     trace_id: Option<Span>,
@@ -124,7 +122,7 @@ enum Shape {
 
 /// A range of the text; lines are bounded far below 4 GiB.
 ///
-/// No value ends at the first byte, so that an absent one takes no more room than one that is there.
+/// No value ends at byte zero, so an absent span needs no extra room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
@@ -137,23 +135,23 @@ impl Span {
     }
 }
 
-/// How many member names with escapes params may have: each is copied, and a line has room for millions.
-const ESCAPED_MAX: usize = 256;
+/// The maximum number of member names with escapes: each is copied, and a line has room for millions.
+const MAX_ESCAPED: usize = 256;
 
 /// The members that travel end to end, as runs of `"key":value[,"key":value…]`.
 ///
-/// One run is the rule, because hop-by-hop members stand at the ends; it is kept in place.
+/// There is usually one run, since hop-by-hop members are at the ends; it is stored in place.
 #[derive(Clone, Default)]
 struct Body {
     first: Option<Span>,
     rest: Option<Box<Rest>>,
 }
 
-/// What few bodies have; apart, so that all others are small to move.
+/// Rare parts of a body, boxed so that other bodies are cheap to move.
 #[derive(Clone, Default)]
 struct Rest {
     runs: Vec<Span>,
-    /// Members whose key was written with escapes, so that its place is not known.
+    /// Members whose key was written with escapes, so that its position is not known.
     escaped: Vec<(Box<str>, Span)>,
 }
 
@@ -168,7 +166,7 @@ impl Body {
 
     fn push_escaped<E: de::Error>(&mut self, name: &str, span: Span) -> Result<(), E> {
         let escaped = &mut self.rest.get_or_insert_default().escaped;
-        if escaped.len() == ESCAPED_MAX {
+        if escaped.len() == MAX_ESCAPED {
             return Err(E::custom("too many member names with escapes"));
         }
         escaped.push((name.into(), span));
@@ -191,7 +189,7 @@ impl Body {
 }
 
 impl Params {
-    /// No params.
+    /// Returns absent params.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -200,7 +198,7 @@ impl Params {
     /// Encodes params for a method.
     ///
     /// # Errors
-    /// −32603 when the value cannot be written as a JSON object.
+    /// Returns −32603 if the value cannot be written as a JSON object.
     pub fn of<T: Serialize + ?Sized>(method: &str, value: &T) -> Result<Self, RpcError> {
         let payload = Payload::of(value)?;
         if payload.is_null() {
@@ -209,7 +207,7 @@ impl Params {
         Self::split(method, payload.as_shared().clone())
     }
 
-    /// Params of `tools/call`; arguments that are no object are refused by the receiver.
+    /// Creates the params of `tools/call`; the receiver refuses arguments that are not an object.
     #[must_use]
     pub fn tool(name: &str, arguments: &Payload) -> Self {
         let head = serde_json::to_string(name).unwrap_or_default();
@@ -220,7 +218,7 @@ impl Params {
     /// Splits the text of a params value.
     ///
     /// # Errors
-    /// −32700 when the text is no JSON.
+    /// Returns −32700 if the text is not JSON.
     pub fn split(method: &str, text: ByteString) -> Result<Self, RpcError> {
         let mut reader = serde_json::Deserializer::from_str(&text);
         let parts = PartsSeed { text: &text, target: TargetKind::of(method) }
@@ -230,36 +228,36 @@ impl Params {
         Ok(Self { text, parts })
     }
 
-    /// Whether the call had no params.
+    /// Returns whether the call has no params.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.parts.shape == Shape::Absent
     }
 
-    /// Whether the params are an object or absent, as MCP demands.
+    /// Returns whether the params are an object or absent, as MCP requires.
     #[must_use]
     pub fn is_object_or_none(&self) -> bool {
         self.parts.shape != Shape::Other
     }
 
-    /// What the call is aimed at.
+    /// Returns the target of the call.
     #[must_use]
     pub fn target(&self) -> Option<&Target> {
         self.parts.target.as_ref()
     }
 
-    /// Aims the call elsewhere; the body stays as it came.
+    /// Changes the target; the body stays unchanged.
     pub fn retarget(&mut self, target: Target) {
         self.parts.target = Some(target);
     }
 
-    /// The tool arguments as raw text; `None` where there are none.
+    /// Returns the tool arguments as raw text, if there are any.
     #[must_use]
     pub fn arguments(&self) -> Option<&str> {
         self.parts.arguments.map(|span| &self.text[span.range()])
     }
 
-    /// The tool arguments, shared.
+    /// Returns the tool arguments, without copying.
     #[must_use]
     pub fn arguments_payload(&self) -> Option<Payload> {
         self.slice(self.parts.arguments)
@@ -268,7 +266,7 @@ impl Params {
     /// Decodes the params; absent params read as `{}`.
     ///
     /// # Errors
-    /// −32602 naming what did not fit.
+    /// Returns −32602 with the member that does not fit.
     pub fn get<T: DeserializeOwned>(&self) -> Result<T, RpcError> {
         if !self.is_object_or_none() {
             return Err(RpcError::invalid_params("params must be an object"));
@@ -278,38 +276,38 @@ impl Params {
         serde_json::from_slice(&text).map_err(RpcError::invalid_params)
     }
 
-    /// The `_meta` object as it came on this hop.
+    /// Returns the `_meta` object of this hop.
     #[must_use]
     pub fn meta(&self) -> Option<Payload> {
         self.slice(self.parts.meta.as_ref().map(|meta| meta.whole))
     }
 
-    /// Borrows the text of `_meta`.
+    /// Returns the text of `_meta`.
     #[must_use]
     pub fn meta_str(&self) -> Option<&str> {
         self.parts.meta.as_ref().map(|meta| &self.text[meta.whole.range()])
     }
 
-    /// Borrows the JSON of a member of `_meta`, which was found when the params were read.
+    /// Returns the JSON of a member of `_meta`; its position was recorded when the params were read.
     #[must_use]
     pub fn meta_member(&self, member: MetaKey) -> Option<&str> {
         let span = self.parts.meta.as_ref()?.get(member)?;
         Some(&self.text[span.range()])
     }
 
-    /// The `_mgp` object as it came on this hop.
+    /// Returns the `_mgp` object of this hop.
     #[must_use]
     pub fn mgp(&self) -> Option<Payload> {
         self.slice(self.parts.mgp)
     }
 
-    /// The answers to the questions of the round before (`inputResponses`).
+    /// Returns the answers to the questions of the previous round (`inputResponses`).
     #[must_use]
     pub fn input_responses(&self) -> Option<Payload> {
         self.slice(self.parts.input_responses)
     }
 
-    /// The sealed state of the round before (`requestState`).
+    /// Returns the sealed state of the previous round (`requestState`).
     #[must_use]
     pub fn request_state(&self) -> Option<String> {
         self.parts
@@ -317,8 +315,8 @@ impl Params {
             .and_then(|span| serde_json::from_str(&self.text[span.range()]).ok())
     }
 
-    /// The peer's trace id: the first of `trace_id`, `_mgp.trace_id`, `_meta.trace_id` and `_meta.traceparent`
-    /// (checklist C12), cut to 128 printable characters.
+    /// Returns the peer's trace id: the first of `trace_id`, `_mgp.trace_id`, `_meta.trace_id` and `_meta.traceparent`,
+    /// cut to 128 printable characters.
     #[must_use]
     pub fn trace_id(&self) -> Option<ByteString> {
         #[derive(Deserialize)]
@@ -333,7 +331,7 @@ impl Params {
         let direct = || text(&self.text[self.parts.trace_id?.range()]);
         let in_mgp = || {
             let mgp = &self.text[self.parts.mgp?.range()];
-            // Most have no trace; the look is cheaper than the parse.
+            // Most have no trace, and a search is cheaper than a parse.
             if !mgp.contains("\"trace") {
                 return None;
             }
@@ -351,7 +349,7 @@ impl Params {
         (!clean.is_empty()).then(|| clean.into())
     }
 
-    /// Whether the caller wants chunks: `_mgp.stream`, `stream` or `_meta.mgp.stream` (checklist C22).
+    /// Returns whether the caller wants chunks: `_mgp.stream`, `stream` or `_meta.mgp.stream`.
     #[must_use]
     pub fn wants_stream(&self) -> bool {
         #[derive(Deserialize, Default)]
@@ -366,18 +364,18 @@ impl Params {
             || self.meta_member(MetaKey::Mgp).is_some_and(read)
     }
 
-    /// The caller's progress token on this hop.
+    /// Returns the caller's progress token of this hop.
     #[must_use]
     pub fn progress_token(&self) -> Option<Id> {
         serde_json::from_str(self.meta_member(MetaKey::ProgressToken)?).ok()
     }
 
-    /// Whether the body may have a member of this name, given in quotes: a look at the text, cheaper than a parse.
+    /// Returns whether the body may have a member of a quoted name; a text search, cheaper than a parse.
     #[must_use]
     pub fn mentions(&self, quoted: &str) -> bool {
         const ARGUMENTS: &str = "\"arguments\"";
         let body = &self.parts.body;
-        // Most bodies are the arguments alone, and what stands within those is no member of the body.
+        // Most bodies are the arguments alone, and text within them is not a member of the body.
         if let (Some(run), None, Some(arguments)) = (body.first, &body.rest, self.parts.arguments)
             && run.end == arguments.end
             && self.text[run.range()].starts_with(ARGUMENTS)
@@ -387,19 +385,19 @@ impl Params {
         !body.escaped().is_empty() || body.runs().any(|run| self.text[run.range()].contains(quoted))
     }
 
-    /// The hash of what the call means: target and body in canonical form, without the hop's own members.
+    /// Returns the hash of the meaning of the call: target and body in canonical form, without hop-by-hop members.
     ///
     /// # Errors
-    /// As [`canonical`](crate::canonical).
+    /// Returns the errors of [`canonical`](crate::canonical).
     pub fn meaning(&self) -> Result<Hash, RpcError> {
-        let mut kept = self.clone();
-        kept.forget_hop();
+        let mut body_only = self.clone();
+        body_only.forget_hop();
         let mut text = Vec::new();
-        kept.write(&mut text, &OutMeta::default());
+        body_only.write(&mut text, &OutMeta::default());
         canonical_hash(&String::from_utf8_lossy(&text))
     }
 
-    /// Leaves the hop-by-hop members behind: what is written next is the next hop's own.
+    /// Removes the hop-by-hop members; the next hop writes its own.
     pub fn forget_hop(&mut self) {
         let parts = &mut self.parts;
         parts.meta = None;
@@ -414,7 +412,7 @@ impl Params {
         }
     }
 
-    /// Writes the params object with this hop's meta.
+    /// Writes the params object with the members that this hop adds.
     pub fn write(&self, out: &mut Vec<u8>, meta: &OutMeta) {
         out.push(b'{');
         let mut first = true;
@@ -453,16 +451,16 @@ impl Params {
             write_name(out, key);
             out.extend_from_slice(value.as_bytes());
         }
-        let came = self.meta_str();
-        if !meta.meta.is_empty() || came.is_some() {
+        let received = self.meta_str();
+        if !meta.meta.is_empty() || received.is_some() {
             comma(out);
             write_name(out, "_meta");
-            merge_meta(out, came, &meta.meta);
+            merge_meta(out, received, &meta.meta);
         }
         out.push(b'}');
     }
 
-    /// Whether writing them with this meta gives anything.
+    /// Returns whether writing them with these additions produces nothing.
     #[must_use]
     pub fn is_empty_with(&self, meta: &OutMeta) -> bool {
         self.is_none() && meta.is_empty()
@@ -472,7 +470,6 @@ impl Params {
         span.map(|span| Payload::from_trusted(self.text.slice_ref(&self.text[span.range()])))
     }
 
-    /// Joins parts with the line they were found in.
     pub(super) fn of_parts(text: ByteString, parts: Parts) -> Self {
         Self { text, parts }
     }
@@ -486,14 +483,12 @@ impl fmt::Debug for Params {
     }
 }
 
-/// Writes the name of a member that has nothing to be escaped.
 fn write_name(out: &mut Vec<u8>, name: &str) {
     out.push(b'"');
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"\":");
 }
 
-/// The trace id in a `traceparent` (`00-<trace>-<span>-<flags>`).
 fn trace_of(traceparent: &str) -> Option<String> {
     let trace = traceparent.split('-').nth(1)?;
     let is_trace = trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit());

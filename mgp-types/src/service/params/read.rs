@@ -1,6 +1,4 @@
-//! Reads params in one pass, noting where the parts are (DESIGN §3 C).
-//!
-//! Applies to: inbound.
+//! The parser of params: one pass that records the position of each part.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,9 +19,7 @@ pub(super) fn span_of(text: &str, base: usize) -> Span {
     Span { start, end: NonZeroU32::new(start + text.len() as u32).unwrap_or(NonZeroU32::MIN) }
 }
 
-/// Reads a params value in one pass, noting where its members are in the text.
 pub(in crate::service) struct PartsSeed<'t> {
-    /// The whole text that is read.
     pub(in crate::service) text: &'t str,
     pub(in crate::service) target: TargetKind,
 }
@@ -53,7 +49,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
         let Self { text, target } = self;
         let base = text.as_ptr() as usize;
         let mut parts = Parts { shape: Shape::Object, ..Parts::default() };
-        // Whether the member before belongs to the body: the next one then joins its run.
+        // `true` if the previous member belongs to the body; the next one then extends its run.
         let mut run_open = false;
         while let Some(Key(key)) = map.next_key()? {
             if let Cow::Borrowed(name @ "_meta") = key {
@@ -81,12 +77,12 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                 ("requestState", _) => &mut parts.request_state,
                 ("stream", TargetKind::Tool) => &mut parts.stream,
                 (name, _) => {
-                    // Of two, a gate here and the tool behind a hop might each look at another.
+                    // With two, a gate here and the tool behind a hop might each read another one.
                     if name == "arguments"
                         && target == TargetKind::Tool
                         && parts.arguments.replace(span).is_some()
                     {
-                        return Err(de::Error::custom("`arguments` stands twice"));
+                        return Err(de::Error::custom("`arguments` is repeated"));
                     }
                     match (parts.body.last_mut(), &key) {
                         (Some(run), _) if run_open => run.end = span.end,
@@ -95,7 +91,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                             parts.body.push(Span { start, end: span.end });
                             run_open = true;
                         }
-                        // Each is copied, and a line may hold millions.
+                        // Each is copied, and a line has room for millions.
                         (_, Cow::Owned(name)) => parts.body.push_escaped(name, span)?,
                     }
                     continue;

@@ -1,6 +1,4 @@
-//! What SQLite says, in words that say what to do.
-//!
-//! Applies to: both.
+//! Errors of SQLite, with their remedies.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -10,47 +8,49 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::store::StoreError;
 
-/// Why the file of a [`Db`](super::Db) could not be read or written; the reason of a [`StoreError::Failed`].
+/// A fault of the file of a [`Db`](super::Db); the source of a [`StoreError::Failed`].
 ///
-/// The file is named when it is opened, and not later: errors of calls may reach whoever called.
+/// Only errors of opening name the file, since errors of calls may be sent to callers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DbFault {
-    /// It was not opened.
+pub enum DbError {
+    /// The file was not opened.
     #[error("`{path}`: {source}")]
     Opening {
         /// The file.
         path: PathBuf,
-        /// Why: mostly one of the others.
+        /// The fault, usually another variant of this type.
         source: Arc<dyn StdError + Send + Sync>,
     },
-    /// There is no room.
-    #[error("there is no room for it: free some on its disk, and try again; nothing was changed")]
+    /// The disk is full.
+    #[error("its disk is full and nothing was changed; free some space and try again")]
     Full(#[source] Error),
-    /// It may be read, but not written.
+    /// The file is readable, but not writable.
     #[error(
-        "it is read-only: let this user write the file and its folder, on a disk that can be written"
+        "it is read-only; allow this user to write the file and its folder, on a writable disk"
     )]
     ReadOnly(#[source] Error),
-    /// It, or one of the files beside it (`…-wal`, `…-shm`), may not be opened.
-    #[error("it cannot be opened: let this user read and write the file and its folder")]
+    /// The file, or one beside it (`…-wal`, `…-shm`), cannot be opened.
+    #[error("it cannot be opened; allow this user to read and write the file and its folder")]
     NotOpened(#[source] Error),
-    /// Its file system cannot be shared by processes.
-    #[error("its file system has no write-ahead log: put it on a local disk")]
+    /// The file system cannot be shared by processes.
+    #[error("its file system does not support a write-ahead log; put it on a local disk")]
     NotShared,
-    /// A closure given to [`Db::write`](super::Db::write) ended the transaction it ran in.
-    #[error("a write ended the transaction that it shares with others: leave that to the store")]
+    /// A closure given to [`Db::write`](super::Db::write) ended its transaction.
+    #[error(
+        "a closure ended the transaction that it shares with others; only the store may end it"
+    )]
     Ended,
     /// A closure given to [`Db::read`](super::Db::read) or [`Db::write`](super::Db::write) panicked.
-    #[error("it panicked; what it had written was undone")]
+    #[error("the closure panicked; its writes were rolled back")]
     Panicked,
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     Sql(Error),
 }
 
-impl From<DbFault> for StoreError {
-    fn from(fault: DbFault) -> Self {
+impl From<DbError> for StoreError {
+    fn from(fault: DbError) -> Self {
         Self::failed(fault)
     }
 }
@@ -59,20 +59,20 @@ impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Self::Busy("another process keeps writing to it; look for one that hangs")
+                Self::Busy("another process keeps its lock; look for one that hangs")
             }
             Some(ErrorCode::DatabaseCorrupt) => Self::Unreadable(format!(
-                "its file is damaged ({error}): restore a backup, or move it away together with `…-wal` and `…-shm`"
+                "its file is damaged ({error}); restore a backup, or move it away together with `…-wal` and `…-shm`"
             )),
             Some(ErrorCode::NotADatabase) => Self::Unreadable(
-                "its file is no SQLite database: name another, or move it away".to_owned(),
+                "its file is not an SQLite database; name another one, or move it away".to_owned(),
             ),
-            Some(ErrorCode::DiskFull) => DbFault::Full(error).into(),
-            Some(ErrorCode::ReadOnly) => DbFault::ReadOnly(error).into(),
+            Some(ErrorCode::DiskFull) => DbError::Full(error).into(),
+            Some(ErrorCode::ReadOnly) => DbError::ReadOnly(error).into(),
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-                DbFault::NotOpened(error).into()
+                DbError::NotOpened(error).into()
             }
-            _ => DbFault::Sql(error).into(),
+            _ => DbError::Sql(error).into(),
         }
     }
 }

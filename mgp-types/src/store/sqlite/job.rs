@@ -1,6 +1,4 @@
-//! What waits for a connection: a closure, and somebody who wants to know what became of it.
-//!
-//! Applies to: both.
+//! Jobs for a connection: closures, and the channels for their results.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -8,36 +6,36 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::DbFault;
+use super::DbError;
 use crate::service::BoxFuture;
 use crate::store::StoreError;
 
-/// Work for the thread that has a connection.
 pub(super) trait Job: Send {
-    /// Does it; when that fails, what it wrote is undone.
+    /// Runs the job; if it fails, its writes are rolled back.
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError>;
 
-    /// Answers, once it is known whether what was written is kept.
+    /// Sends the result, once it is known whether the writes were committed.
     fn answer(self: Box<Self>, kept: Result<(), StoreError>);
 }
 
-/// Where a thread gets its jobs; once nobody can send any, it ends.
+/// The receiving end of a queue; a thread ends when all senders are gone.
 pub(super) type Jobs = Receiver<Box<dyn Job>>;
 
-/// Where jobs go; it is bounded.
 pub(super) type Queue = SyncSender<Box<dyn Job>>;
 
-/// Hands work over, at once, and answers with what became of it.
+/// Queues a closure immediately, and returns the future of its result.
 pub(super) fn ask<T, F>(queue: Option<&Queue>, work: F) -> BoxFuture<'static, Result<T, StoreError>>
 where
     T: Send + 'static,
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
 {
-    let (asker, answer) = oneshot::channel();
-    let job = Box::new(Asked { work: Some(work), outcome: None, asker });
+    let (sender, answer) = oneshot::channel();
+    let job = Box::new(ClosureJob { work: Some(work), outcome: None, sender });
     let sent = queue.ok_or(StoreError::Closed).and_then(|queue| {
         queue.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => StoreError::Busy("too many wait for it; try again later"),
+            TrySendError::Full(_) => {
+                StoreError::Busy("too many operations wait for it; try again later")
+            }
             TrySendError::Disconnected(_) => StoreError::Closed,
         })
     });
@@ -47,22 +45,22 @@ where
     })
 }
 
-struct Asked<T, F> {
+struct ClosureJob<T, F> {
     work: Option<F>,
     outcome: Option<Result<T, StoreError>>,
-    asker: oneshot::Sender<Result<T, StoreError>>,
+    sender: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Job for Asked<T, F>
+impl<T, F> Job for ClosureJob<T, F>
 where
     T: Send,
     F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
 {
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        // A panic in one closure must not end the thread that everybody waits for.
+        // A panic in one closure must not end the thread that serves all callers.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(conn)))
-            .unwrap_or_else(|_| Err(DbFault::Panicked.into()));
+            .unwrap_or_else(|_| Err(DbError::Panicked.into()));
         let ran = outcome.as_ref().map(drop).map_err(Clone::clone);
         self.outcome = Some(outcome);
         ran
@@ -74,7 +72,7 @@ where
             Some(Err(error)) => Err(error),
             None => Err(kept.err().unwrap_or(StoreError::Closed)),
         };
-        // Whoever asked may have left.
-        let _ = self.asker.send(outcome);
+        // The caller may have dropped the future.
+        let _ = self.sender.send(outcome);
     }
 }

@@ -1,18 +1,14 @@
-//! Tables, and how they came to be: each user of the file has a name and a list of steps that only grows.
-//!
-//! Applies to: both.
+//! Schema migrations: each user of the file has a namespace and a list of steps that only grows.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::store::StoreError;
 
-/// What marks a file as ours, so that no other program's is changed ("mgp" and a version).
+/// The application id of the file, so that files of other programs are not changed ("mgp" and a version).
 const APPLICATION: i32 = 0x6d67_7001;
 
-/// The name that the store itself goes by.
 const STORE: &str = "store";
 
-/// The tables of the store itself.
 const STEPS: &[&str] = &["
     CREATE TABLE store_state (revision INTEGER NOT NULL, forgotten INTEGER NOT NULL) STRICT;
     INSERT INTO store_state VALUES (0, 0);
@@ -31,7 +27,7 @@ const STEPS: &[&str] = &["
     CREATE INDEX store_event_of_log ON store_event (log);
 "];
 
-/// Makes sure that the file is ours, or new, and brings the store's own tables up to date; within a transaction.
+/// Checks that the file is new or belongs to this program, and migrates the store's own tables, within a transaction.
 pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     let application: i32 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     if application != APPLICATION {
@@ -39,7 +35,7 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
             conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if application != 0 || tables != 0 {
             return Err(StoreError::Unreadable(
-                "its file belongs to another program: name another file".to_owned(),
+                "its file belongs to another program; name another file".to_owned(),
             ));
         }
         conn.pragma_update(None, "application_id", APPLICATION)?;
@@ -50,7 +46,7 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
     migrate(conn, STORE, STEPS)
 }
 
-/// Does the steps of a namespace that were not done yet; within a transaction.
+/// Runs the missing steps of a namespace, within a transaction.
 pub(super) fn migrate(
     conn: &Connection,
     namespace: &str,
@@ -65,7 +61,7 @@ pub(super) fn migrate(
     let Some(missing) = steps.get(done..) else {
         let known = steps.len();
         return Err(StoreError::Unreadable(format!(
-            "a newer version of this program wrote its `{namespace}` (version {done}; known up to {known}): update this one"
+            "a newer version of this program wrote its `{namespace}` (version {done}, known up to {known}); update this program"
         )));
     };
     for step in missing {

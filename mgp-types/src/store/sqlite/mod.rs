@@ -1,9 +1,7 @@
-//! A store in an SQLite file that processes share (DESIGN §6).
+//! A store in an SQLite file that processes share.
 //!
-//! One thread writes, several changes in one transaction; others read.
-//! Nothing here blocks a runtime, and nothing needs one.
-//!
-//! Applies to: both.
+//! One thread writes, with several changes per transaction; other threads read.
+//! The methods do not block a runtime, and do not need one.
 
 mod fault;
 mod file;
@@ -17,7 +15,7 @@ mod threads;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -26,17 +24,18 @@ use tokio::sync::watch;
 use self::job::Queue;
 use super::{Change, Loaded, PendingEvent, Store, StoreError};
 use crate::service::BoxFuture;
+use crate::sync::Mutex;
 
-pub use fault::DbFault;
+pub use fault::DbError;
 #[cfg(test)]
 pub(super) use tests::Folder;
 
-/// Keeps records in an SQLite file that only its owner may read (on Unix: mode 0600) and that processes may share.
+/// A store in an SQLite file that only its owner can read (on Unix: mode 0600) and that processes can share.
 ///
-/// What is committed survives the death of the process; what [`Durability::Full`] commits also survives the loss of power.
-/// Other processes' changes are seen within 100 ms.
-/// The file has to be on a local disk; beside it are `…-wal` and `…-shm` while it is in use.
-/// Once the last handle is dropped, what waits is still done, the file is closed and those two go.
+/// Commits survive the death of the process; with [`Durability::Full`] they also survive a loss of power.
+/// Changes by other processes are visible within 100 ms.
+/// The file must be on a local disk; `…-wal` and `…-shm` are beside it while it is in use.
+/// When the last handle is dropped, queued jobs are completed, the file is closed and those two files are removed.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -57,63 +56,60 @@ pub(super) use tests::Folder;
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct Db(Arc<Inner>);
+pub struct Db(Arc<Shared>);
 
-/// How a [`Db`] is kept.
+/// The configuration of a [`Db`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DbConfig {
-    /// The file; it is made where there is none, its folder is not.
+    /// The path of the file; the file is created if it does not exist, its folder is not.
     pub path: PathBuf,
-    /// What a commit survives. [`Durability::Normal`].
+    /// The durability of commits. Default: [`Durability::Normal`].
     pub durability: Durability,
-    /// How many changes wait for the file, and how many reads; more are refused as [`StoreError::Busy`]. 1024.
+    /// The maximum number of queued changes, and of queued reads, before [`StoreError::Busy`]. Default: 1024.
     pub waiting: usize,
-    /// How long another process' lock is waited for; then it is [`StoreError::Busy`]. Five seconds.
+    /// The time to wait for a lock of another process before [`StoreError::Busy`]. Default: five seconds.
     pub patience: Duration,
-    /// How long whoever serves a caller waits for an answer ([`Store::answers_within`]). 500 ms.
+    /// The time a caller waits for an answer ([`Store::answers_within`]). Default: 500 ms.
     pub answer: Duration,
 }
 
-/// What a commit survives.
+/// The durability of commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The death of the process, however it comes; a loss of power may undo the last changes, all of each, and of a
-    /// file that was made a tenth of a second ago all of it.
+    /// Commits survive the death of the process. A loss of power may undo the last changes, each as a whole, and
+    /// a file that was created within the last tenth of a second.
     ///
-    /// Revisions and numbers of events that were undone are given again: an audit log that syncs each of its records
-    /// wants [`Full`](Self::Full) here.
+    /// Revisions and event numbers that were undone are used again: an audit log that syncs each of its records
+    /// needs [`Full`](Self::Full) here.
     #[default]
     Normal,
-    /// The loss of power too; each commit waits for the disk.
+    /// Commits also survive a loss of power; each commit waits for the disk.
     Full,
 }
 
-/// How long an answer is waited for where nobody said otherwise.
-const ANSWER: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-struct Inner {
-    /// None once the store was closed.
+struct Shared {
+    /// `None` after the store was closed.
     queues: Mutex<Option<Queues>>,
-    /// It ends when all connections are closed.
+    /// Closed when all connections are closed.
     news: watch::Receiver<u64>,
     path: Option<PathBuf>,
     answer: Duration,
 }
 
-/// Where the threads get their jobs; they end when this is dropped.
+/// The queues of the threads, which end when this is dropped.
 struct Queues {
     write: Queue,
     read: Queue,
-    /// Reads that are not the store's own.
+    /// Reads by callers, as opposed to the store itself.
     query: Queue,
 }
 
-// === impl DbConfig ===
-
 impl DbConfig {
-    /// A file, with the defaults.
+    /// Creates the configuration of a file, with the defaults.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -121,53 +117,51 @@ impl DbConfig {
             durability: Durability::default(),
             waiting: 1024,
             patience: Duration::from_secs(5),
-            answer: ANSWER,
+            answer: ANSWER_TIMEOUT,
         }
     }
 
     /// Opens the file.
     ///
     /// # Errors
-    /// [`StoreError::Unreadable`] when it is damaged, newer than this program or no store, [`StoreError::Busy`] when
-    /// another process does not let go of it, [`StoreError::Failed`] when others may use it (the reason is a
-    /// [`PrivateFileError`](crate::PrivateFileError)) or the system refuses (the reason is a [`DbFault`]).
+    /// Returns [`StoreError::Unreadable`] if the file is damaged, newer than this program or not a store,
+    /// [`StoreError::Busy`] if another process holds its lock, [`StoreError::Failed`] if other users can access it (the
+    /// source is a [`PrivateFileError`](crate::PrivateFileError)) or the system reports an error (a [`DbError`]).
     ///
     /// # Cancel safety
-    /// Dropping the future closes the file again; it may have been made.
+    /// If the future is dropped, the file is closed again; it may have been created.
     pub async fn open(self) -> Result<Db, StoreError> {
         start::start(Some(self)).await
     }
 }
 
-// === impl Db ===
-
 impl Db {
-    /// Opens a file with the defaults.
+    /// Opens a file with the default configuration.
     ///
     /// # Errors
-    /// As [`DbConfig::open`].
+    /// The same as for [`DbConfig::open`].
     ///
     /// # Cancel safety
-    /// As [`DbConfig::open`].
+    /// The same as for [`DbConfig::open`].
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         DbConfig::new(path).open().await
     }
 
-    /// A database in memory: nothing survives the last handle.
+    /// Opens a database in memory; nothing survives the last handle.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] when there is no room for it.
+    /// Returns [`StoreError::Failed`] if there is not enough memory.
     ///
     /// # Cancel safety
-    /// Safe to drop at any time.
+    /// The future may be dropped at any time.
     pub async fn in_memory() -> Result<Self, StoreError> {
         start::start(None).await
     }
 
-    /// Brings the tables of a namespace up to date: does those of its steps that were not done yet, all or none.
+    /// Migrates the tables of a namespace: runs its missing steps, all or none.
     ///
-    /// Steps are SQL; their list only ever grows.
-    /// Tables are named after their namespace, because all are in one file.
+    /// Steps are SQL; their list must only grow.
+    /// Tables must be named after their namespace, because all are in one file.
     ///
     /// ```
     /// use mgp_types::store::{Db, sql};
@@ -184,11 +178,11 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`StoreError::Unreadable`] when a newer program has done more steps; else the store cannot be written.
+    /// Returns [`StoreError::Unreadable`] if a newer program ran more steps, else the error of writing the store.
     ///
     /// # Cancel safety
-    /// As [`Store::commit`].
-    #[must_use = "what went wrong is told here"]
+    /// The change may or may not be applied, as for [`Store::commit`].
+    #[must_use = "the future returns the error"]
     pub fn migrate(
         &self,
         namespace: &'static str,
@@ -197,46 +191,46 @@ impl Db {
         self.write(move |tx| migrations::migrate(tx, namespace, steps))
     }
 
-    /// Writes with SQL (see [`sql`](crate::store::sql)); what a closure that fails had written is undone.
+    /// Writes with SQL (see [`sql`](crate::store::sql)); if the closure fails, its writes are rolled back.
     ///
-    /// It runs on the thread that writes, in a transaction that it shares with others: all of them wait for it.
-    /// It does not move [`Store::revision`].
+    /// The closure runs on the writing thread, in a transaction shared with other changes, which all wait for it.
+    /// It does not change [`Store::revision`].
     ///
     /// # Errors
-    /// Those of the closure; else the store cannot be written.
+    /// Returns the error of the closure, or of writing the store.
     ///
     /// # Cancel safety
-    /// As [`Store::commit`].
+    /// The change may or may not be applied, as for [`Store::commit`].
     pub fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        job::ask(self.queues().as_ref().map(|queues| &queues.write), work)
+        job::ask(self.0.queues.lock().as_ref().map(|queues| &queues.write), work)
     }
 
     /// Reads with SQL.
     ///
-    /// It runs on a thread of its own, one after the other, and sees one state of the file all the way through.
-    /// While it runs the write-ahead log cannot shrink.
+    /// The closure runs on a separate thread, one after another, and sees a consistent snapshot.
+    /// The write-ahead log cannot shrink while it runs.
     ///
     /// # Errors
-    /// Those of the closure; else the store cannot be read.
+    /// Returns the error of the closure, or of reading the store.
     ///
     /// # Cancel safety
-    /// Safe to drop at any time; the closure may run all the same.
+    /// The future may be dropped at any time; the closure may run nevertheless.
     pub fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        job::ask(self.queues().as_ref().map(|queues| &queues.query), work)
+        job::ask(self.0.queues.lock().as_ref().map(|queues| &queues.query), work)
     }
 
-    /// Ends the store for all its handles, once what waits is done, and waits until the file is closed.
+    /// Closes the store for all its handles, after completing queued jobs, and waits until the file is closed.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the store closing.
+    /// If the future is dropped, the store still closes.
     pub async fn close(self) {
-        drop(self.queues().take());
+        drop(self.0.queues.lock().take());
         let mut news = self.0.news.clone();
         while news.changed().await.is_ok() {}
     }
@@ -247,19 +241,15 @@ impl Db {
         path: Option<PathBuf>,
         answer: Duration,
     ) -> Self {
-        Self(Arc::new(Inner { queues: Mutex::new(Some(queues)), news, path, answer }))
+        Self(Arc::new(Shared { queues: Mutex::new(Some(queues)), news, path, answer }))
     }
 
-    /// Reads for the store itself, which must not wait for others' queries.
+    /// Reads for the store itself do not wait for callers' queries.
     fn look_up<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
-        job::ask(self.queues().as_ref().map(|queues| &queues.read), work)
-    }
-
-    fn queues(&self) -> MutexGuard<'_, Option<Queues>> {
-        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        job::ask(self.0.queues.lock().as_ref().map(|queues| &queues.read), work)
     }
 }
 
@@ -268,8 +258,6 @@ impl fmt::Debug for Db {
         f.debug_tuple("Db").field(&self.0.path).finish()
     }
 }
-
-// === impl Store ===
 
 impl Store for Db {
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
@@ -302,10 +290,10 @@ impl Store for Db {
     fn pending(
         &self,
         log: &str,
-        most: usize,
+        limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
         let log = log.to_owned();
-        self.look_up(move |conn| records::pending(conn, &log, most))
+        self.look_up(move |conn| records::pending(conn, &log, limit))
     }
 
     fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {

@@ -1,6 +1,4 @@
 //! Records, revisions and pending events as rows.
-//!
-//! Applies to: both.
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -8,20 +6,17 @@ use std::time::SystemTime;
 
 use crate::mgp::{Actor, AuditEvent, AuditResult, EventType};
 use crate::store::{
-    Change, Expected, GONE_MAX, Loaded, PENDING_FULL, PENDING_MAX, PendingEvent, Record,
+    Change, Expectation, Loaded, MAX_PENDING, MAX_REMOVALS, PENDING_FULL, PendingEvent, Record,
     StoreError, Write,
 };
 use crate::{Object, Payload, Timestamp};
 
-/// An event as it is written, with the log that is to take it.
 pub(super) type EventRow = (String, String);
 
-/// The newest revision.
 pub(super) fn revision(conn: &Connection) -> rusqlite::Result<u64> {
     conn.query_row("SELECT revision FROM store_state", [], |row| number(row, 0))
 }
 
-/// All records of a space.
 pub(super) fn load(conn: &Connection, space: &str) -> Result<Loaded, StoreError> {
     let records = conn
         .prepare(
@@ -32,7 +27,6 @@ pub(super) fn load(conn: &Connection, space: &str) -> Result<Loaded, StoreError>
     Ok(Loaded::new(revision(conn)?, records))
 }
 
-/// What changed in a space after a revision.
 pub(super) fn changes(conn: &Connection, space: &str, since: u64) -> Result<Loaded, StoreError> {
     let forgotten =
         conn.query_row("SELECT forgotten FROM store_state", [], |row| number(row, 0))?;
@@ -75,19 +69,18 @@ pub(super) fn commit(
     Ok(revision)
 }
 
-/// The oldest pending events of a log.
 pub(super) fn pending(
     conn: &Connection,
     log: &str,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<PendingEvent>, StoreError> {
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     conn.prepare("SELECT number, event FROM store_event WHERE log = ?1 ORDER BY number LIMIT ?2")?
-        .query_map((log, most), |row| Ok((number(row, 0)?, row.get::<_, String>(1)?)))?
+        .query_map((log, limit), |row| Ok((number(row, 0)?, row.get::<_, String>(1)?)))?
         .map(|row| {
             let (number, event) = row?;
             let event = serde_json::from_str(&event).unwrap_or_else(|error| {
-                tracing::error!(number, log, %error, "an event that waits for its log cannot be read");
+                tracing::error!(number, log, %error, "unreadable pending event replaced");
                 unreadable(number)
             });
             Ok(PendingEvent::new(number, event))
@@ -95,18 +88,17 @@ pub(super) fn pending(
         .collect()
 }
 
-/// Stands for an event that cannot be read: it must not hold up those behind it, and not be missing.
+/// A replacement for an unreadable event, so that later events are not blocked and none is missing.
 fn unreadable(number: u64) -> AuditEvent {
     let event_type = EventType::Other("dev.cloto.event_unreadable".into());
-    // When it happened is not known; what stands for it is the same however often it is read.
+    // The time of the event is not known; the replacement must be the same on every read.
     let never = Timestamp::from(SystemTime::UNIX_EPOCH);
     let mut event = AuditEvent::new(never, event_type, Actor::kernel(), AuditResult::Failure);
-    // A number can always be written.
+    // Encoding a number cannot fail.
     let _ = event.details.get_or_insert_with(Object::new).encode("number", &number);
     event
 }
 
-/// Forgets the pending events of a log up to and including a number.
 pub(super) fn settle(conn: &Connection, log: &str, through: u64) -> Result<(), StoreError> {
     conn.execute(
         "DELETE FROM store_event WHERE log = ?1 AND number <= ?2",
@@ -115,7 +107,7 @@ pub(super) fn settle(conn: &Connection, log: &str, through: u64) -> Result<(), S
     Ok(())
 }
 
-fn check(conn: &Connection, expected: &Expected) -> Result<(), StoreError> {
+fn check(conn: &Connection, expected: &Expectation) -> Result<(), StoreError> {
     let found = conn
         .query_row(
             "SELECT revision FROM store_record WHERE space = ?1 AND key = ?2 AND value IS NOT NULL",
@@ -129,7 +121,7 @@ fn check(conn: &Connection, expected: &Expected) -> Result<(), StoreError> {
     Err(StoreError::Conflict { space: expected.space, key: expected.key.clone() })
 }
 
-/// Writes a record; whether one is gone by that.
+/// Writes a record, and returns whether it removed one.
 fn put(conn: &Connection, write: &Write, revision: u64) -> rusqlite::Result<bool> {
     let Write { space, key, value } = write;
     let revision = integer(revision);
@@ -149,13 +141,12 @@ fn put(conn: &Connection, write: &Write, revision: u64) -> rusqlite::Result<bool
     Ok(false)
 }
 
-/// Forgets the oldest removals when there are too many.
 fn forget(conn: &Connection) -> rusqlite::Result<()> {
     let gone: usize =
         conn.query_row("SELECT count(*) FROM store_record WHERE value IS NULL", [], |row| {
             row.get::<_, u32>(0).map(|gone| gone as usize)
         })?;
-    let Some(surplus @ 1..) = gone.checked_sub(GONE_MAX) else { return Ok(()) };
+    let Some(surplus @ 1..) = gone.checked_sub(MAX_REMOVALS) else { return Ok(()) };
     let surplus = i64::try_from(surplus).unwrap_or(i64::MAX);
     conn.execute(
         "UPDATE store_state SET forgotten = (SELECT max(revision) FROM (
@@ -174,7 +165,7 @@ fn add(conn: &Connection, events: &[EventRow]) -> Result<(), StoreError> {
     let waiting = conn.query_row("SELECT count(*) FROM store_event", [], |row| {
         row.get::<_, u32>(0).map(|waiting| waiting as usize)
     })?;
-    if waiting + events.len() > PENDING_MAX {
+    if waiting + events.len() > MAX_PENDING {
         return Err(PENDING_FULL);
     }
     let mut insert = conn.prepare("INSERT INTO store_event (log, event) VALUES (?1, ?2)")?;

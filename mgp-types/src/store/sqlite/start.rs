@@ -1,6 +1,4 @@
-//! How a store begins and ends: on the thread that writes, so that nobody else waits for the disk.
-//!
-//! Applies to: both.
+//! The start and end of a store, on the thread that writes, so that no runtime thread waits for the disk.
 
 use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
@@ -9,18 +7,17 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use super::job::{Jobs, Queue};
-use super::{ANSWER, Db, DbConfig, Queues, file, records, threads};
+use super::{ANSWER_TIMEOUT, Db, DbConfig, Queues, file, records, threads};
 use crate::store::StoreError;
 
-/// How many jobs wait for a database in memory.
-const WAITING_IN_MEMORY: usize = 1024;
+const MAX_QUEUED_IN_MEMORY: usize = 1024;
 
-/// Opens a file, or memory where there is none.
+/// Opens a file, or a database in memory without a configuration.
 pub(super) async fn start(config: Option<DbConfig>) -> Result<Db, StoreError> {
     let (report, opened) = oneshot::channel();
     spawn("mgp-store-write", move || match config.map_or_else(in_memory, in_file) {
         Ok((db, kept)) => {
-            // Where nobody waits for it any more, the handle goes here, and all ends at once.
+            // If the caller dropped the future, the handle is dropped here and the store closes.
             drop(report.send(Ok(db)));
             kept.run();
         }
@@ -29,59 +26,58 @@ pub(super) async fn start(config: Option<DbConfig>) -> Result<Db, StoreError> {
     opened.await.unwrap_or(Err(StoreError::Closed))
 }
 
-/// What the thread that writes keeps until the last handle is gone.
-struct Kept {
+/// The state of the writing thread, until the last handle is dropped.
+struct Writer {
     conn: Connection,
     jobs: Jobs,
     readers: Vec<JoinHandle<()>>,
-    /// That it is gone says that the file is closed.
+    /// Dropped when the file is closed, which notifies waiting handles.
     news: watch::Sender<u64>,
 }
 
-impl Kept {
+impl Writer {
     fn run(self) {
         threads::write(&self.conn, &self.jobs, &self.news);
-        // The last connection writes the log back: two that close at once each take the other for the last.
+        // The last connection writes the log back; two that close at once would each take the other for the last.
         for reader in self.readers {
             let _ = reader.join();
         }
         if let Err((_, error)) = self.conn.close() {
-            tracing::warn!(%error, "the store was not closed well; the next to open it tidies up");
+            tracing::warn!(%error, "store not closed cleanly; the next open repairs it");
         }
     }
 }
 
-fn in_memory() -> Result<(Db, Kept), StoreError> {
+fn in_memory() -> Result<(Db, Writer), StoreError> {
     let conn = file::in_memory()?;
-    let (write, jobs) = sync_channel(WAITING_IN_MEMORY);
+    let (write, jobs) = sync_channel(MAX_QUEUED_IN_MEMORY);
     let (news, known) = watch::channel(0);
-    // What only one connection sees is read by the thread that writes.
+    // Only one connection sees the database, so the writing thread reads as well.
     let queues = Queues { read: write.clone(), query: write.clone(), write };
-    let db = Db::new(queues, known, None, ANSWER);
-    Ok((db, Kept { conn, jobs, readers: Vec::new(), news }))
+    let db = Db::new(queues, known, None, ANSWER_TIMEOUT);
+    Ok((db, Writer { conn, jobs, readers: Vec::new(), news }))
 }
 
-fn in_file(config: DbConfig) -> Result<(Db, Kept), StoreError> {
-    let file::Opened { conn, owes } = file::open(&config)?;
+fn in_file(config: DbConfig) -> Result<(Db, Writer), StoreError> {
+    let file::OpenFile { conn, unsynced } = file::open(&config)?;
     let (news, known) = watch::channel(records::revision(&conn)?);
     let (write, jobs) = sync_channel(config.waiting.max(1));
-    let told = news.clone();
+    let news_of_reader = news.clone();
     let (read, reads) = reader("mgp-store-read", &config, move |conn, jobs| {
-        threads::read_and_look(conn, jobs, &told, owes);
+        threads::read_and_watch(conn, jobs, &news_of_reader, unsynced);
     })?;
     let (query, queries) = reader("mgp-store-query", &config, threads::read)?;
     let queues = Queues { write, read, query };
-    let kept = Kept { conn, jobs, readers: vec![reads, queries], news };
+    let kept = Writer { conn, jobs, readers: vec![reads, queries], news };
     Ok((Db::new(queues, known, Some(config.path), config.answer), kept))
 }
 
-/// Starts a thread that reads.
 fn reader(
     name: &str,
     config: &DbConfig,
     run: impl FnOnce(&Connection, &Jobs) + Send + 'static,
 ) -> Result<(Queue, JoinHandle<()>), StoreError> {
-    let conn = file::connect(config, file::Use::Read)?;
+    let conn = file::connect(config, file::Purpose::Read)?;
     let (queue, jobs) = sync_channel(config.waiting.max(1));
     let thread = spawn(name, move || run(&conn, &jobs))?;
     Ok((queue, thread))

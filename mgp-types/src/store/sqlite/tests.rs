@@ -1,10 +1,7 @@
-//! What is particular to a store in a file.
-//!
-//! Applies to: both.
+//! Tests of a store in a file.
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::time::{Instant, timeout};
 
@@ -14,41 +11,30 @@ use crate::{Payload, PrivateFileError};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// A folder of its own for each test, gone with it.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(mgp_testkit::TempDir);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(format!("mgp-store-{process}-{next}"));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(mgp_testkit::temp_dir())
     }
 
     pub(crate) fn file(&self) -> PathBuf {
-        self.0.join("mgp.db")
+        self.0.path().join("mgp.db")
     }
 
     fn beside(&self, ending: &str) -> PathBuf {
-        self.0.join(format!("mgp.db{ending}"))
+        self.0.path().join(format!("mgp.db{ending}"))
     }
 
     async fn open(&self) -> Db {
         Db::open(self.file()).await.unwrap()
     }
 
-    /// A store that loses patience soon.
+    /// Opens a store with a short timeout.
     async fn open_impatient(&self, patience: Duration) -> Db {
         let mut config = DbConfig::new(self.file());
         (config.patience, config.waiting) = (patience, 4);
         config.open().await.unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -63,25 +49,25 @@ async fn keys(db: &Db) -> Vec<String> {
     keys
 }
 
-/// Why a store failed.
+/// Returns the source of a store's failure.
 #[track_caller]
 fn reason<E: std::error::Error + 'static>(error: &StoreError) -> &E {
     let StoreError::Failed(reason) = error else { panic!("{error}") };
     match reason.downcast_ref() {
-        Some(DbFault::Opening { source, .. }) => source.downcast_ref().unwrap(),
+        Some(DbError::Opening { source, .. }) => source.downcast_ref().unwrap(),
         _ => reason.downcast_ref().unwrap(),
     }
 }
 
 #[track_caller]
-fn fault(error: &StoreError) -> &DbFault {
+fn fault(error: &StoreError) -> &DbError {
     reason(error)
 }
 
-// === what is kept ===
+// === durability of records ===
 
 #[tokio::test]
-async fn what_was_committed_is_there_again() {
+async fn commits_survive_a_reopen() {
     let folder = Folder::new();
     let db = folder.open().await;
     let revision = db.commit(put("a").event("log", event("u"))).await.unwrap();
@@ -103,7 +89,7 @@ async fn the_last_handle_takes_the_threads_and_the_log_with_it() {
     let db = folder.open().await;
     let mut news = db.revision();
     let other = db.clone();
-    // Nobody waits for this one, and it is done nevertheless.
+    // The result of this one is dropped, and it is applied nevertheless.
     drop(db.commit(put("a")));
     drop(db);
     other.commit(put("b")).await.unwrap();
@@ -116,7 +102,7 @@ async fn the_last_handle_takes_the_threads_and_the_log_with_it() {
 }
 
 #[tokio::test]
-async fn a_closed_store_says_so_to_every_handle() {
+async fn a_closed_store_returns_closed_to_every_handle() {
     let folder = Folder::new();
     let db = folder.open().await;
     let other = db.clone();
@@ -129,7 +115,7 @@ async fn a_closed_store_says_so_to_every_handle() {
 }
 
 #[tokio::test]
-async fn an_open_that_is_given_up_leaves_nothing_running() {
+async fn a_dropped_open_leaves_nothing_running() {
     let folder = Folder::new();
     folder.open().await.close().await;
     let mut opening = Box::pin(Db::open(folder.file()));
@@ -144,7 +130,6 @@ async fn an_open_that_is_given_up_leaves_nothing_running() {
     assert!(folder.open().await.load("s").await.is_ok());
 }
 
-/// Whether a future waits.
 fn waits<F: Future + Unpin>(future: &mut F) -> bool {
     let mut task = std::task::Context::from_waker(std::task::Waker::noop());
     std::pin::Pin::new(future).poll(&mut task).is_pending()
@@ -164,10 +149,10 @@ async fn a_full_store_commits_too() {
     assert_eq!(folder.open().await.write(level).await.unwrap(), 1);
 }
 
-// === those who wait ===
+// === concurrency ===
 
 #[tokio::test]
-async fn what_waits_together_fails_apart() {
+async fn changes_of_one_batch_fail_independently() {
     let folder = Folder::new();
     let db = folder.open().await;
     let all: Vec<_> = (0..200)
@@ -187,14 +172,14 @@ async fn what_waits_together_fails_apart() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_kept_stops_nobody_for_ever() {
+async fn a_lock_held_for_too_long_times_out() {
     let folder = Folder::new();
     let db = folder.open_impatient(Duration::from_secs(1)).await;
     let holder = Connection::open(folder.file()).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let begun = Instant::now();
     let refused = tokio::spawn(db.commit(put("a")));
-    // The runtime has one thread, and it goes on.
+    // The runtime has one thread, and is not blocked.
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -218,7 +203,7 @@ async fn too_many_are_refused_at_once() {
         Ok(held.recv().is_err())
     });
     runs.recv_timeout(SOON).unwrap();
-    let waiting = || db.queues().as_ref().unwrap().write.try_send(Box::new(Nothing)).is_ok();
+    let waiting = || db.0.queues.lock().as_ref().unwrap().write.try_send(Box::new(Nothing)).is_ok();
     assert!((0..100_000).any(|_| !waiting()), "the queue has no bound");
     let refused = db.commit(put("a")).await.unwrap_err();
     assert!(matches!(refused, StoreError::Busy(_)), "{refused}");
@@ -243,7 +228,7 @@ impl job::Job for Nothing {
 }
 
 #[tokio::test]
-async fn long_queries_of_others_hold_up_neither_changes_nor_news() {
+async fn long_queries_delay_neither_changes_nor_notifications() {
     let folder = Folder::new();
     let (db, other) = (folder.open().await, folder.open().await);
     let (release, held) = std::sync::mpsc::channel::<()>();
@@ -256,7 +241,7 @@ async fn long_queries_of_others_hold_up_neither_changes_nor_news() {
     assert!(query.await.unwrap());
 }
 
-// === SQL of others ===
+// === callers' SQL ===
 
 const STEPS: &[&str] = &["CREATE TABLE words (word TEXT)", "INSERT INTO words VALUES ('a')"];
 
@@ -314,29 +299,29 @@ async fn a_write_that_fails_or_panics_is_undone_alone() {
     before.await.unwrap();
     assert!(matches!(fails.await, Err(StoreError::Closed)));
     let panicked = panics.await.unwrap_err();
-    assert!(matches!(fault(&panicked), DbFault::Panicked), "{panicked}");
+    assert!(matches!(fault(&panicked), DbError::Panicked), "{panicked}");
     after.await.unwrap();
     assert_eq!((db.read(words).await.unwrap(), keys(&db).await.len()), (2, 1));
     assert!(db.read(add_word).await.is_err(), "who reads does not write");
 }
 
 #[tokio::test]
-async fn a_write_that_ends_the_transaction_is_told_and_the_store_goes_on() {
+async fn a_write_that_ends_the_transaction_fails_and_the_store_continues() {
     let folder = Folder::new();
     let db = folder.open().await;
     let ended = db.write(|tx| Ok(tx.execute_batch("COMMIT")?)).await.unwrap_err();
-    assert!(matches!(fault(&ended), DbFault::Ended), "{ended}");
+    assert!(matches!(fault(&ended), DbError::Ended), "{ended}");
     db.commit(put("a")).await.unwrap();
 }
 
-// === what reaches the disk ===
+// === syncing ===
 
 #[tokio::test]
 async fn a_new_file_is_brought_to_the_disk_while_it_is_used() {
     let folder = Folder::new();
     let db = folder.open().await;
     db.commit(put("a")).await.unwrap();
-    // All of it was in the log beside it, which the disk need not have.
+    // The data was in the log beside the file, which may be lost.
     let is_there = async || {
         while fs::metadata(folder.file()).unwrap().len() <= 4096 {
             tokio::task::yield_now().await;
@@ -348,7 +333,7 @@ async fn a_new_file_is_brought_to_the_disk_while_it_is_used() {
 }
 
 #[tokio::test]
-async fn commits_survive_what_was_said_in_a_new_file_too() {
+async fn commits_to_a_new_file_have_the_configured_durability() {
     for (durability, level) in [(Durability::Normal, 1), (Durability::Full, 2)] {
         let folder = Folder::new();
         for age in ["new", "known"] {
@@ -364,10 +349,10 @@ async fn commits_survive_what_was_said_in_a_new_file_too() {
     }
 }
 
-// === what goes wrong ===
+// === failures ===
 
 #[tokio::test]
-async fn a_full_disk_changes_nothing_and_ends_nothing() {
+async fn a_full_disk_changes_nothing_and_the_store_continues() {
     let folder = Folder::new();
     let db = folder.open().await;
     db.commit(put("a")).await.unwrap();
@@ -382,11 +367,11 @@ async fn a_full_disk_changes_nothing_and_ends_nothing() {
     let too_much = db.commit(Change::new().put("s", "large", large.clone()).put("s", "b", one()));
     let small = db.commit(put("c"));
     let full = too_much.await.unwrap_err();
-    assert!(matches!(fault(&full), DbFault::Full(_)), "{full}");
+    assert!(matches!(fault(&full), DbError::Full(_)), "{full}");
     assert!(full.to_string().contains("free some"), "{full}");
-    // SQLite gives up the whole transaction then, and whoever shared it is told so.
+    // SQLite rolls back the whole transaction then, and every job in it gets an error.
     if let Err(error) = small.await {
-        assert!(matches!(fault(&error), DbFault::Full(_)), "{error}");
+        assert!(matches!(fault(&error), DbError::Full(_)), "{error}");
         assert_eq!(keys(&db).await, ["a"]);
         db.commit(put("c")).await.unwrap();
     }
@@ -396,39 +381,39 @@ async fn a_full_disk_changes_nothing_and_ends_nothing() {
 }
 
 #[tokio::test]
-async fn a_file_that_became_read_only_is_told_and_read_on() {
+async fn a_file_that_became_read_only_can_still_be_read() {
     let folder = Folder::new();
     let db = folder.open().await;
     db.commit(put("a")).await.unwrap();
     db.write(|tx| Ok(tx.pragma_update(None, "query_only", true)?)).await.unwrap();
     let refused = db.commit(put("b")).await.unwrap_err();
-    assert!(matches!(fault(&refused), DbFault::ReadOnly(_)), "{refused}");
+    assert!(matches!(fault(&refused), DbError::ReadOnly(_)), "{refused}");
     assert_eq!(keys(&db).await, ["a"]);
     folder.open().await.commit(put("b")).await.unwrap();
 }
 
 #[track_caller]
-fn refused(path: &Path, opened: Result<Db, StoreError>, advice: &str) -> StoreError {
+fn refused(path: &Path, opened: Result<Db, StoreError>, remedy: &str) -> StoreError {
     let error = opened.unwrap_err();
-    let said = error.to_string();
-    assert!(said.contains(advice), "{said}");
-    assert!(said.contains(&*path.to_string_lossy()), "{said}");
+    let message = error.to_string();
+    assert!(message.contains(remedy), "{message}");
+    assert!(message.contains(&*path.to_string_lossy()), "{message}");
     error
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_refused_with_a_way_out() {
+async fn files_that_are_not_stores_are_refused_with_a_remedy() {
     let folder = Folder::new();
-    let missing = folder.0.join("missing").join("mgp.db");
+    let missing = folder.0.path().join("missing").join("mgp.db");
     let error = refused(&missing, Db::open(&missing).await, "cannot be made");
     assert!(matches!(reason(&error), PrivateFileError::Io { .. }));
-    refused(&folder.0, Db::open(&folder.0).await, "is not a plain file");
+    refused(folder.0.path(), Db::open(folder.0.path()).await, "is not a plain file");
     assert!(Db::open("").await.is_err());
 
     let path = folder.file();
     crate::private_file::create(&path).unwrap();
     fs::write(&path, "no database, but longer than nothing".repeat(100)).unwrap();
-    let error = refused(&path, folder_open(&folder).await, "is no SQLite database");
+    let error = refused(&path, folder_open(&folder).await, "is not an SQLite database");
     assert!(matches!(error, StoreError::Unreadable(_)));
 
     fs::write(&path, "").unwrap();
@@ -448,12 +433,12 @@ async fn the_file_of_a_newer_version_is_left_alone() {
     let db = folder.open().await;
     db.write(|tx| Ok(tx.execute_batch("UPDATE store_migration SET version = 9")?)).await.unwrap();
     db.close().await;
-    let error = refused(&folder.file(), folder_open(&folder).await, "update this one");
+    let error = refused(&folder.file(), folder_open(&folder).await, "update this program");
     assert!(matches!(error, StoreError::Unreadable(_)));
 }
 
 #[tokio::test]
-async fn damage_is_told_and_never_a_panic() {
+async fn damage_is_an_error_and_never_a_panic() {
     let folder = Folder::new();
     let db = folder.open().await;
     for number in 0..300 {
@@ -462,7 +447,7 @@ async fn damage_is_told_and_never_a_panic() {
     db.close().await;
     let whole = fs::read(folder.file()).unwrap();
     let mut random = fastrand::Rng::with_seed(5);
-    let mut told = 0;
+    let mut failures = 0;
     for _ in 0..100 {
         let mut damaged = whole.clone();
         let at = random.usize(..damaged.len());
@@ -477,14 +462,14 @@ async fn damage_is_told_and_never_a_panic() {
         }
         .await;
         if let Err(error) = outcome {
-            told += 1;
+            failures += 1;
             assert!(!matches!(error, StoreError::Closed), "a thread died: {error}");
         }
         for ending in ["-wal", "-shm"] {
             let _ = fs::remove_file(folder.beside(ending));
         }
     }
-    assert!(told > 10, "{told}");
+    assert!(failures > 10, "{failures}");
 }
 
 async fn use_all(db: &Db) -> Result<(), StoreError> {
@@ -526,15 +511,15 @@ async fn a_file_that_may_only_be_read_is_refused_and_left_alone() {
     folder.open().await.close().await;
     fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o400)).unwrap();
     if fs::OpenOptions::new().write(true).open(folder.file()).is_ok() {
-        // Whoever is root may write it all the same.
+        // Root can write the file nevertheless.
         return;
     }
     let error = refused(&folder.file(), folder_open(&folder).await, "is read-only");
-    assert!(matches!(fault(&error), DbFault::ReadOnly(_)), "{error}");
+    assert!(matches!(fault(&error), DbError::ReadOnly(_)), "{error}");
     assert!(!folder.beside("-shm").exists());
 }
 
-// === several on one file ===
+// === several handles of one file ===
 
 #[tokio::test]
 async fn many_may_make_the_same_file_at_once() {
@@ -552,7 +537,7 @@ async fn many_may_make_the_same_file_at_once() {
 }
 
 #[tokio::test]
-async fn an_event_that_cannot_be_read_holds_up_none_behind_it() {
+async fn an_unreadable_event_does_not_block_later_ones() {
     let db = Db::in_memory().await.unwrap();
     let event = event("ada");
     let both = Change::new().event("audit", event.clone()).event("audit", event.clone());
@@ -562,8 +547,8 @@ async fn an_event_that_cannot_be_read_holds_up_none_behind_it() {
         .unwrap();
     let pending = db.pending("audit", 9).await.unwrap();
     let stands = serde_json::to_string(&pending[0].event).unwrap();
-    let told = r#"{"timestamp":"1970-01-01T00:00:00.000Z","event_type":"dev.cloto.event_unreadable","actor":{"type":"kernel","id":"kernel"},"result":"FAILURE","details":{"number":1}}"#;
-    assert_eq!(stands, told);
+    let failures = r#"{"timestamp":"1970-01-01T00:00:00.000Z","event_type":"dev.cloto.event_unreadable","actor":{"type":"kernel","id":"kernel"},"result":"FAILURE","details":{"number":1}}"#;
+    assert_eq!(stands, failures);
     assert_eq!(pending[1].event, event);
     assert_eq!(db.pending("audit", 9).await.unwrap(), pending, "the same each time");
 }

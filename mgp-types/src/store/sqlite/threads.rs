@@ -1,8 +1,6 @@
-//! The threads of a store: one writes, one reads and looks for news, one reads for others.
+//! The threads of a store: one writes, one reads and checks for changes by other processes, one reads for callers.
 //!
-//! Each ends when nobody can send it jobs any more.
-//!
-//! Applies to: both.
+//! Each ends when all senders of its queue are gone.
 
 use std::iter;
 use std::sync::mpsc::RecvTimeoutError;
@@ -12,31 +10,29 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::DbFault;
+use super::DbError;
 use super::file;
 use super::job::{Job, Jobs};
 use super::records;
 use crate::store::StoreError;
 
-/// How many jobs share a transaction at most, so that the first of them is answered soon.
-const TOGETHER_MAX: usize = 256;
+/// The maximum number of jobs per transaction, so that the first of them is answered soon.
+const MAX_BATCH: usize = 256;
 
-/// How long other processes' changes go unnoticed at most.
+/// The interval between checks for changes by other processes.
 ///
-/// A look takes 7 µs, and the waking for it up to 70 µs: a fifth of a per cent of one core.
-const LOOK: Duration = Duration::from_millis(50);
+/// A check takes 7 µs, and the wake-up for it up to 70 µs: 0.2 % of one core.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long the disk is owed a file that was just made: those who open it read most in that time, and come first.
-const OWING: Duration = Duration::from_millis(50);
+/// The delay before a new file is synced: processes that open it read most in that time, and have priority.
+const SYNC_DELAY: Duration = Duration::from_millis(50);
 
-/// Does what is to be written.
 pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
     while let Ok(first) = jobs.recv() {
-        let mut batch: Vec<_> =
-            iter::once(first).chain(jobs.try_iter()).take(TOGETHER_MAX).collect();
+        let mut batch: Vec<_> = iter::once(first).chain(jobs.try_iter()).take(MAX_BATCH).collect();
         let committed = commit(conn, &mut batch);
         if let Ok(revision) = committed {
-            tell(news, revision);
+            notify(news, revision);
         }
         let kept = committed.map(drop);
         for job in batch {
@@ -45,13 +41,18 @@ pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
     }
 }
 
-/// Reads for the store itself, and tells what other processes changed; brings a file to the disk that is owed to it.
+/// Reads for the store itself, notifies of changes by other processes, and syncs a new file.
 ///
-/// Whoever writes does not wait for that. Where it ends before, closing does the same.
-pub(super) fn read_and_look(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>, owes: bool) {
-    let mut look = Look { seen: None, failing: false };
+/// Writers do not wait for the sync. If this thread ends before, closing the file syncs it.
+pub(super) fn read_and_watch(
+    conn: &Connection,
+    jobs: &Jobs,
+    news: &watch::Sender<u64>,
+    unsynced: bool,
+) {
+    let mut watcher = ChangeWatcher { seen: None, failing: false };
     let mut due = Instant::now();
-    let mut owed = owes.then_some(due);
+    let mut unsynced_since = unsynced.then_some(due);
     loop {
         match jobs.recv_timeout(due.saturating_duration_since(Instant::now())) {
             Ok(job) => read_one(conn, job),
@@ -59,25 +60,25 @@ pub(super) fn read_and_look(conn: &Connection, jobs: &Jobs, news: &watch::Sender
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if Instant::now() >= due {
-            look.look(conn, news);
-            due = Instant::now() + LOOK;
+            watcher.watcher(conn, news);
+            due = Instant::now() + CHECK_INTERVAL;
         }
-        if owed.take_if(|since| since.elapsed() >= OWING).is_some()
+        if unsynced_since.take_if(|since| since.elapsed() >= SYNC_DELAY).is_some()
             && let Err(error) = file::settle(conn)
         {
-            tracing::warn!(%error, "a new store is brought to the disk later");
+            tracing::warn!(%error, "sync of a new store postponed");
         }
     }
 }
 
-/// Reads for others, whose queries may take longer than the store itself can wait.
+/// Reads for callers, whose queries may take longer than the store itself can wait.
 pub(super) fn read(conn: &Connection, jobs: &Jobs) {
     for job in jobs {
         read_one(conn, job);
     }
 }
 
-/// Does all jobs in one transaction; one that fails changes nothing of the others.
+/// Runs all jobs in one transaction; a failed job does not affect the others.
 ///
 /// Returns the newest revision.
 fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreError> {
@@ -86,8 +87,8 @@ fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreErr
         tx.execute_batch("SAVEPOINT job")?;
         let ran = job.run(&tx);
         if tx.is_autocommit() {
-            // After some errors SQLite gives up all of it.
-            return Err(ran.err().unwrap_or(DbFault::Ended.into()));
+            // After some errors SQLite rolls back the whole transaction.
+            return Err(ran.err().unwrap_or(DbError::Ended.into()));
         }
         tx.execute_batch(match ran {
             Ok(()) => "RELEASE job",
@@ -99,7 +100,7 @@ fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreErr
     Ok(revision)
 }
 
-/// Does a job that sees one state of the file all the way through.
+/// Runs a job on a consistent snapshot.
 fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     let ran = Transaction::new_unchecked(conn, TransactionBehavior::Deferred)
         .map_err(StoreError::from)
@@ -107,8 +108,8 @@ fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     job.answer(ran);
 }
 
-/// Tells of a revision, unless a newer one is known.
-fn tell(news: &watch::Sender<u64>, revision: u64) {
+/// Notifies of a revision, unless a newer one is known.
+fn notify(news: &watch::Sender<u64>, revision: u64) {
     news.send_if_modified(|known| {
         let is_newer = revision > *known;
         *known = revision.max(*known);
@@ -116,29 +117,28 @@ fn tell(news: &watch::Sender<u64>, revision: u64) {
     });
 }
 
-/// A look at whether somebody else has changed the file.
-struct Look {
+struct ChangeWatcher {
     seen: Option<i64>,
     failing: bool,
 }
 
-impl Look {
-    fn look(&mut self, conn: &Connection, news: &watch::Sender<u64>) {
-        let looked = self.try_look(conn, news);
-        if let Err(error) = &looked {
+impl ChangeWatcher {
+    fn watcher(&mut self, conn: &Connection, news: &watch::Sender<u64>) {
+        let checked = self.try_check(conn, news);
+        if let Err(error) = &checked {
             if !self.failing {
-                tracing::error!(%error, "other processes' changes of the store cannot be seen");
+                tracing::error!(%error, "checking for changes of other processes failed");
             }
-            // Whoever follows looks for itself, and learns that it cannot be read.
+            // Subscribers read again, and get the error.
             news.send_modify(|_| {});
         }
-        self.failing = looked.is_err();
+        self.failing = checked.is_err();
     }
 
-    fn try_look(&mut self, conn: &Connection, news: &watch::Sender<u64>) -> rusqlite::Result<()> {
+    fn try_check(&mut self, conn: &Connection, news: &watch::Sender<u64>) -> rusqlite::Result<()> {
         let version = conn.query_row("PRAGMA data_version", [], |row| row.get(0))?;
         if self.seen != Some(version) {
-            tell(news, records::revision(conn)?);
+            notify(news, records::revision(conn)?);
             self.seen = Some(version);
         }
         Ok(())
@@ -150,23 +150,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_follows_is_woken_when_others_can_no_longer_be_seen() {
+    fn subscribers_are_notified_when_changes_cannot_be_checked() {
         let (news, mut known) = watch::channel(7);
         // There is no table to read the revision from.
         let conn = Connection::open_in_memory().unwrap();
-        let mut look = Look { seen: None, failing: false };
-        look.look(&conn, &news);
-        assert!(look.failing && known.has_changed().unwrap());
+        let mut watcher = ChangeWatcher { seen: None, failing: false };
+        watcher.watcher(&conn, &news);
+        assert!(watcher.failing && known.has_changed().unwrap());
         assert_eq!(*known.borrow_and_update(), 7);
 
         conn.execute_batch(
             "CREATE TABLE store_state (revision); INSERT INTO store_state VALUES (9)",
         )
         .unwrap();
-        look.look(&conn, &news);
-        assert!(!look.failing);
+        watcher.watcher(&conn, &news);
+        assert!(!watcher.failing);
         assert_eq!(*known.borrow_and_update(), 9);
-        look.look(&conn, &news);
+        watcher.watcher(&conn, &news);
         assert!(!known.has_changed().unwrap());
     }
 }

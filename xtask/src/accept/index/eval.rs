@@ -115,8 +115,8 @@ impl Searcher {
     }
 }
 
-/// Returns the folder in which `cargo xtask model` puts the sentence encoder, if it did.
+/// Returns the folder of the sentence encoder, from `MGP_MODEL`.
 fn model() -> Option<PathBuf> {
-    let folder = crate::model::place().ok()?;
+    let folder = PathBuf::from(std::env::var_os("MGP_MODEL")?);
     folder.join("manifest.json").is_file().then_some(folder)
 }

@@ -35,7 +35,9 @@ pub(in crate::accept) fn quality(options: &Options) -> Outcome<Verdict> {
         }
     }
     if searcher.embedders() == [Embedder::Static] {
-        println!("!! SKIPPED the sentence encoder: not here; `cargo xtask model` gets it");
+        println!(
+            "!! SKIPPED the sentence encoder: set MGP_MODEL to its folder (docs/sentence-encoder.md)"
+        );
     }
     let first = verdicts.remove(0);
     Ok(verdicts.into_iter().fold(first, Verdict::and))

@@ -70,10 +70,11 @@ fn section(rows: &[Row], effort: Effort) -> String {
     let quick = if effort == Effort::Quick { " --quick" } else { "" };
     format!(
         "{HEADING}\n\n\
-         Made by `cargo xtask bench kernel{quick} --markdown FILE` on {}.\n\
-         A call echoes 64 bytes by `mgp serve --standalone`, with access, definitions, permissions, risk and the audit log on disk.\n\
-         `floor` is `bare-proxy` over HTTP, and over stdio a program that copies two pipes; only the process in the middle counts.\n\
-         CPU times are medians of alternating rounds, all on one processor with the generator; added time is that of a call through it less that of a call to the server itself.\n\n{}",
+         Measured by `cargo xtask bench kernel{quick} --markdown FILE` on {}.\n\
+         A call echoes 64 bytes through `mgp serve --standalone`, with access, definitions, permissions, risk and the audit log on disk.\n\
+         `floor` is `bare-proxy` over HTTP, and a program that copies two pipes over stdio; only the process in the middle counts.\n\
+         CPU times are the medians of alternating rounds, all on one processor with the generator.\n\
+         Added time is the time of a call through the kernel minus that of a direct call.\n\n{}",
         table::machine(),
         row::markdown(rows),
     )

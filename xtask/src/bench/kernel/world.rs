@@ -51,8 +51,7 @@ impl World {
     /// Builds all programs as a user would.
     pub(super) fn build() -> Outcome<Self> {
         let echo = corpus::echo()?;
-        let build = ["build", "--quiet", "--release", "-p", "mgp-client-sdk"];
-        Program::cargo(&build).args(&["--features", "cli", "--bin", "mgp"]).run()?;
+        Program::cargo(&["build", "--quiet", "--release", "-p", "mgp"]).run()?;
         let mgp = target()?.join("release/mgp").to_string_lossy().into_owned();
         let scratch = target()?.join("scratch/kernel");
         let mut generator = Generator::build()?;

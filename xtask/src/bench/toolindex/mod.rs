@@ -121,11 +121,11 @@ fn section(rows: &[Row], effort: Effort) -> String {
     let quick = if effort == Effort::Quick { " --quick" } else { "" };
     format!(
         "{HEADING}\n\n\
-         Made by `cargo xtask bench toolindex{quick} --markdown FILE` on {}.\n\
-         The catalogues are made from a real one of 15,643 tools: each further server is a copy in other words of the same kind, so that vocabulary and postings grow as they do.\n\
-         One processor, warm, the static table; what counts is the time on the processor in the best of some rounds over all queries.\n\
-         Memory is what the process holds more than with an empty index, without the JSON of the definitions.\n\
-         What is opened cold was written by another process, with the words of its tools.\n\n{}",
+         Measured by `cargo xtask bench toolindex{quick} --markdown FILE` on {}.\n\
+         The catalogues are derived from a real one of 15,643 tools: each additional server is a copy with its words replaced by others of the same kind, so that vocabulary and postings grow realistically.\n\
+         The measurement uses one processor, a warm index and the static table; it is the CPU time of the best of several rounds over all queries.\n\
+         Memory is the increase over an empty index, without the JSON of the definitions.\n\
+         The index for the cold opening was written by another process, including the words of its tools.\n\n{}",
         table::machine(),
         row::markdown(rows),
     )

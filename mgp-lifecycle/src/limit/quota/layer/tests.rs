@@ -1,4 +1,4 @@
-//! What is charged, what is given back, and when it starts anew.
+//! Tests of charges, refunds and resets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -6,17 +6,18 @@ use std::time::{Duration, SystemTime};
 use mgp_types::Payload;
 use mgp_types::service::{Ask, InputRequired, Stack, mock};
 use tokio::time::sleep;
+use tower_layer::Layer;
 
 use super::*;
 use crate::limit::{LimitConfig, LimitLayer};
 
 const CALL: &str = r#"{"name":"t"}"#;
 
-/// A layer whose clock stands at so many seconds after 1970.
+/// Returns a layer whose clock shows this many seconds since 1970.
 fn at(quota: Quota, clock: &Arc<AtomicU64>) -> QuotaLayer {
     let clock = Arc::clone(clock);
     let now = move || SystemTime::UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::Relaxed));
-    QuotaLayer(Arc::new(Books::at(quota, now)))
+    QuotaLayer(Arc::new(QuotaCounters::with_clock(quota, now)))
 }
 
 fn client(layer: &QuotaLayer, tools: impl MgpService) -> mock::Client {
@@ -36,7 +37,7 @@ fn used(layer: &QuotaLayer) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn a_day_holds_so_many_calls_and_the_next_one_starts_from_zero() {
+async fn a_quota_is_reset_at_the_start_of_the_next_day() {
     let clock = Arc::new(AtomicU64::new(86_400 * 3 + 7));
     let layer = at(Quota::per_day(2), &clock);
     let mut client = client(&layer, answers(|_| Ok(Reply::empty())));
@@ -59,8 +60,8 @@ async fn a_day_holds_so_many_calls_and_the_next_one_starts_from_zero() {
 }
 
 #[tokio::test]
-async fn what_was_refused_is_given_back_and_what_failed_is_not() {
-    for (code, given_back) in [
+async fn a_refused_call_is_refunded_and_a_failed_one_is_not() {
+    for (code, refunded) in [
         (1000, true),
         (1010, true),
         (2001, true),
@@ -79,12 +80,12 @@ async fn what_was_refused_is_given_back_and_what_failed_is_not() {
         let mut client =
             client(&layer, answers(move |_| Err(RpcError::new(ErrorCode(code), "no"))));
         client.request("tools/call", CALL).await.unwrap_err();
-        assert_eq!(used(&layer).0, u64::from(!given_back), "{code}");
+        assert_eq!(used(&layer).0, u64::from(!refunded), "{code}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_leaves_before_its_turn_is_given_back() {
+async fn a_call_dropped_before_its_permit_is_refunded() {
     let slow = Stack::from_fn(|_| async {
         sleep(Duration::from_secs(9)).await;
         Ok(Reply::empty())
@@ -104,7 +105,7 @@ async fn a_call_that_leaves_before_its_turn_is_given_back() {
     assert_eq!(used(&layer).0, 1, "it ran");
 }
 
-/// Asks first, and charges 5 units before and after.
+/// Returns a tool that asks, and charges units before and after.
 fn asking() -> Stack {
     Stack::from_fn(|call: Call| async move {
         Quota::charge(call.cx(), 5)?;
@@ -130,11 +131,11 @@ async fn rounds_of_a_call_are_charged_once() {
     }
     client.call("tools/call", CALL).await.unwrap();
     assert_eq!(used(&layer), (1, 12));
-    // It has ended: what comes under its name again is another call.
+    // The call has ended: another call with its name is a new one.
     client.call("tools/call", CALL).await.unwrap();
     assert_eq!(used(&layer), (2, 24));
 
-    // Somebody else's name for a call is no ticket.
+    // A caller cannot use another caller's open call.
     client.call("tools/call", ask).await.unwrap();
     client.cx.principal = Principal::new("local", "eve");
     client.call("tools/call", CALL).await.unwrap();
@@ -178,7 +179,7 @@ async fn units_are_charged_to_all_quotas_or_to_none() {
 }
 
 #[tokio::test]
-async fn zero_is_never() {
+async fn a_quota_of_zero_refuses_all_calls() {
     let layer = QuotaLayer::new(Quota::every(Duration::ZERO, 0));
     let mut client = client(&layer, answers(|_| Ok(Reply::empty())));
     assert_eq!(client.request("tools/call", CALL).await.unwrap_err().code().0, 3002);

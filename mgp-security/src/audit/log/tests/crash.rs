@@ -1,6 +1,4 @@
 //! Processes that are killed while they write.
-//!
-//! Applies to: both.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -9,16 +7,16 @@ use std::time::Duration;
 use super::super::chain::{Chain, Line};
 use super::*;
 
-/// Where the process to be killed writes; set for that process only.
-const DIRECTORY: &str = "MGP_AUDIT_LOG_TO_KILL";
+/// The environment variable with the directory of the process to be killed.
+const DIRECTORY_VARIABLE: &str = "MGP_AUDIT_LOG_TO_KILL";
 
-/// How often a process is killed.
+/// The number of kills.
 const KILLS: u64 = 30;
 
-/// The process that is killed: calls that never end, and events that are told once they are kept.
+/// The process that is killed: calls that never end, and events that are reported after they were acknowledged.
 #[tokio::test]
 async fn a_process_that_can_be_killed() {
-    let Some(dir) = std::env::var_os(DIRECTORY) else { return };
+    let Some(dir) = std::env::var_os(DIRECTORY_VARIABLE) else { return };
     let config = LogConfig::new(dir).segment_bytes(20_000).checkpoint_every(50);
     let log = AuditLog::open(config, None).await.unwrap();
     let mut out = std::io::stdout();
@@ -51,24 +49,24 @@ async fn what_was_acknowledged_survives_a_killed_process() {
                 "audit::log::tests::crash::a_process_that_can_be_killed",
                 "--nocapture",
             ])
-            .env(DIRECTORY, &folder.0)
+            .env(DIRECTORY_VARIABLE, &folder.dir)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut told = BufReader::new(child.stdout.take().unwrap());
+        let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut first = String::new();
         while !first.contains("begun") {
             first.clear();
-            assert!(told.read_line(&mut first).unwrap() > 0, "the process ended by itself");
+            assert!(output.read_line(&mut first).unwrap() > 0, "the process ended by itself");
         }
         tokio::time::sleep(Duration::from_millis(round % 7)).await;
         child.kill().unwrap();
         child.wait().unwrap();
         let mut rest = first;
-        told.read_to_string(&mut rest).unwrap();
+        output.read_to_string(&mut rest).unwrap();
         let lines = folder.lines();
-        // The last line told may be half of one.
+        // The last reported line may be incomplete.
         let (whole, _) = rest.rsplit_once('\n').unwrap();
         for line in whole.lines() {
             if let Some(seq) = line.strip_prefix("ack ") {
@@ -98,7 +96,7 @@ async fn what_was_acknowledged_survives_a_killed_process() {
 }
 
 #[tokio::test]
-async fn a_torn_line_is_cut_off_and_that_is_said() {
+async fn a_torn_line_is_cut_off_and_the_cut_is_recorded() {
     let folder = Folder::new();
     folder.open().await.record(event("one")).await.unwrap();
     let path = folder.segments().remove(0);
@@ -106,11 +104,11 @@ async fn a_torn_line_is_cut_off_and_that_is_said() {
     let head = folder.head().file();
     for torn in [&b"{"[..], br#"{"seq":2,"no":2,"event":{"#, b"\0\0\0\0", b"{\"seq\":2}\n"] {
         fs::write(&path, [&whole, torn].concat()).unwrap();
-        fs::write(folder.0.join("audit.head"), &head).unwrap();
+        fs::write(folder.dir.join("audit.head"), &head).unwrap();
         folder.open().await.close().await.unwrap();
         let lines = folder.lines();
-        let said = format!(r#""cut":{}}}"#, torn.len());
-        assert!(lines.len() == 2 && lines[1].contains(&said), "{lines:?}");
+        let cut = format!(r#""cut":{}}}"#, torn.len());
+        assert!(lines.len() == 2 && lines[1].contains(&cut), "{lines:?}");
         assert_eq!(folder.verify(), Ok(2));
     }
 }
@@ -120,17 +118,17 @@ async fn records_after_the_head_are_kept_if_they_fit() {
     let folder = Folder::new();
     let log = folder.open().await;
     log.record(event("one")).await.unwrap();
-    let head = fs::read(folder.0.join("audit.head")).unwrap();
+    let head = fs::read(folder.dir.join("audit.head")).unwrap();
     log.record(event("two")).await.unwrap();
     log.close().await.unwrap();
-    fs::write(folder.0.join("audit.head"), head).unwrap();
+    fs::write(folder.dir.join("audit.head"), head).unwrap();
     assert_eq!(folder.verify(), Ok(2));
     folder.open().await.close().await.unwrap();
     assert_eq!((folder.head().seq, folder.verify()), (2, Ok(2)));
 }
 
 #[tokio::test]
-async fn a_file_that_was_just_begun_is_begun_again() {
+async fn a_file_without_records_is_created_again() {
     let folder = Folder::new();
     let log = AuditLog::open(folder.config().segment_bytes(200), None).await.unwrap();
     log.record(event("one")).await.unwrap();
@@ -142,13 +140,13 @@ async fn a_file_that_was_just_begun_is_begun_again() {
     assert_eq!(copy.segments().len(), 2);
     let text = fs::read_to_string(&newest).unwrap();
     let checkpoint = Line::read(text.lines().next().unwrap().as_bytes()).unwrap();
-    // As if the process had died with nothing but half a checkpoint in the file.
+    // As if the process had died after it wrote half a checkpoint into the file.
     let head = Head::of(&Chain::before(&checkpoint).unwrap(), 0);
     for begun in ["", &text[..40]] {
         let copy = folder.copy();
         let newest = copy.segments().pop().unwrap();
         fs::write(&newest, begun).unwrap();
-        fs::write(copy.0.join("audit.head"), head.file()).unwrap();
+        fs::write(copy.dir.join("audit.head"), head.file()).unwrap();
         drop(AuditLog::open(copy.config(), None).await.unwrap());
         assert_eq!(copy.segments().len(), 1);
         assert!(copy.verify().is_ok());
@@ -156,15 +154,15 @@ async fn a_file_that_was_just_begun_is_begun_again() {
 }
 
 impl Folder {
-    /// The same files, as a process that was killed leaves them.
+    /// Copies the files, as a process that was killed leaves them.
     fn copy(&self) -> Self {
         let copy = Self::new();
         let mut made = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut made, 0o700);
-        made.create(&copy.0).unwrap();
+        made.create(&copy.dir).unwrap();
         for file in self.files() {
-            fs::copy(&file, copy.0.join(file.file_name().unwrap())).unwrap();
+            fs::copy(&file, copy.dir.join(file.file_name().unwrap())).unwrap();
         }
         copy
     }
@@ -199,5 +197,5 @@ async fn a_call_whose_process_died_is_recorded_as_interrupted() {
     }
     assert!(details.get("began_at").is_some());
     drop(log);
-    assert_eq!(tools(&copy.open().await).await.len(), 2, "it is told once");
+    assert_eq!(tools(&copy.open().await).await.len(), 2, "it is recorded once");
 }

@@ -1,9 +1,7 @@
 //! Disks and stores that fail, and logs that are full.
-//!
-//! Applies to: both.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -11,23 +9,23 @@ use mgp_types::service::{Audited, BoxFuture, Unaudited};
 use mgp_types::store::{Change, Loaded, MemoryStore, PendingEvent, StoreError};
 use tokio::sync::watch;
 
-use super::super::segments::{Disk, Segments};
+use super::super::segments::{Disk, SegmentFile};
 use super::*;
 use crate::Fsync;
 use crate::audit::EventSource as _;
 
-/// A disk that is full while it is told to be: half of what it is given is there all the same.
+/// A disk that is full on demand, and then writes half of the bytes.
 struct Flaky {
-    inner: Segments,
+    inner: SegmentFile,
     full: Arc<AtomicBool>,
 }
 
 impl Flaky {
     async fn open(folder: &Folder) -> (AuditLog, Arc<AtomicBool>) {
         let full = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&full);
+        let disk_full = Arc::clone(&full);
         let log = AuditLog::open_on(folder.config().segment_bytes(3000), None, move |inner| {
-            Box::new(Self { inner, full: told })
+            Box::new(Self { inner, full: disk_full })
         });
         (log.await.unwrap(), full)
     }
@@ -70,9 +68,9 @@ impl Disk for Flaky {
     }
 }
 
-/// A disk that counts how often it was synced, and waits each time until it is let go.
+/// A disk that counts syncs, and blocks each one until the test releases it.
 struct Slow {
-    inner: Segments,
+    inner: SegmentFile,
     syncs: Arc<AtomicUsize>,
     hold: mpsc::Receiver<()>,
 }
@@ -86,7 +84,7 @@ impl Slow {
             Box::new(Self { inner, syncs: counted, hold })
         });
         if fsync == Fsync::Always {
-            // What opening writes is synced before it is open.
+            // Records written by opening are synced before the log is open.
             let_go.send(()).unwrap();
         }
         (log.await.unwrap(), syncs, let_go)
@@ -103,7 +101,7 @@ impl Disk for Slow {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // Once nobody holds it any more, it waits no longer.
+        // It no longer blocks after the test dropped the sender.
         let _ = self.hold.recv();
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.inner.sync()
@@ -118,7 +116,7 @@ impl Disk for Slow {
     }
 }
 
-/// A log whose process was killed while it wrote a line.
+/// Creates a log whose process was killed while it wrote a line.
 async fn torn() -> Folder {
     let folder = Folder::new();
     folder.open().await.record(event("one")).await.unwrap();
@@ -129,23 +127,23 @@ async fn torn() -> Folder {
 }
 
 #[tokio::test]
-async fn who_waits_first_does_not_wait_for_the_disk_of_a_log_that_was_cut() {
+async fn the_first_caller_does_not_wait_for_the_disk_of_a_log_that_was_cut() {
     let folder = torn().await;
     let (log, syncs, let_go) = Slow::open(&folder, Fsync::OnCheckpoint).await;
     let acknowledged =
         tokio::time::timeout(Duration::from_secs(10), log.record(event("two")).into_future());
     acknowledged.await.unwrap().unwrap();
     assert_eq!(syncs.load(Ordering::Relaxed), 0);
-    assert!(folder.verify().is_ok(), "it is there, whoever is killed now");
+    assert!(folder.verify().is_ok(), "it survives a killed process");
     drop(let_go);
     log.flush().await.unwrap();
-    assert_eq!(syncs.load(Ordering::Relaxed), 1, "it is owed no longer");
+    assert_eq!(syncs.load(Ordering::Relaxed), 1, "the disk is synced");
     drop(log);
     assert_eq!(folder.verify(), Ok(3));
 }
 
 #[tokio::test]
-async fn what_opening_wrote_reaches_the_disk_though_nothing_else_is_written() {
+async fn records_of_opening_reach_the_disk_although_no_other_follows() {
     let folder = torn().await;
     let (log, syncs, let_go) = Slow::open(&folder, Fsync::OnCheckpoint).await;
     drop(let_go);
@@ -159,10 +157,10 @@ async fn what_opening_wrote_reaches_the_disk_though_nothing_else_is_written() {
 }
 
 #[tokio::test]
-async fn what_must_survive_a_power_cut_waits_for_the_disk_after_a_cut_too() {
+async fn with_fsync_always_a_caller_waits_for_the_disk_after_a_cut_too() {
     let folder = torn().await;
     let (log, syncs, let_go) = Slow::open(&folder, Fsync::Always).await;
-    assert_eq!(syncs.load(Ordering::Relaxed), 1, "the checkpoint that says what was cut off");
+    assert_eq!(syncs.load(Ordering::Relaxed), 1, "the checkpoint that records the cut");
     let mut waiting = log.record(event("two")).into_future();
     let early = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
     assert!(early.is_err(), "it was acknowledged before it was on the disk");
@@ -182,7 +180,7 @@ async fn until_written(log: &AuditLog) {
 }
 
 #[tokio::test]
-async fn while_the_disk_fails_no_call_begins_and_what_runs_is_recorded_later() {
+async fn while_the_disk_fails_no_call_begins_and_running_calls_are_recorded_later() {
     let folder = Folder::new();
     let (log, full) = Flaky::open(&folder).await;
     log.record(event("before")).await.unwrap();
@@ -211,9 +209,12 @@ async fn while_the_disk_fails_no_call_begins_and_what_runs_is_recorded_later() {
     let text = folder.lines().join("\n");
     assert!(!text.contains("lost") && !text.contains("not run"));
     assert!(folder.verify().is_ok());
-    let told = tools(&log).await;
-    assert_eq!(told.len(), 1 + 15 + 2);
-    assert_eq!(told[16..], [("safe".into(), "SUCCESS".into()), ("risky".into(), "FAILURE".into())]);
+    let outcomes = tools(&log).await;
+    assert_eq!(outcomes.len(), 1 + 15 + 2);
+    assert_eq!(
+        outcomes[16..],
+        [("safe".into(), "SUCCESS".into()), ("risky".into(), "FAILURE".into())]
+    );
     log.close().await.unwrap();
     assert_eq!(tools(&folder.open().await).await.len(), 18, "no call was left without an end");
 }
@@ -261,7 +262,7 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     let mut tickets = Vec::new();
     let [first, second] = waits;
     tickets.push(first.await.unwrap());
-    // The other one gives up, which is recorded as well: it had its place.
+    // The other call gives up, which is recorded as well because it had its place.
     drop(second);
     log.record(event("fits")).await.unwrap();
     two.finish(Outcome::Success);
@@ -270,22 +271,22 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
         ticket.finish(Outcome::Success);
     }
     log.flush().await.unwrap();
-    let told = tools(&log).await;
-    assert_eq!(told.len(), 6, "{told:?}");
-    assert_eq!(told.iter().filter(|(_, result)| result == "FAILURE").count(), 1);
-    // All room came back.
+    let outcomes = tools(&log).await;
+    assert_eq!(outcomes.len(), 6, "{outcomes:?}");
+    assert_eq!(outcomes.iter().filter(|(_, result)| result == "FAILURE").count(), 1);
+    // All room was released.
     let again = (safe().await.unwrap(), safe().await.unwrap());
     drop(again);
 }
 
-/// A store that fails while it is told to.
+/// A store that fails on demand.
 #[derive(Clone)]
 struct Broken {
     inner: MemoryStore,
     failing: Arc<AtomicBool>,
-    /// Whether a failed commit was made all the same.
+    /// Set if a failed commit is made nevertheless.
     lying: Arc<AtomicBool>,
-    /// Whether it takes its time to give what waits.
+    /// Set if the pending events are returned slowly.
     slow: bool,
 }
 
@@ -341,7 +342,7 @@ impl Store for Broken {
         let pending = self.inner.pending(log, most);
         let rest = if self.slow { Duration::from_millis(50) } else { Duration::ZERO };
         Box::pin(async move {
-            // The thread that writes the log asks, which nothing else waits for.
+            // Called by the writer thread, which nothing else waits for.
             std::thread::sleep(rest);
             pending.await
         })
@@ -369,7 +370,7 @@ async fn nothing_is_acknowledged_while_the_store_does_not_keep_the_head() {
     }
     assert_eq!(*log.newest().borrow(), 3);
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-    verify(&folder.0, "audit", &head).unwrap();
+    verify(&folder.dir, "audit", &head).unwrap();
     assert!(!folder.lines().join("\n").contains("lost"));
 }
 
@@ -381,15 +382,15 @@ async fn a_flush_waits_for_what_was_committed_for_the_log() {
     store.commit(Change::new().event("audit", event("one"))).await.unwrap();
     log.flush().await.unwrap();
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-    assert_eq!((tools(&log).await.len(), verify(&folder.0, "audit", &head).unwrap()), (1, 1));
+    assert_eq!((tools(&log).await.len(), verify(&folder.dir, "audit", &head).unwrap()), (1, 1));
 }
 
 #[tokio::test]
-async fn a_log_whose_store_forgot_the_head_is_not_gone_on_with() {
+async fn a_log_whose_store_lost_the_head_is_not_continued() {
     let folder = Folder::new();
-    for (store, fits) in [(MemoryStore::new(), true), (MemoryStore::new(), false)] {
+    for (store, matches) in [(MemoryStore::new(), true), (MemoryStore::new(), false)] {
         let log = AuditLog::open(folder.config(), Some(shared(&store))).await;
-        assert_eq!(log.is_ok(), fits);
+        assert_eq!(log.is_ok(), matches);
         if let Ok(log) = log {
             log.record(event("one")).await.unwrap();
         }
@@ -397,7 +398,7 @@ async fn a_log_whose_store_forgot_the_head_is_not_gone_on_with() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_no_json_or_too_long_is_refused_and_nothing_else() {
+async fn only_an_event_of_invalid_json_or_excess_length_is_refused() {
     let folder = Folder::new();
     let log = folder.open().await;
     let mut odd = event("ada");
@@ -416,7 +417,7 @@ fn details_of(event: &mut AuditEvent) -> &mut mgp_types::Object {
 }
 
 #[tokio::test]
-async fn an_event_of_the_store_that_cannot_be_written_holds_nothing_up() {
+async fn an_event_of_the_store_that_cannot_be_encoded_blocks_no_other() {
     let (folder, store) = (Folder::new(), MemoryStore::new());
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     let mut odd = event("odd");
@@ -429,7 +430,7 @@ async fn an_event_of_the_store_that_cannot_be_written_holds_nothing_up() {
     assert_eq!(ids, ["odd", "next"]);
 }
 
-/// A log of several files with checkpoints, and the heads it had on its way.
+/// Writes a log of several files with checkpoints; returns the heads saved meanwhile.
 async fn with_heads(folder: &Folder, store: &MemoryStore) -> Vec<mgp_types::Payload> {
     let mut config = folder.config();
     (config.checkpoint_every, config.segment_bytes) = (4, 2048);
@@ -444,7 +445,7 @@ async fn with_heads(folder: &Folder, store: &MemoryStore) -> Vec<mgp_types::Payl
     heads
 }
 
-/// A store with another head.
+/// Creates a store with another head.
 async fn with_head(head: mgp_types::Payload) -> MemoryStore {
     let store = MemoryStore::new();
     store.commit(Change::new().put("audit", "audit", head)).await.unwrap();
@@ -452,7 +453,7 @@ async fn with_head(head: mgp_types::Payload) -> MemoryStore {
 }
 
 #[tokio::test]
-async fn a_head_that_a_power_cut_left_behind_stops_nobody() {
+async fn an_older_head_after_a_power_cut_does_not_prevent_opening() {
     for lost in [1, 5, 29] {
         let (folder, store) = (Folder::new(), MemoryStore::new());
         let mut heads = with_heads(&folder, &store).await;
@@ -460,14 +461,14 @@ async fn a_head_that_a_power_cut_left_behind_stops_nobody() {
         let store = with_head(heads.swap_remove(29 - lost)).await;
         let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
         log.record(event("later")).await.unwrap();
-        assert_eq!(log.after(0, 99).await.unwrap().len(), 31, "nothing that was written is lost");
+        assert_eq!(log.after(0, 99).await.unwrap().len(), 31, "no written record is lost");
         let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-        verify(&folder.0, "audit", &head).unwrap();
+        verify(&folder.dir, "audit", &head).unwrap();
     }
 }
 
 #[tokio::test]
-async fn what_follows_an_older_head_must_go_on_from_it() {
+async fn records_after_an_older_head_must_continue_it() {
     let (folder, store) = (Folder::new(), MemoryStore::new());
     let heads = with_heads(&folder, &store).await;
     // Another log of the same name has other records under the same numbers.
@@ -489,13 +490,13 @@ async fn what_follows_an_older_head_must_go_on_from_it() {
 }
 
 #[tokio::test]
-async fn an_event_under_a_number_that_is_given_again_is_not_dropped() {
+async fn an_event_under_a_reused_number_is_not_dropped() {
     let (folder, store) = (Folder::new(), MemoryStore::new());
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     store.commit(Change::new().event("audit", event("undone"))).await.unwrap();
     log.newest().wait_for(|newest| *newest == 1).await.unwrap();
     log.close().await.unwrap();
-    // The store lost power, and the change with its event: the next one has its number.
+    // The store lost power, and the change with its event: the next event has the same number.
     let head = store.load("audit").await.unwrap().records.remove(0).value.unwrap();
     let again = with_head(head).await;
     again.commit(Change::new().event("audit", event("made"))).await.unwrap();
@@ -506,7 +507,7 @@ async fn an_event_under_a_number_that_is_given_again_is_not_dropped() {
 }
 
 #[tokio::test]
-async fn dropping_the_last_handle_holds_up_no_runtime_while_the_disk_is_slow() {
+async fn dropping_the_last_handle_does_not_block_a_runtime_while_the_disk_is_slow() {
     let (folder, store) = (Folder::new(), Broken::new());
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     let running = log.begin(start("runs", Some(RiskLevel::Safe), None)).await.unwrap();

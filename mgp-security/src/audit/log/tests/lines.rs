@@ -1,6 +1,4 @@
-//! What is written by hand is what the types write.
-//!
-//! Applies to: both.
+//! The encoder writes exactly what the types serialize.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,13 +7,13 @@ use mgp_types::service::{Ended, Rule};
 use mgp_types::{ErrorCode, Payload};
 use proptest::prelude::*;
 
-use super::super::json::{self, Pen};
+use super::super::encode::{self, EventEncoder};
 use super::*;
 
 #[track_caller]
 fn check(ended: &Ended) {
     let mut out = Vec::new();
-    Pen::default().ended(&mut out, ended);
+    EventEncoder::default().ended(&mut out, ended);
     let expected = serde_json::to_string(&ended.to_event()).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), expected.replace('\n', " "));
 }
@@ -34,7 +32,7 @@ fn outcomes() -> Vec<Outcome> {
 }
 
 #[test]
-fn each_outcome_is_written_as_the_event_says() {
+fn each_outcome_is_written_as_the_types_write_it() {
     for outcome in outcomes() {
         for risk in [None, Some(RiskLevel::Safe), Some(RiskLevel::Other("o\"dd".into()))] {
             for note in ["digest", "rule", "cancelled"] {
@@ -62,28 +60,28 @@ fn times_are_written_as_the_types_write_them() {
     }
     let mut start = start("rm", None, None);
     start.started_at = SystemTime::now() + Duration::from_hours(24 * 365 * 9000);
-    Pen::default().ended(&mut Vec::new(), &Ended::now(Arc::new(start), Outcome::Success));
+    EventEncoder::default().ended(&mut Vec::new(), &Ended::now(Arc::new(start), Outcome::Success));
 }
 
 #[test]
-fn a_note_that_is_no_json_does_not_break_the_line() {
+fn a_note_of_invalid_json_does_not_break_the_line() {
     let start = start("rm", None, None);
     start.note("odd", Payload::from_trusted("{\n"));
     start.note("a\"b", Payload::from_trusted("\"x\"}"));
     let mut out = Vec::new();
-    Pen::default().ended(&mut out, &Ended::now(Arc::new(start), Outcome::Success));
+    EventEncoder::default().ended(&mut out, &Ended::now(Arc::new(start), Outcome::Success));
     assert!(!out.contains(&b'\n'));
     let event: AuditEvent = serde_json::from_slice(&out).unwrap();
     assert_eq!(event.details.unwrap().decode::<String>("odd").unwrap().unwrap(), "{\n");
 }
 
 #[test]
-fn what_is_too_long_is_cut() {
+fn long_names_and_notes_are_cut() {
     let mut start = start("rm", None, None);
     start.tool = "ü".repeat(1_000_000).into();
     start.note("big", Payload::of(&"x".repeat(1_000_000)).unwrap());
     let mut out = Vec::new();
-    Pen::default().ended(&mut out, &Ended::now(Arc::new(start), Outcome::Success));
+    EventEncoder::default().ended(&mut out, &Ended::now(Arc::new(start), Outcome::Success));
     assert!(out.len() < 10_000);
     let event: AuditEvent = serde_json::from_slice(&out).unwrap();
     assert!(event.details.unwrap().get("notes_left_out").is_some());
@@ -106,7 +104,7 @@ proptest! {
     #[test]
     fn numbers_are_written_in_full(number: u64) {
         let mut out = Vec::new();
-        json::number(&mut out, number);
+        encode::number(&mut out, number);
         prop_assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
     }
 

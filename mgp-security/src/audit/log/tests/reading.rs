@@ -1,6 +1,4 @@
-//! Reading a log while it is written: after a number, and by what is looked for.
-//!
-//! Applies to: both.
+//! Reading a log while it is written: after a number, and with queries.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +6,7 @@ use super::*;
 use crate::AuditQuery;
 use crate::audit::EventSource as _;
 
-/// 200 events in many files, with internal records between them.
+/// Writes 200 events into many files, with internal records between them.
 async fn sample(folder: &Folder) -> AuditLog {
     let config = folder.config().segment_bytes(8000).checkpoint_every(7);
     let log = AuditLog::open(config, None).await.unwrap();
@@ -26,7 +24,7 @@ fn seqs(events: &[AuditEvent]) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn events_follow_each_other_without_gaps_whatever_lies_between() {
+async fn event_numbers_have_no_gaps_despite_internal_records() {
     let folder = Folder::new();
     let log = sample(&folder).await;
     assert!(folder.segments().len() > 5);
@@ -41,7 +39,7 @@ async fn events_follow_each_other_without_gaps_whatever_lies_between() {
 }
 
 #[tokio::test]
-async fn a_query_finds_what_fits_in_either_order_page_by_page() {
+async fn a_query_finds_matching_events_in_either_order_page_by_page() {
     let folder = Folder::new();
     let log = sample(&folder).await;
     let all = |query: AuditQuery| {
@@ -87,7 +85,7 @@ async fn a_query_finds_what_fits_in_either_order_page_by_page() {
 }
 
 #[tokio::test]
-async fn what_is_half_written_is_not_read() {
+async fn an_incomplete_line_is_not_read() {
     let folder = Folder::new();
     let log = sample(&folder).await;
     let path = folder.segments().pop().unwrap();
@@ -100,7 +98,7 @@ async fn what_is_half_written_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_damaged_log_is_not_read_as_if_nothing_were() {
+async fn a_damaged_log_is_not_read() {
     let folder = Folder::new();
     let log = folder.open().await;
     for id in ["a", "b", "c"] {

@@ -1,17 +1,15 @@
-//! Whatever is changed in a log, it is found, and the first bad record is named.
-//!
-//! Applies to: both.
+//! Every change of a log is detected, and the first bad record is named.
 
 use mgp_types::store::MemoryStore;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::{AuditQuery, Flaw, Keep};
+use crate::{AuditQuery, Keep, RecordFlaw};
 
-/// A log of several files, with all kinds of records in it.
+/// Writes a log of several files with all kinds of records.
 async fn sample(folder: &Folder) {
-    let config = folder.config().segment_bytes(900).digest_key(folder.0.join("audit.key"));
+    let config = folder.config().segment_bytes(900).digest_key(folder.dir.join("audit.key"));
     let log = AuditLog::open(config, None).await.unwrap();
     let runs = log.begin(start("long", None, None)).await.unwrap();
     for id in 0..2 {
@@ -21,7 +19,7 @@ async fn sample(folder: &Folder) {
     runs.finish(Outcome::Success);
 }
 
-/// The record whose line has a byte.
+/// Returns the record whose line contains a byte.
 fn record_at(path: &Path, whole: &[u8], byte: usize) -> u64 {
     if path.extension().is_none_or(|it| it != "jsonl") {
         return 0;
@@ -30,13 +28,13 @@ fn record_at(path: &Path, whole: &[u8], byte: usize) -> u64 {
     first + ends(&whole[..byte])
 }
 
-/// How many lines end in a text.
+/// Returns the number of complete lines in a text.
 fn ends(text: &[u8]) -> u64 {
     text.split(|byte| *byte == b'\n').count() as u64 - 1
 }
 
 #[tokio::test]
-async fn every_flipped_byte_is_found_in_every_file() {
+async fn every_flipped_byte_is_detected_in_every_file() {
     let folder = Folder::new();
     sample(&folder).await;
     assert!(folder.segments().len() > 1, "{:?}", folder.files());
@@ -60,7 +58,7 @@ async fn every_flipped_byte_is_found_in_every_file() {
 }
 
 #[tokio::test]
-async fn every_missing_file_and_every_cut_is_found() {
+async fn every_missing_file_and_every_cut_is_detected() {
     let folder = Folder::new();
     sample(&folder).await;
     let files = folder.files();
@@ -83,11 +81,11 @@ async fn every_missing_file_and_every_cut_is_found() {
     for path in &files {
         fs::remove_file(path).unwrap();
     }
-    assert_eq!(folder.verify().unwrap_err().why, Flaw::NoHead);
+    assert_eq!(folder.verify().unwrap_err().why, RecordFlaw::NoHead);
 }
 
 #[tokio::test]
-async fn a_replaced_log_is_found_with_the_head_in_the_store() {
+async fn a_replaced_log_is_detected_with_the_head_in_the_store() {
     let (folder, other, store) = (Folder::new(), Folder::new(), MemoryStore::new());
     for (folder, store, id) in [(&folder, &store, "a"), (&other, &MemoryStore::new(), "b")] {
         let log = AuditLog::open(folder.config(), Some(shared(store))).await.unwrap();
@@ -95,16 +93,16 @@ async fn a_replaced_log_is_found_with_the_head_in_the_store() {
         call(&log, "rm", RiskLevel::Dangerous).await;
     }
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-    assert_eq!(verify(&folder.0, "audit", &head).unwrap(), 3);
+    assert_eq!(verify(&folder.dir, "audit", &head).unwrap(), 3);
     fs::copy(&other.segments()[0], &folder.segments()[0]).unwrap();
-    let refused = verify(&folder.0, "audit", &head).unwrap_err().to_string();
+    let refused = verify(&folder.dir, "audit", &head).unwrap_err().to_string();
     assert!(refused.contains("record 3: it is not the record that the head names"), "{refused}");
     let opened = AuditLog::open(folder.config(), Some(shared(&store))).await;
     assert!(matches!(opened, Err(LogError::Bad(_))), "{opened:?}");
 }
 
 #[tokio::test]
-async fn a_log_that_was_shortened_or_changed_is_not_gone_on_with() {
+async fn a_truncated_or_changed_log_is_not_continued() {
     let folder = Folder::new();
     {
         let log = folder.open().await;
@@ -128,7 +126,7 @@ async fn a_log_that_was_shortened_or_changed_is_not_gone_on_with() {
 }
 
 #[tokio::test]
-async fn old_files_go_once_a_checkpoint_says_so_and_the_rest_is_proved() {
+async fn old_files_are_removed_after_a_checkpoint_and_the_rest_verifies() {
     let folder = Folder::new();
     let config = || folder.config().segment_bytes(2000).keep(Keep::Newest(3));
     let log = AuditLog::open(config(), None).await.unwrap();
@@ -147,20 +145,20 @@ async fn old_files_go_once_a_checkpoint_says_so_and_the_rest_is_proved() {
     assert_eq!(seqs[0], 60);
     assert!(seqs.windows(2).all(|pair| pair[0] == pair[1] + 1));
     drop(log);
-    // The process dies: the call began in a file that is long gone.
+    // The process dies: the call began in a file that was removed long ago.
     let _runs = std::mem::ManuallyDrop::new(runs);
     let again = Folder::new();
-    fs::create_dir(&again.0).unwrap();
+    fs::create_dir(&again.dir).unwrap();
     for file in folder.files() {
-        fs::copy(&file, again.0.join(file.file_name().unwrap())).unwrap();
+        fs::copy(&file, again.dir.join(file.file_name().unwrap())).unwrap();
     }
-    private(&again.0);
+    private(&again.dir);
     let log = again.open().await;
     assert_eq!(tools(&log).await.last().unwrap(), &("long".to_owned(), "FAILURE".to_owned()));
     log.close().await.unwrap();
     fs::remove_file(&again.segments()[0]).unwrap();
     let bad = again.verify().unwrap_err();
-    assert_eq!((bad.why, again.segments().len()), (Flaw::Missing, 2));
+    assert_eq!((bad.why, again.segments().len()), (RecordFlaw::Missing, 2));
 }
 
 #[cfg(unix)]
@@ -172,7 +170,7 @@ fn private(dir: &Path) {
 #[cfg(not(unix))]
 fn private(_: &Path) {}
 
-/// What somebody does to a log.
+/// A modification of a log by an attacker.
 #[derive(Clone, Debug)]
 enum Change {
     Flip(Index, u8),
@@ -196,7 +194,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// The changed log and the first bad record; none where nothing changed.
+/// Returns the modified log and the first bad record, or `None` if the modification changed nothing.
 fn apply(whole: &[u8], change: &Change) -> Option<(Vec<u8>, u64)> {
     let mut text = whole.to_vec();
     let mut lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
@@ -215,7 +213,7 @@ fn apply(whole: &[u8], change: &Change) -> Option<(Vec<u8>, u64)> {
         Change::Remove(at) => {
             let at = at.index(whole.len());
             let removed = text.remove(at);
-            // The same text comes about where a byte like it follows.
+            // Removing either of two equal adjacent bytes yields the same text.
             Some((text, line_of(at))).filter(|_| whole.get(at + 1) != Some(&removed))
         }
         Change::Insert(at, byte) => {
@@ -242,7 +240,7 @@ fn apply(whole: &[u8], change: &Change) -> Option<(Vec<u8>, u64)> {
 }
 
 #[test]
-fn no_change_of_a_log_goes_unnoticed() {
+fn every_change_of_a_log_is_detected() {
     let folder = Folder::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {

@@ -1,6 +1,4 @@
-//! What is recorded, and that it is there when it was acknowledged.
-//!
-//! Applies to: both.
+//! The content of the log, and its durability after an acknowledgement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +27,7 @@ async fn an_acknowledged_event_is_in_the_file_and_in_the_head() {
 }
 
 #[tokio::test]
-async fn a_risky_call_is_on_disk_before_it_runs_and_a_safe_one_does_not_wait() {
+async fn a_risky_call_is_on_disk_before_it_runs_and_a_safe_call_does_not_wait() {
     let folder = Folder::new();
     let log = folder.open().await;
     let safe = match log.begin(start("read", Some(RiskLevel::Safe), None)) {
@@ -54,7 +52,7 @@ async fn a_risky_call_is_on_disk_before_it_runs_and_a_safe_one_does_not_wait() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_safe_call_is_written_without_being_asked_for() {
+async fn the_end_of_a_safe_call_is_written_without_a_flush() {
     let folder = Folder::new();
     let log = folder.open().await;
     let mut newest = log.newest();
@@ -100,7 +98,7 @@ async fn rounds_of_one_call_are_one_intent_and_one_event() {
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
     log.begin(start("rm", None, Some("a"))).await.unwrap().suspend();
     log.begin(start("rm", None, Some("a"))).await.unwrap().finish(Outcome::Success);
-    // Nothing can go on with a call that has no logical id.
+    // No call can continue one without a logical id.
     log.begin(start("rm", None, None)).await.unwrap().suspend();
     log.begin(start("rm", None, Some("b"))).await.unwrap().suspend();
     log.flush().await.unwrap();
@@ -109,19 +107,19 @@ async fn rounds_of_one_call_are_one_intent_and_one_event() {
     assert_eq!(events[0].details.as_ref().unwrap().decode::<u64>("rounds").unwrap(), Some(3));
     log.close().await.unwrap();
     let log = folder.open().await;
-    let told = tools(&log).await;
-    assert_eq!(told.len(), 2, "the suspended call ended with the log: {told:?}");
-    assert_eq!(told[1].1, "FAILURE");
+    let outcomes = tools(&log).await;
+    assert_eq!(outcomes.len(), 2, "the suspended call ended with the log: {outcomes:?}");
+    assert_eq!(outcomes[1].1, "FAILURE");
 }
 
 #[tokio::test]
-async fn a_store_has_the_head_and_gives_its_events_once() {
+async fn a_store_holds_the_head_and_its_events_are_written_once() {
     let (folder, store) = (Folder::new(), MemoryStore::new());
     let before = Change::new().event("audit", event("before")).event("other", event("not ours"));
     store.commit(before).await.unwrap();
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     assert_eq!(log.outbox(&store), Some("audit"));
-    assert_eq!(log.outbox(&MemoryStore::new()), None, "another store is another matter");
+    assert_eq!(log.outbox(&MemoryStore::new()), None, "another store has its own outbox");
     for id in ["one", "two"] {
         store.commit(Change::new().event("audit", event(id))).await.unwrap();
     }
@@ -131,7 +129,7 @@ async fn a_store_has_the_head_and_gives_its_events_once() {
     log.flush().await.unwrap();
     assert!(store.pending("audit", 9).await.unwrap().is_empty());
     let head = Head::in_store(&store, "audit").await.unwrap().unwrap();
-    assert_eq!(verify(&folder.0, "audit", &head).unwrap(), 3);
+    assert_eq!(verify(&folder.dir, "audit", &head).unwrap(), 3);
     log.close().await.unwrap();
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     let ids: Vec<_> =
@@ -140,13 +138,13 @@ async fn a_store_has_the_head_and_gives_its_events_once() {
 }
 
 #[tokio::test]
-async fn what_was_written_but_not_settled_is_not_written_twice() {
+async fn an_event_written_but_not_settled_is_not_written_twice() {
     let (folder, store) = (Folder::new(), MemoryStore::new());
     let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
     store.commit(Change::new().event("audit", event("once"))).await.unwrap();
     log.newest().wait_for(|newest| *newest == 1).await.unwrap();
     log.close().await.unwrap();
-    // The same state as if the process had died before it settled the event.
+    // The state after a process died before it settled the event.
     let again = MemoryStore::new();
     again.commit(Change::new().event("audit", event("once"))).await.unwrap();
     let head = store.load("audit").await.unwrap().records.remove(0).value.unwrap();
@@ -158,7 +156,7 @@ async fn what_was_written_but_not_settled_is_not_written_twice() {
 }
 
 #[tokio::test]
-async fn two_logs_with_one_head_are_noticed() {
+async fn two_logs_with_one_head_are_detected() {
     let (one, two, store) = (Folder::new(), Folder::new(), MemoryStore::new());
     let first = AuditLog::open(one.config(), Some(shared(&store))).await.unwrap();
     let second = AuditLog::open(two.config(), Some(shared(&store))).await.unwrap();
@@ -171,7 +169,7 @@ async fn a_second_opener_is_refused_until_the_first_is_gone() {
     let folder = Folder::new();
     let log = folder.open().await;
     let refused = AuditLog::open(folder.config(), None).await.unwrap_err();
-    assert!(matches!(refused, LogError::Taken { .. }), "{refused}");
+    assert!(matches!(refused, LogError::InUse { .. }), "{refused}");
     let other = AuditLog::open(folder.config().name("other"), None).await.unwrap();
     other.record(event("ada")).await.unwrap();
     let handle = log.clone();
@@ -187,7 +185,7 @@ async fn a_call_that_outlives_the_last_handle_is_still_recorded() {
     let log = folder.open().await;
     let ticket = log.begin(start("rm", None, None)).await.unwrap();
     drop(log);
-    assert!(matches!(AuditLog::open(folder.config(), None).await, Err(LogError::Taken { .. })));
+    assert!(matches!(AuditLog::open(folder.config(), None).await, Err(LogError::InUse { .. })));
     ticket.finish(Outcome::Success);
     let log = loop {
         match AuditLog::open(folder.config(), None).await {
@@ -203,15 +201,15 @@ async fn a_call_that_outlives_the_last_handle_is_still_recorded() {
 async fn only_the_owner_may_use_a_log() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
-    fs::create_dir(&folder.0).unwrap();
+    fs::create_dir(&folder.dir).unwrap();
     folder.open().await.record(event("ada")).await.unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-    assert_eq!(mode(&folder.0), 0o700, "an empty directory is made private");
+    assert_eq!(mode(&folder.dir), 0o700, "an empty directory is made private");
     for file in folder.files() {
         assert_eq!(mode(&file), 0o600, "{file:?}");
     }
     let mut exposed = folder.segments();
-    exposed.extend([folder.0.join("audit.head"), folder.0.clone()]);
+    exposed.extend([folder.dir.join("audit.head"), folder.dir.clone()]);
     for path in exposed {
         let private = mode(&path);
         fs::set_permissions(&path, fs::Permissions::from_mode(private | 0o040)).unwrap();
@@ -224,7 +222,7 @@ async fn only_the_owner_may_use_a_log() {
 }
 
 #[tokio::test]
-async fn every_record_is_synced_where_that_is_asked_for() {
+async fn every_record_is_synced_if_configured() {
     let folder = Folder::new();
     let log = AuditLog::open(folder.config().fsync(Fsync::Always), None).await.unwrap();
     let appended: Vec<_> = (0..50).map(|_| log.append(&event("ada")).into_future()).collect();
@@ -237,7 +235,7 @@ async fn every_record_is_synced_where_that_is_asked_for() {
 #[tokio::test]
 async fn digests_of_one_key_can_be_compared_and_survive_the_process() {
     let folder = Folder::new();
-    let config = || folder.config().digest_key(folder.0.join("audit.key"));
+    let config = || folder.config().digest_key(folder.dir.join("audit.key"));
     let log = AuditLog::open(config(), None).await.unwrap();
     let digest = log.digest_key().unwrap().digest("secret");
     assert_eq!(digest.len(), 32);

@@ -1,4 +1,4 @@
-//! Keys at a URL: when they are fetched, how often, and what holds while they cannot be.
+//! Keys at a URL: when they are fetched, how often, and which ones are used while they cannot be.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use tokio::time::{advance, sleep};
 
 use super::*;
 
-/// An issuer that publishes what a test puts there, and counts who asks.
+/// An issuer that publishes what a test sets, and counts requests.
 #[derive(Default)]
 struct Issuer {
     document: Mutex<Option<Arc<Vec<u8>>>>,
@@ -56,7 +56,7 @@ fn token(signer: &Signer) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_are_fetched_once_and_kept() {
+async fn keys_are_fetched_once_and_cached() {
     let issuer = Issuer::new(&[ed25519().public()]);
     let server = remote(&issuer);
     assert_eq!(issuer.asked(), 0);
@@ -70,7 +70,7 @@ async fn keys_are_fetched_once_and_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_key_is_looked_for_once_a_minute() {
+async fn an_unknown_key_causes_one_fetch_a_minute() {
     let issuer = Issuer::new(&[ed25519().public()]);
     let server = remote(&issuer);
     assert!(verify(&server, &token(&ed25519())).await.is_ok());
@@ -97,7 +97,7 @@ async fn a_key_that_was_withdrawn_ends_with_the_next_fetch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_at_once_are_one_fetch() {
+async fn concurrent_requests_cause_one_fetch() {
     let issuer = Issuer::slow(&[ed25519().public()], Duration::from_secs(2));
     let server = remote(&issuer);
     let token = token(&ed25519());
@@ -127,7 +127,7 @@ async fn keys_outlive_their_issuer_for_a_day() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_comes_late_is_asked_again_soon() {
+async fn an_issuer_that_starts_late_is_queried_again_soon() {
     let issuer = Issuer::new(&[]);
     issuer.publish(None);
     let server = remote(&issuer);
@@ -142,7 +142,7 @@ async fn an_issuer_that_comes_late_is_asked_again_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_hangs_is_given_up() {
+async fn a_fetch_from_an_issuer_that_hangs_times_out() {
     let issuer = Issuer::slow(&[ed25519().public()], Duration::from_hours(1));
     let server = remote(&issuer);
     let outcome = verify(&server, &token(&ed25519())).await;
@@ -150,7 +150,7 @@ async fn an_issuer_that_hangs_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_leaves_does_not_stop_the_fetch() {
+async fn a_caller_that_disconnects_does_not_stop_the_fetch() {
     let issuer = Issuer::slow(&[ed25519().public()], Duration::from_secs(2));
     let server = remote(&issuer);
     let text = token(&ed25519());
@@ -164,7 +164,7 @@ async fn a_caller_who_leaves_does_not_stop_the_fetch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_keys_serve_while_new_ones_are_fetched() {
+async fn old_keys_are_used_while_new_ones_are_fetched() {
     let issuer = Issuer::slow(&[ed25519().public()], Duration::from_secs(2));
     let server = remote(&issuer);
     let text = token(&ed25519());

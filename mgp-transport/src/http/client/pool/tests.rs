@@ -1,6 +1,4 @@
-//! The pool over connections in memory: which one a request gets, and when they are closed.
-//!
-//! Applies to: outbound.
+//! The pool over in-memory connections: which one a request gets, and when they are closed.
 
 use std::task::{Context as Task, Poll};
 
@@ -20,7 +18,7 @@ const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const BEGUN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no";
 const IDLE: Duration = Duration::from_secs(55);
 
-/// Connects to whoever holds the other end.
+/// Connector whose other ends are sent over a channel.
 #[derive(Clone)]
 struct Dial(mpsc::UnboundedSender<DuplexStream>);
 
@@ -35,12 +33,12 @@ impl Service<Uri> for Dial {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         let (near, far) = duplex(4096);
-        let sent = self.0.send(far).map_err(|_| "nobody listens".into());
+        let sent = self.0.send(far).map_err(|_| "there is no listener".into());
         async move { sent.map(|()| TokioIo::new(near)) }.boxed()
     }
 }
 
-/// Never connects.
+/// Connector that never completes.
 #[derive(Clone)]
 struct Silent;
 
@@ -58,7 +56,7 @@ impl Service<Uri> for Silent {
     }
 }
 
-/// A pool that keeps so many, and where its connections arrive.
+/// Creates a pool, and the receiver of its connections.
 fn pair(
     idle_connections: usize,
     idle_timeout: Duration,
@@ -75,7 +73,7 @@ fn message() -> Message {
     message
 }
 
-/// Reads a request and answers it; `false` when the connection ended before.
+/// Reads a request and answers it; returns `false` if the connection ended before.
 async fn answer(far: &mut DuplexStream, with: &str) -> bool {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -92,14 +90,14 @@ async fn is_closed(far: &mut DuplexStream) -> bool {
     far.read_u8().await.is_err()
 }
 
-/// Lets the tasks of the connections see what happened.
-async fn settle() {
+/// Lets the tasks of the connections run.
+async fn run_tasks() {
     for _ in 0..8 {
         yield_now().await;
     }
 }
 
-/// One request on a connection that is opened for it.
+/// Sends one request on a connection that is opened for it.
 async fn opened(
     pool: &Pool<Dial>,
     far: &mut mpsc::UnboundedReceiver<DuplexStream>,
@@ -114,7 +112,7 @@ async fn opened(
     (response.unwrap(), far)
 }
 
-/// One request on this connection.
+/// Sends one request on this connection.
 async fn repeated(pool: &Pool<Dial>, far: &mut DuplexStream) {
     let (response, answered) = tokio::join!(pool.send(message()), answer(far, WHOLE));
     assert!(answered, "it went elsewhere");
@@ -142,39 +140,41 @@ async fn a_closed_connection_is_not_used() {
     let (response, far) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
     drop(far);
-    settle().await;
+    run_tasks().await;
     let (response, _far) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
-    assert_eq!(pool.kept.state().all.len(), 1);
+    assert_eq!(pool.idle.state.lock().connections.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_written_is_sent_on_another() {
+async fn an_unwritten_request_is_sent_on_another_connection() {
     let (pool, mut dialled) = pair(8, IDLE);
     let (response, mut first) = opened(&pool, &mut dialled, BEGUN).await;
     let (other, mut second) = opened(&pool, &mut dialled, WHOLE).await;
     whole(other).await;
     first.write_all(b"k").await.unwrap();
     whole(response).await;
-    settle().await;
-    // Its task has not seen it when the request is handed over.
+    run_tasks().await;
+    // Its task has not noticed when the request is handed over.
     drop(first);
     // The newest is taken first, and there is another behind it.
     {
-        let mut state = pool.kept.state();
-        state.all.reverse();
-        assert!(state.all.iter().all(|one| one.sender.is_ready() && !one.sender.is_closed()));
+        let mut state = pool.idle.state.lock();
+        state.connections.reverse();
+        assert!(
+            state.connections.iter().all(|idle| idle.sender.is_ready() && !idle.sender.is_closed())
+        );
     }
     repeated(&pool, &mut second).await;
-    // And where there is none any more, on a new one.
+    // And if there is none, on a new one.
     drop(second);
-    assert!(pool.kept.state().all.iter().all(|one| one.sender.is_ready()));
+    assert!(pool.idle.state.lock().connections.iter().all(|idle| idle.sender.is_ready()));
     let (response, _far) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_may_have_seen_is_not_sent_again() {
+async fn a_request_the_server_may_have_read_is_not_sent_again() {
     let (pool, mut dialled) = pair(8, IDLE);
     let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
@@ -193,12 +193,12 @@ async fn a_busy_connection_is_not_handed_out() {
     let (pool, mut dialled) = pair(8, IDLE);
     let (streaming, mut first) = opened(&pool, &mut dialled, BEGUN).await;
     // It is kept already, and not free.
-    assert_eq!(pool.kept.state().all.len(), 1);
+    assert_eq!(pool.idle.state.lock().connections.len(), 1);
     let (response, mut second) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
     repeated(&pool, &mut second).await;
     drop(second);
-    settle().await;
+    run_tasks().await;
     first.write_all(b"k").await.unwrap();
     whole(streaming).await;
     repeated(&pool, &mut first).await;
@@ -206,21 +206,21 @@ async fn a_busy_connection_is_not_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_are_kept_and_the_oldest_gives_way() {
+async fn the_oldest_idle_connection_is_dropped_at_the_limit() {
     let (pool, mut dialled) = pair(2, IDLE);
     let mut all = Vec::new();
     for _ in 0..3 {
         all.push(opened(&pool, &mut dialled, BEGUN).await);
     }
-    assert_eq!(pool.kept.state().all.len(), 2);
+    assert_eq!(pool.idle.state.lock().connections.len(), 2);
     let mut far = Vec::new();
     for (response, mut end) in all {
-        // What gave way is not cut.
+        // The dropped connection is not cut.
         end.write_all(b"k").await.unwrap();
         whole(response).await;
         far.push(end);
     }
-    settle().await;
+    run_tasks().await;
     assert!(is_closed(&mut far[0]).await);
     assert!(is_closed(&mut far[1]).now_or_never().is_none());
     assert!(is_closed(&mut far[2]).now_or_never().is_none());
@@ -232,9 +232,9 @@ async fn so_many_are_kept_and_the_oldest_gives_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_ones_are_closed_in_time_though_nobody_calls() {
+async fn idle_connections_are_closed_in_time_without_calls() {
     let (pool, mut dialled) = pair(8, IDLE);
-    // Twice: the one who closed the first lot has left.
+    // Twice: the task that closed the first ones has ended.
     for _ in 0..2 {
         let (response, mut first) = opened(&pool, &mut dialled, BEGUN).await;
         first.write_all(b"k").await.unwrap();
@@ -249,18 +249,18 @@ async fn idle_ones_are_closed_in_time_though_nobody_calls() {
         assert!(is_closed(&mut second).now_or_never().is_none());
         assert!(is_closed(&mut second).await);
         assert!(begun.elapsed() <= IDLE + Duration::from_millis(2), "{:?}", begun.elapsed());
-        settle().await;
-        assert!(pool.kept.state().reaper.is_none());
+        run_tasks().await;
+        assert!(pool.idle.state.lock().reaper.is_none());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_is_not_used_though_it_was_not_closed_yet() {
+async fn an_expired_connection_is_not_used_even_if_it_is_open() {
     let (pool, mut dialled) = pair(8, IDLE);
     let (response, _first) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
-    settle().await;
-    pool.kept.state().reaper.take().unwrap().abort();
+    run_tasks().await;
+    pool.idle.state.lock().reaper.take().unwrap().abort();
     advance(IDLE).await;
     let (response, _second) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
@@ -271,7 +271,7 @@ async fn a_pool_that_is_dropped_closes_its_connections_at_once() {
     let (pool, mut dialled) = pair(8, IDLE);
     let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
-    let watch = Arc::downgrade(&pool.kept);
+    let watch = Arc::downgrade(&pool.idle);
     let begun = Instant::now();
     drop(pool);
     assert!(is_closed(&mut far).await);
@@ -283,7 +283,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     let (pool, mut dialled) = pair(8, IDLE);
     let mut sending = Box::pin(pool.send(message()));
     let mut far = tokio::select! {
-        _ = &mut sending => panic!("nobody answered"),
+        _ = &mut sending => panic!("there was no answer"),
         far = async {
             let mut far = dialled.recv().await.unwrap();
             assert!(answer(&mut far, "").await);
@@ -292,19 +292,19 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     };
     drop(sending);
     assert!(is_closed(&mut far).await);
-    assert!(pool.kept.state().all.is_empty());
-    // So does one on a connection that was used before.
+    assert!(pool.idle.state.lock().connections.is_empty());
+    // The same on a connection that was used before.
     let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
     whole(response).await;
     let mut sending = Box::pin(pool.send(message()));
     tokio::select! {
-        _ = &mut sending => panic!("nobody answered"),
+        _ = &mut sending => panic!("there was no answer"),
         asked = answer(&mut far, "") => assert!(asked),
     }
     drop(sending);
     assert!(is_closed(&mut far).await);
-    assert!(pool.kept.state().all.is_empty());
-    // So does a body that is dropped.
+    assert!(pool.idle.state.lock().connections.is_empty());
+    // The same for a body that is dropped.
     let (response, mut far) = opened(&pool, &mut dialled, BEGUN).await;
     drop(response);
     assert!(is_closed(&mut far).await);
@@ -313,7 +313,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_say_whether_there_was_a_connection() {
+async fn errors_show_whether_there_was_a_connection() {
     let (pool, dialled) = pair(8, IDLE);
     drop(dialled);
     let error = pool.send(message()).await.unwrap_err();
@@ -331,9 +331,9 @@ async fn errors_say_whether_there_was_a_connection() {
     assert!(!error.is_connect(), "{error:?}");
 }
 
-/// Calls, the bound and the one who closes the old ones at the same time: nothing fails, and nothing stays open.
+/// Calls, the limit and the closing task run at the same time: no call fails, and no connection stays open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn one_that_is_put_back_while_others_are_closed_is_closed_too() {
+async fn a_connection_returned_while_others_are_closed_is_closed_too() {
     let (pool, mut dialled) = pair(4, Duration::from_millis(1));
     let (over, mut is_over) = oneshot::channel::<()>();
     let serving = tokio::spawn(async move {
@@ -354,7 +354,7 @@ async fn one_that_is_put_back_while_others_are_closed_is_closed_too() {
     });
     join_all(callers).await;
     over.send(()).unwrap();
-    // With the pool still there: each connection ends because its time is over.
+    // The pool still exists: each connection ends because it expires.
     serving.await.unwrap().join_all().await;
     drop(pool);
 }

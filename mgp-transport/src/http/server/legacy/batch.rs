@@ -1,6 +1,4 @@
-//! Several messages in one array, which only revision 2025-03-26 has.
-//!
-//! Applies to: inbound.
+//! Batches: several messages in one array, which only revision 2025-03-26 has.
 
 use std::sync::Arc;
 
@@ -14,67 +12,69 @@ use super::super::body::HttpBody;
 use super::super::post::{Post, context, written};
 use super::super::refusal::{Refusal, empty, json};
 use crate::connection::read_reply;
-use crate::own;
+use crate::scoped::spawn_scoped;
 
 impl Post<'_> {
-    /// Several messages at once (2025-03-26 only): their answers come in one array, in the order they are ready.
+    /// Serves a batch: the answers are sent in one array, in the order they are ready.
     pub(in super::super) async fn batch(
         self,
         items: Vec<ByteString>,
     ) -> Result<Response<HttpBody>, Refusal> {
-        if self.came.heads.is_modern() {
+        if self.received.headers.is_modern() {
             return Err(Refusal::Batch);
         }
-        let session = self.came.session(&self.principal)?;
+        let session = self.received.session(&self.principal)?;
         if !session.rules().takes_batches() {
             return Err(Refusal::Batch);
         }
-        // Its calls go on when the client leaves, and so does what the body weighs; they are what runs.
-        let (came, mut busy) = (self.came, self.busy);
+        // The calls continue when the client leaves, and so does the load of the body; the calls are counted one by one.
+        let (received, mut busy) = (self.received, self.busy);
         busy.stop_running();
         let busy = Arc::new(busy);
-        let bound = came.shared.config.in_flight;
+        let bound = received.state.config.in_flight;
+        let new_context =
+            || context(session.peer(), session.scope(), session.principal(), received);
         let mut waiting = FuturesUnordered::new();
         let mut answers: Vec<Vec<u8>> = Vec::new();
         for item in items {
             match Message::parse(item) {
                 Ok(Message::Request { id, method, params }) => {
-                    // Each counts as if it had come alone.
-                    let running = match came.shared.load.enter(&self.principal, bound) {
+                    // Each counts like a single request.
+                    let running = match received.state.load.admit(&self.principal, bound) {
                         Ok(running) => running,
                         Err(refusal) => {
-                            answers.push(refusal.written(Some(id)));
+                            answers.push(refusal.into_message(Some(id)));
                             continue;
                         }
                     };
-                    let mut cx =
-                        context(session.peer(), session.scope(), session.principal(), came);
+                    let mut cx = new_context();
                     cx.wire_id = Some(id.clone());
-                    let call = came.shared.stack.send(Call::request(method, params, cx));
+                    let call = received.state.stack.send(Call::request(method, params, cx));
                     let held = (session.running(), Arc::clone(&busy), running);
-                    waiting.push(own(session.scope(), async move {
+                    waiting.push(spawn_scoped(session.scope(), async move {
                         let _held = held;
                         written(&id, &call.await)
                     }));
                 }
                 Ok(Message::Notification { method, params }) => {
-                    let cx = context(session.peer(), session.scope(), session.principal(), came);
-                    let telling = came.shared.stack.send(Call::notification(method, params, cx));
+                    let call = Call::notification(method, params, new_context());
+                    let notifying = received.state.stack.send(call);
                     let busy = Arc::clone(&busy);
-                    drop(own(session.scope(), async move {
+                    drop(spawn_scoped(session.scope(), async move {
                         let _held = busy;
-                        telling.await
+                        notifying.await
                     }));
                 }
                 Ok(Message::Response { id, outcome }) => {
-                    if let Some((id, asked)) = id.as_ref().zip(session.asked()) {
-                        asked.answer(id, |cx| outcome.map(|result| read_reply(cx, result)));
+                    if let Some((id, sent_requests)) = id.as_ref().zip(session.sent_requests()) {
+                        sent_requests
+                            .complete(id, |cx| outcome.map(|result| read_reply(cx, result)));
                     }
                 }
-                Ok(Message::Batch(_)) => answers.push(Refusal::Batch.written(None)),
+                Ok(Message::Batch(_)) => answers.push(Refusal::Batch.into_message(None)),
                 Err(bad) => {
                     if let Some(error) = bad.error {
-                        answers.push(Refusal::Message(error, None).written(bad.id));
+                        answers.push(Refusal::Message(error, None).into_message(bad.id));
                     }
                 }
             }
@@ -82,12 +82,16 @@ impl Post<'_> {
         while let Some(answer) = waiting.next().await {
             answers.extend(answer.filter(|answer| !answer.is_empty()));
         }
-        if answers.is_empty() {
-            return Ok(empty(StatusCode::ACCEPTED));
-        }
-        let mut array = vec![b'['];
-        array.extend_from_slice(&answers.join(&b','));
-        array.push(b']');
-        Ok(json(StatusCode::OK, array))
+        Ok(respond(&answers))
     }
+}
+
+fn respond(answers: &[Vec<u8>]) -> Response<HttpBody> {
+    if answers.is_empty() {
+        return empty(StatusCode::ACCEPTED);
+    }
+    let mut array = vec![b'['];
+    array.extend_from_slice(&answers.join(&b','));
+    array.push(b']');
+    json(StatusCode::OK, array)
 }

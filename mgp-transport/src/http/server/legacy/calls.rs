@@ -1,6 +1,4 @@
-//! Messages in a session: a call goes on when its client leaves, and waits for it to come back.
-//!
-//! Applies to: inbound.
+//! Messages in a session: a call continues when its client leaves, and its answer waits for the client to return.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,35 +14,36 @@ use tokio::time::timeout;
 
 use super::super::body::HttpBody;
 use super::super::config::Answers;
-use super::super::events::{Events, Reader};
-use super::super::load::Busy;
+use super::super::event_body::{EventBody, StreamReader};
+use super::super::load::LoadGuard;
 use super::super::post::{Post, context, written};
 use super::super::refusal::{Refusal, empty, events, json};
-use super::super::stream::{Begin, Stream};
-use super::super::{Came, Shared};
+use super::super::stream::{FirstOutput, Stream};
+use super::super::{ReceivedRequest, ServerState};
 use super::session::{OpenCall, Session};
 use crate::connection::read_reply;
-use crate::own;
+use crate::scoped::spawn_scoped;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 impl Post<'_> {
-    /// A request in a session: it goes on when its client leaves.
+    /// Serves a request in a session: it continues when its client leaves.
     pub(in super::super) async fn legacy(
         self,
         id: Id,
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        let opens = method.as_str() == Initialize::METHOD && self.came.heads.session.is_none();
+        let opens =
+            method.as_str() == Initialize::METHOD && self.received.headers.session.is_none();
         if !opens {
-            let session = self.came.session(&self.principal)?;
+            let session = self.received.session(&self.principal)?;
             return self.in_session(&session, id, method, params).await;
         }
-        self.came.heads.legacy(None)?;
-        let shared = Arc::clone(self.came.shared);
-        let session = shared.sessions.open(self.principal.clone())?;
-        let opening = Opening { shared: &shared, session: &session };
+        self.received.headers.check_legacy_revision(None)?;
+        let state = Arc::clone(self.received.state);
+        let session = state.sessions.open(self.principal.clone())?;
+        let opening = OpeningSession { state: &state, session: &session };
         let mut response = self.in_session(&session, id, method, params).await?;
         if opening.is_settled()
             && let Ok(id) = HeaderValue::from_str(session.id())
@@ -61,68 +60,69 @@ impl Post<'_> {
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        let Self { came, busy, .. } = self;
-        let shared = came.shared;
-        let mut cx = context(session.peer(), session.scope(), session.principal(), came);
+        let Self { received, busy, .. } = self;
+        let state = received.state;
+        let mut cx = context(session.peer(), session.scope(), session.principal(), received);
         cx.wire_id = Some(id.clone());
         let open = session.open(cx.key);
-        // It may have ended since it was found; nothing has run, so the client may safely ask again in another.
-        if session.is_over() {
+        // The session may have ended since it was found; nothing has run, so the client may safely retry in another one.
+        if session.is_ended() {
             return Err(Refusal::UnknownSession);
         }
         let stream = Arc::clone(&open.stream);
-        let reader = Reader::new(&stream, None);
-        let call = shared.stack.send(Call::request(method, params, cx));
-        let attended = Attended { session, running: Some(Running { id, call, open, _busy: busy }) };
-        answer_from(&stream, attended, reader, came).await
+        let reader = StreamReader::new(&stream, None);
+        let call = state.stack.send(Call::request(method, params, cx));
+        let awaited =
+            AwaitedCall { session, running: Some(SessionCall { id, call, open, _busy: busy }) };
+        respond_from(&stream, awaited, reader, received).await
     }
 
-    pub(in super::super) fn tell_legacy(
+    pub(in super::super) fn notify_legacy(
         self,
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        let session = self.came.session(&self.principal)?;
-        let cx = context(session.peer(), session.scope(), session.principal(), self.came);
-        let telling = self.came.shared.stack.send(Call::notification(method, params, cx));
+        let session = self.received.session(&self.principal)?;
+        let cx = context(session.peer(), session.scope(), session.principal(), self.received);
+        let notifying = self.received.state.stack.send(Call::notification(method, params, cx));
         let busy = self.busy;
-        drop(own(session.scope(), async move {
+        drop(spawn_scoped(session.scope(), async move {
             let _held = busy;
-            // A notification has no answer; what it meets is logged by whoever meets it.
-            let _ = telling.await;
+            // A notification has no answer; its handlers log their errors.
+            let _ = notifying.await;
         }));
         Ok(empty(StatusCode::ACCEPTED))
     }
 
-    /// The answer to a question of ours.
-    pub(in super::super) fn answered(
+    /// Receives the answer to a request of ours.
+    pub(in super::super) fn accept_response(
         self,
         id: Option<&Id>,
         outcome: Result<Payload, RpcError>,
     ) -> Result<Response<HttpBody>, Refusal> {
-        if self.came.heads.is_modern() {
-            return Err(Refusal::NoQuestions);
+        if self.received.headers.is_modern() {
+            return Err(Refusal::NoServerRequests);
         }
-        let session = self.came.session(&self.principal)?;
-        let known = id.zip(session.asked()).is_some_and(|(id, asked)| {
-            asked.answer(id, |cx| outcome.map(|result| read_reply(cx, result)))
+        let session = self.received.session(&self.principal)?;
+        let known = id.zip(session.sent_requests()).is_some_and(|(id, sent_requests)| {
+            sent_requests.complete(id, |cx| outcome.map(|result| read_reply(cx, result)))
         });
         if !known {
-            tracing::debug!(?id, "an answer to nothing we asked");
+            tracing::debug!(?id, "ignored an answer to an unknown request");
         }
         Ok(empty(StatusCode::ACCEPTED))
     }
 }
 
-/// A call that runs, and what it holds.
-struct Running {
+/// A running call and the resources it holds.
+struct SessionCall {
     id: Id,
     call: BoxFuture<'static, Result<Reply, RpcError>>,
     open: OpenCall,
-    _busy: Busy,
+    _busy: LoadGuard,
 }
 
-impl Future for Running {
+impl Future for SessionCall {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
@@ -132,17 +132,17 @@ impl Future for Running {
     }
 }
 
-/// A call as long as somebody waits for its answer; whoever does drives it, which costs less than a task.
+/// A call whose request still waits for the answer; that request drives it, which costs less than a task.
 ///
-/// The session owns it: dropped, it goes on there, and whoever reads its stream may leave and come back.
-struct Attended<'a> {
+/// The session owns the call: when this is dropped, the call continues there, and its client may leave and return.
+struct AwaitedCall<'a> {
     session: &'a Session,
-    running: Option<Running>,
+    running: Option<SessionCall>,
 }
 
-impl Attended<'_> {
+impl AwaitedCall<'_> {
     fn drive(&mut self, task: &mut Task<'_>) {
-        // Taken out while it is polled, so that one that panics is not polled again.
+        // Taken out while it is polled, so that a call that panics is not polled again.
         if let Some(mut running) = self.running.take()
             && Pin::new(&mut running).poll(task).is_pending()
         {
@@ -151,60 +151,60 @@ impl Attended<'_> {
     }
 }
 
-impl Drop for Attended<'_> {
+impl Drop for AwaitedCall<'_> {
     fn drop(&mut self) {
-        // Where the runtime is gone nothing goes on.
+        // Without a runtime nothing continues.
         if let Some(running) = self.running.take()
             && Handle::try_current().is_ok()
         {
-            drop(own(self.session.scope(), running));
+            drop(spawn_scoped(self.session.scope(), running));
         }
     }
 }
 
-/// A session that is not settled yet; it ends where it never is.
-struct Opening<'a> {
-    shared: &'a Shared,
+/// Guard of a session whose handshake is not complete; it ends the session if that never happens.
+struct OpeningSession<'a> {
+    state: &'a ServerState,
     session: &'a Session,
 }
 
-impl Opening<'_> {
+impl OpeningSession<'_> {
     fn is_settled(&self) -> bool {
         self.session.rules().revision().is_some()
     }
 }
 
-impl Drop for Opening<'_> {
+impl Drop for OpeningSession<'_> {
     fn drop(&mut self) {
         if !self.is_settled() {
-            self.shared.sessions.close(self.session);
+            self.state.sessions.close(self.session);
         }
     }
 }
 
 /// Answers from the stream of a call.
-async fn answer_from(
+async fn respond_from(
     stream: &Stream,
-    mut attended: Attended<'_>,
-    reader: Reader,
-    came: &Came<'_>,
+    mut awaited: AwaitedCall<'_>,
+    reader: StreamReader,
+    received: &ReceivedRequest<'_>,
 ) -> Result<Response<HttpBody>, Refusal> {
-    let (config, session) = (&came.shared.config, attended.session);
+    let (config, session) = (&received.state.config, awaited.session);
     let begin = poll_fn(|task| {
-        attended.drive(task);
-        stream.poll_begin(task)
+        awaited.drive(task);
+        stream.poll_first_output(task)
     });
     match timeout(config.quiet, begin).await {
-        Ok(Begin::Answer(answer)) if config.answers == Answers::AsNeeded => {
+        Ok(FirstOutput::Answer(answer)) if config.answers == Answers::AsNeeded => {
             return Ok(json(StatusCode::OK, answer));
         }
-        Ok(Begin::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),
-        Ok(Begin::Nothing) if session.is_over() => return Err(Refusal::Ended),
-        // It was cancelled, so nobody waits.
-        Ok(Begin::Nothing) => return Ok(empty(StatusCode::ACCEPTED)),
-        Ok(Begin::Events) => {}
-        Err(_) => stream.as_events(session.may_prime().then_some(config.retry)),
+        Ok(FirstOutput::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),
+        Ok(FirstOutput::Nothing) if session.is_ended() => return Err(Refusal::SessionEnded),
+        // It was cancelled, so the client does not wait.
+        Ok(FirstOutput::Nothing) => return Ok(empty(StatusCode::ACCEPTED)),
+        Ok(FirstOutput::Events) => {}
+        Err(_) => stream.as_events(session.supports_priming().then_some(config.retry)),
     }
-    let body = Events::new(reader, config.keep_alive).for_holder_of(came.pass());
+    let body = EventBody::new(reader, config.keep_alive).with_pass(received.pass());
     Ok(events(HttpBody::events(body)))
 }

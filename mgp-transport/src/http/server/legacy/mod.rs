@@ -1,6 +1,4 @@
-//! Sessions of the revisions with `initialize`: a stream for each call, one for the session, and a way back to both.
-//!
-//! Applies to: inbound.
+//! Sessions of the revisions with `initialize`: a stream for each call, one for the session, and both can be resumed.
 
 mod batch;
 mod calls;

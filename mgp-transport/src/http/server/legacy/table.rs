@@ -1,49 +1,47 @@
-//! The sessions of a server: bounded in number and in idle time.
-//!
-//! Applies to: inbound.
+//! The sessions of a server, bounded in number and in idle time.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mgp_types::service::Principal;
+use mgp_types::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::super::refusal::Refusal;
-use super::super::stream::Store;
+use super::super::stream::EventBudget;
 use super::session::Session;
 
-/// A session used more recently does not make room for another.
-const FRESH: Duration = Duration::from_mins(1);
+/// Idle time after which a session may be evicted for a new one.
+const EVICTION_DELAY: Duration = Duration::from_mins(1);
 
-/// Into how many shares the table is divided where it is full.
+/// Number of equal shares of a full table, one per principal.
 const SHARES: usize = 8;
 
-type Known = HashMap<String, Arc<Session>, ahash::RandomState>;
+type SessionMap = HashMap<String, Arc<Session>, ahash::RandomState>;
 
-/// The table.
+/// Table of sessions.
 pub(in super::super) struct Sessions {
-    known: Mutex<Known>,
-    store: Arc<Store>,
+    table: Mutex<SessionMap>,
+    budget: Arc<EventBudget>,
     bound: usize,
     idle: Duration,
     start: Instant,
-    is_swept: AtomicBool,
-    /// Until when, in seconds, there is no room: nobody was idle long enough when it was looked for.
+    has_sweeper: AtomicBool,
+    /// Time, in seconds, until which the table counts as full after a search found no session to evict.
     full_until: AtomicU64,
 }
 
 impl Sessions {
-    pub(in super::super) fn new(bound: usize, idle: Duration, store: Arc<Store>) -> Self {
+    pub(in super::super) fn new(bound: usize, idle: Duration, budget: Arc<EventBudget>) -> Self {
         Self {
-            known: Mutex::default(),
-            store,
+            table: Mutex::default(),
+            budget,
             bound,
             idle,
             start: Instant::now(),
-            is_swept: AtomicBool::new(false),
+            has_sweeper: AtomicBool::new(false),
             full_until: AtomicU64::new(0),
         }
     }
@@ -53,35 +51,35 @@ impl Sessions {
         self: &Arc<Self>,
         principal: Principal,
     ) -> Result<Arc<Session>, Refusal> {
-        let session = Session::new(principal, Arc::clone(&self.store))
+        let session = Session::new(principal, Arc::clone(&self.budget))
             .map_err(|error| Refusal::Message(error, None))?;
         self.touch(&session);
-        let made_room = {
-            let mut known = self.known();
-            let made_room = if known.len() >= self.bound {
-                self.make_room(&mut known, session.principal())?
+        let evicted = {
+            let mut sessions = self.table.lock();
+            let evicted = if sessions.len() >= self.bound {
+                self.evict(&mut sessions, session.principal())?
             } else {
                 Vec::new()
             };
-            known.insert(session.id().to_owned(), Arc::clone(&session));
-            made_room
+            sessions.insert(session.id().to_owned(), Arc::clone(&session));
+            evicted
         };
-        for left in made_room {
-            left.end();
+        for session in evicted {
+            session.end();
         }
-        self.sweep_from_now_on();
+        self.start_sweeper();
         Ok(session)
     }
 
-    /// Finds a session of a principal; one of somebody else's is as unknown as any other.
+    /// Finds a session of a principal; one of another principal is treated as unknown.
     pub(in super::super) fn find(&self, id: &str, principal: &Principal) -> Option<Arc<Session>> {
-        let session = self.known().get(id).cloned()?;
+        let session = self.table.lock().get(id).cloned()?;
         if session.principal() != principal {
             return None;
         }
         // A handler may have closed it.
-        if session.is_over() {
-            self.known().remove(id);
+        if session.is_ended() {
+            self.table.lock().remove(id);
             return None;
         }
         self.touch(&session);
@@ -90,20 +88,20 @@ impl Sessions {
 
     /// Ends a session.
     pub(in super::super) fn close(&self, session: &Session) {
-        let known = self.known().remove(session.id());
+        let removed = self.table.lock().remove(session.id());
         session.end();
-        drop(known);
+        drop(removed);
     }
 
     pub(in super::super) fn len(&self) -> usize {
-        self.known().len()
+        self.table.lock().len()
     }
 
     /// Ends the streams that belong to no call.
     pub(in super::super) fn end_streams(&self) {
-        let all: Vec<_> = self.known().values().cloned().collect();
+        let all: Vec<_> = self.table.lock().values().cloned().collect();
         for session in all {
-            // A stream that was not opened yet ends for who opens it now.
+            // A stream that was not opened yet is created ended.
             session.standalone().end();
         }
     }
@@ -113,57 +111,57 @@ impl Sessions {
     }
 
     fn touch(&self, session: &Session) {
-        session.used.store(self.now(), Ordering::Relaxed);
+        session.last_used.store(self.now(), Ordering::Relaxed);
     }
 
     fn idle_for(&self, session: &Session) -> Duration {
-        Duration::from_secs(self.now().saturating_sub(session.used.load(Ordering::Relaxed)))
+        Duration::from_secs(self.now().saturating_sub(session.last_used.load(Ordering::Relaxed)))
     }
 
-    /// Takes out the sessions that are idle longest: several, so that the next ones need no look at all of them.
+    /// Removes the sessions that are idle longest: several, so that the next ones need no scan of the table.
     ///
-    /// Who has more than a share of them makes room among its own, so that nobody shuts out everybody else.
-    fn make_room(
+    /// A principal with more than its share evicts only its own sessions, so that it cannot shut out others.
+    fn evict(
         &self,
-        known: &mut Known,
+        sessions: &mut SessionMap,
         principal: &Principal,
     ) -> Result<Vec<Arc<Session>>, Refusal> {
         let now = self.now();
         if now < self.full_until.load(Ordering::Relaxed) {
             return Err(Refusal::TooManySessions);
         }
-        let of_its_own = |session: &&Arc<Session>| session.principal() == principal;
-        let has_its_share = known.values().filter(of_its_own).count() > self.bound / SHARES;
-        let mut idle: Vec<_> = known
+        let is_own = |session: &&Arc<Session>| session.principal() == principal;
+        let exceeds_share = sessions.values().filter(is_own).count() > self.bound / SHARES;
+        let mut idle: Vec<_> = sessions
             .values()
-            .filter(|session| !has_its_share || of_its_own(session))
+            .filter(|session| !exceeds_share || is_own(session))
             .map(|session| (self.idle_for(session), session))
-            .filter(|(idle, session)| *idle >= FRESH && session.is_idle())
+            .filter(|(idle, session)| *idle >= EVICTION_DELAY && session.is_idle())
             .map(|(idle, session)| (idle, session.id().to_owned()))
             .collect();
         if idle.is_empty() {
-            if !has_its_share {
+            if !exceeds_share {
                 self.full_until.store(now + 1, Ordering::Relaxed);
             }
             return Err(Refusal::TooManySessions);
         }
         idle.sort_unstable_by(|one, other| other.cmp(one));
         idle.truncate((self.bound / 100).max(1));
-        Ok(idle.into_iter().filter_map(|(_, id)| known.remove(&id)).collect())
+        Ok(idle.into_iter().filter_map(|(_, id)| sessions.remove(&id)).collect())
     }
 
     // === Idle sessions ===
 
-    /// Sees that idle sessions end, as long as the table lives.
-    fn sweep_from_now_on(self: &Arc<Self>) {
-        if self.is_swept.swap(true, Ordering::Relaxed) {
+    /// Starts the task that ends idle sessions, which runs as long as the table exists.
+    fn start_sweeper(self: &Arc<Self>) {
+        if self.has_sweeper.swap(true, Ordering::Relaxed) {
             return;
         }
         let table = Arc::downgrade(self);
-        let pause = (self.idle / 4).clamp(Duration::from_millis(100), Duration::from_mins(1));
+        let interval = (self.idle / 4).clamp(Duration::from_millis(100), Duration::from_mins(1));
         tokio::spawn(async move {
             loop {
-                sleep(pause).await;
+                sleep(interval).await;
                 let Some(table) = table.upgrade() else { return };
                 table.sweep();
             }
@@ -171,41 +169,36 @@ impl Sessions {
     }
 
     fn sweep(&self) {
-        let over: Vec<_> = {
-            let mut known = self.known();
-            let is_over = |session: &Session| {
+        let expired: Vec<_> = {
+            let mut sessions = self.table.lock();
+            let is_expired = |session: &Session| {
                 let idle = session.is_idle();
                 if !idle {
                     self.touch(session);
                 }
                 idle && self.idle_for(session) >= self.idle
             };
-            known.extract_if(|_, session| is_over(session)).map(|(_, session)| session).collect()
+            sessions
+                .extract_if(|_, session| is_expired(session))
+                .map(|(_, session)| session)
+                .collect()
         };
-        if !over.is_empty() {
-            tracing::debug!(sessions = over.len(), "idle sessions ended");
+        if !expired.is_empty() {
+            tracing::debug!(sessions = expired.len(), "ended idle sessions");
         }
-        for session in over {
+        for session in expired {
             session.end();
         }
     }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// The sessions end with the server they belong to.
+/// Ends the sessions with their server.
 impl Drop for Sessions {
     fn drop(&mut self) {
-        for session in std::mem::take(&mut *self.known()).into_values() {
+        for session in std::mem::take(&mut *self.table.lock()).into_values() {
             session.end();
         }
     }
 }
 
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sessions({})", self.len())
-    }
-}
+mgp_types::opaque_debug!(Sessions);

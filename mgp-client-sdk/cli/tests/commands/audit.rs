@@ -1,0 +1,80 @@
+//! Looking for what happened.
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+use mgp_security::Governance;
+use mgp_types::Timestamp;
+use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType};
+
+use crate::world::Home;
+
+/// More than one look at the log goes through.
+const MANY: usize = 17_000;
+
+/// A log with many records of one kind, and a grant before and after them.
+fn long() -> Home {
+    let home = Home::new();
+    let grant = |agent: &str| home.quietly(&["access", "grant", agent, "bench"]);
+    grant("first");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let governance = Governance::in_folder(home.path(".local/state/mgp")).await.unwrap();
+        let log = governance.log().unwrap().clone();
+        let event = AuditEvent::new(
+            Timestamp::now(),
+            EventType::from("com.example.tick"),
+            Actor::new("agent", "clock"),
+            AuditResult::Success,
+        );
+        let mut kept = Vec::new();
+        for _ in 0..MANY {
+            kept.push(log.append(&event));
+            if kept.len() == 1000 {
+                for answer in kept.drain(..) {
+                    answer.await.unwrap();
+                }
+            }
+        }
+        drop(governance);
+        log.close().await.unwrap();
+    });
+    grant("last");
+    home
+}
+
+#[test]
+fn nothing_is_left_out_of_a_long_log() {
+    let home = long();
+    let agents = |text: &str| ["first", "last"].map(|agent| text.contains(&format!("\"{agent}\"")));
+    let found = home.json("audit-query", &["audit", "query", "--type", "ACCESS_GRANTED"]);
+    assert_eq!(agents(&found.to_string()), [true, true], "{found}");
+    let found = home.well(&["audit", "export", "--type", "ACCESS_GRANTED"]);
+    assert_eq!((agents(&found), found.lines().count()), ([true, true], 2), "{found}");
+    assert!(home.well(&["audit", "export"]).lines().count() >= MANY + 2);
+}
+
+#[test]
+fn whoever_reads_the_log_keeps_no_kernel_from_starting() {
+    let home = long();
+    // Nobody takes what it writes, so that it waits with most of the log unread.
+    let mut reader = home.command(&["audit", "export"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0];
+    reader.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    let ready = home.path("ready.json");
+    let arguments = ["serve", "--http", "127.0.0.1:0", "--no-auth", "--ready-file"];
+    let mut kernel = home.command(&arguments).arg(&ready).stderr(Stdio::null()).spawn().unwrap();
+    for _ in 0..400 {
+        if ready.exists() {
+            break;
+        }
+        assert!(kernel.try_wait().unwrap().is_none(), "the kernel has ended");
+        sleep(Duration::from_millis(50));
+    }
+    assert!(ready.exists());
+    assert!(reader.try_wait().unwrap().is_none(), "it has read everything");
+    home.quietly(&["stop"]);
+    let _ = (reader.kill(), reader.wait(), kernel.wait());
+}

@@ -1,0 +1,233 @@
+//! Kernels with a file, a program that can be registered, and who talks to them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ClientBuilder, EraChoice, Error};
+use mgp_discovery::Sources;
+use mgp_kernel::{Kernel, KernelBuilder};
+use mgp_transport::{Connection, duplex};
+use mgp_types::method::KernelApprovals;
+use mgp_types::mgp::{
+    AccessGrantParams, AccessPermission, EntryType, KernelApproval, KernelApprovalsParams,
+    KernelServer, RegisterParams, RegisterResult,
+};
+use mgp_types::service::Principal;
+
+/// A server with two tools; it leaves a line for each of its starts, and one of the tools waits for a sign.
+pub(crate) const SERVER: &str = r#"
+until [ ! -e "$1/$0.late" ]; do sleep 0.02; done
+echo "$$" >> "$1/$0.runs"
+answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
+text() { answer '"result":{"content":[{"type":"text","text":"'"$1"'"}]}'; }
+while IFS= read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*)
+      answer '"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+    *'"tools/list"'*)
+      schema='"inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}'
+      answer '"result":{"tools":[{"name":"say","description":"Says a word of wisdom",'"$schema"'},{"name":"hold","description":"Holds the line",'"$schema"'}]}' ;;
+    *'"tools/call"'*)
+      case "$line" in
+        *'"hold"'*)
+          : > "$1/$0.holds"
+          until [ -e "$1/go" ]; do sleep 0.02; done
+          text held ;;
+        *) text said ;;
+      esac ;;
+    *'"id"'*) [ -n "$id" ] && answer '"error":{"code":-32601,"message":"unknown"}' ;;
+  esac
+done
+"#;
+
+/// A kernel, in a folder of its own that goes with it.
+pub(crate) struct World {
+    pub(crate) folder: PathBuf,
+    pub(crate) kernel: Kernel,
+}
+
+/// A folder with the program that is registered: a shell under another name, so that it counts as built for what it does.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("mgp-kernel-register-{name}-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let folder = folder.canonicalize().unwrap();
+    fs::copy("/bin/sh", folder.join("teller")).unwrap();
+    folder
+}
+
+/// The program of a folder under an id, as it is asked for.
+pub(crate) fn asks(folder: &Path, id: &str) -> RegisterParams {
+    let mut params = RegisterParams::new(id);
+    params.command = Some(folder.join("teller").display().to_string());
+    let folder = folder.display().to_string();
+    params.args = vec!["-c".to_owned(), SERVER.to_owned(), id.to_owned(), folder].into();
+    params.justification = Some("to be told things".to_owned());
+    params
+}
+
+impl World {
+    /// With what a file says.
+    pub(crate) async fn new(config: &str) -> Self {
+        Self::with(config, |builder| builder).await
+    }
+
+    pub(crate) async fn with(
+        config: &str,
+        more: impl FnOnce(KernelBuilder) -> KernelBuilder,
+    ) -> Self {
+        let folder = folder("world");
+        fs::write(folder.join("mgp.toml"), config).unwrap();
+        let sources = Sources::given(folder.join("mgp.toml"));
+        let builder = more(Kernel::builder().sources(sources));
+        let kernel = builder.in_folder(folder.join("state")).await.unwrap();
+        Self { folder, kernel }
+    }
+
+    pub(crate) fn write(&self, config: &str) {
+        fs::write(self.folder.join("mgp.toml"), config).unwrap();
+    }
+
+    /// Stops the kernel and begins another one on the same state.
+    pub(crate) async fn again(&mut self) {
+        self.kernel.stop().await;
+        drop(std::mem::replace(&mut self.kernel, Kernel::builder().build().await.unwrap()));
+        let mut in_use = String::new();
+        for _ in 0..500 {
+            let sources = Sources::given(self.folder.join("mgp.toml"));
+            match Kernel::builder().sources(sources).in_folder(self.folder.join("state")).await {
+                Ok(kernel) => {
+                    self.kernel = kernel;
+                    return;
+                }
+                // The folder is free once everything of the kernel before is gone.
+                Err(error) => in_use = error.to_string(),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the state of the kernel before is still in use: {in_use}");
+    }
+
+    pub(crate) fn asks(&self, id: &str) -> RegisterParams {
+        asks(&self.folder, id)
+    }
+
+    /// How often a server was started.
+    pub(crate) fn runs(&self, id: &str) -> usize {
+        let runs = fs::read_to_string(self.folder.join(format!("{id}.runs")));
+        runs.map_or(0, |runs| runs.lines().count())
+    }
+
+    /// Has the program be another one.
+    pub(crate) fn change_program(&self) {
+        let program = self.folder.join("teller");
+        let mut bytes = fs::read(&program).unwrap();
+        bytes.push(0);
+        // One that runs cannot be written to.
+        fs::remove_file(&program).unwrap();
+        fs::write(&program, bytes).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    pub(crate) fn server(&self, id: &str) -> Option<KernelServer> {
+        self.kernel.servers().into_iter().find(|server| server.id == id)
+    }
+
+    /// Waits until the tools of a server are known.
+    pub(crate) async fn knows(&self, id: &str) {
+        until("its tools are known", || self.kernel.index().tools_of(id).len() == 2).await;
+    }
+
+    pub(crate) async fn agent(&self, name: &str) -> Client {
+        self.connect(Principal::local().agent(name), Client::builder("host", "1")).await
+    }
+
+    pub(crate) async fn operator(&self) -> Client {
+        self.connect(Principal::local().operator(), Client::builder("operator", "1")).await
+    }
+
+    pub(crate) async fn connect(&self, principal: Principal, builder: ClientBuilder) -> Client {
+        let (here, there) = duplex();
+        let stack = self.kernel.server().into_stack().unwrap();
+        let connection = Connection::new(there.reader, there.writer, stack).principal(principal);
+        tokio::spawn(connection.run());
+        builder.era(EraChoice::Legacy).connect(here.reader, here.writer).await.unwrap()
+    }
+
+    /// Lets an agent use a tool, without asking anybody.
+    pub(crate) async fn grant(&self, agent: &str, server: &str, tool: &str) {
+        let mut grant =
+            AccessGrantParams::new(EntryType::ToolGrant, agent, server, AccessPermission::Allow);
+        grant.tool_name = Some(tool.to_owned());
+        grant.extra.encode("confirm", "never").unwrap();
+        let operator = Principal::local().operator();
+        self.kernel.governance().access().grant(&operator, grant).await.unwrap();
+    }
+
+    /// An agent that may register servers, and take them back.
+    pub(crate) async fn registrar(&self) -> Client {
+        self.grant("ada", "mgp", "mgp.discovery.register").await;
+        self.grant("ada", "mgp", "mgp.discovery.deregister").await;
+        self.agent("ada").await
+    }
+
+    /// Has an operator approve what waits for a server.
+    pub(crate) async fn approve(&self, id: &str) {
+        let operator = Principal::local().operator();
+        let registrations = self.kernel.registrations();
+        let waiting = registrations.waiting(&operator).await.unwrap();
+        let waits = waiting.iter().find(|waiting| waiting.server.as_str() == id).unwrap();
+        let told =
+            registrations.approve(&operator, &waits.server, &waits.fingerprint, &[]).await.unwrap();
+        assert_ne!(told.status.as_str(), "error", "{told:?}");
+    }
+
+    pub(crate) async fn end(self) {
+        self.kernel.stop().await;
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Asks for a registration.
+pub(crate) async fn register(
+    client: &Client,
+    params: &RegisterParams,
+) -> Result<RegisterResult, Error> {
+    client.mgp().discovery_register(params).await
+}
+
+/// What waits for an operator.
+pub(crate) async fn waiting(operator: &Client) -> Vec<KernelApproval> {
+    let all = operator.request::<KernelApprovals>(&KernelApprovalsParams::new()).await.unwrap();
+    all.approvals.into_iter().filter(|one| one.state == "open").collect()
+}
+
+/// The text a tool answers with, or the code of its refusal.
+pub(crate) async fn text(client: &Client, tool: &str) -> Result<String, i32> {
+    let result = client.call(tool).await.map_err(|error| error.code().0)?;
+    let text = serde_json::to_value(&result).unwrap();
+    Ok(text["content"][0]["text"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Waits until something is so; a story that hangs fails.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..2_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {what}");
+}
+
+/// Something that is told to several.
+pub(crate) type Shared<T> = Arc<std::sync::Mutex<T>>;

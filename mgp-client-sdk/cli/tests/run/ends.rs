@@ -1,0 +1,237 @@
+//! How the kernel ends, and that its children do.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use mgp_security::Governance;
+use tokio::time::Instant;
+
+use crate::world::{World, example, exists, kill, lives, rss, stat, text, within};
+
+/// A server that leaves nothing undone to outlive us: what left its group, what left its session, what lost its parent.
+fn stubborn() -> String {
+    format!(
+        "setsid sleep 301 & (setsid sleep 302 &) ; sleep 303 & exec {}",
+        example("echo").display()
+    )
+}
+
+/// Such a server behind a kernel, with all its processes there.
+fn grown(name: &str) -> World {
+    let world = World::empty(name);
+    world.config(&world.server("echo", &stubborn()));
+    world
+}
+
+/// The server, what it started, and its keeper.
+const ALL: usize = 5;
+
+fn all(world: &World) -> Vec<u32> {
+    within(|| Some(world.marked()).filter(|all| all.len() == ALL))
+}
+
+/// The keeper and the server: the one whose child the other is.
+fn keeper(world: &World, kernel: u32) -> (u32, u32) {
+    let all = all(world);
+    let parent = |pid: u32| stat(pid).map(|(_, parent)| parent);
+    let keeper = *all.iter().find(|pid| parent(**pid) == Some(kernel)).unwrap();
+    let is_server = |pid: &&u32| {
+        fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|program| program.ends_with("echo"))
+    };
+    (keeper, *all.iter().find(is_server).unwrap())
+}
+
+#[test]
+fn nothing_outlives_a_kernel_that_is_killed() {
+    let world = grown("killed");
+    let mut host = world.host(&["--standalone"]);
+    host.echoes("there");
+    let kernel = host.child.id();
+    let (keeper, server) = keeper(&world, kernel);
+    let (all_of_it, own) = rss(keeper).unwrap();
+    println!("a keeper: {all_of_it} KiB, {own} KiB of its own");
+    let descriptors = fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().count();
+    assert_eq!(descriptors, 4, "the standard ones, and the wire to the kernel");
+    let (wires, others) = (sockets(keeper), sockets(server));
+    assert!(wires.len() == 1 && !others.contains(&wires[0]), "{wires:?} {others:?}");
+    let begun = Instant::now();
+    kill("-KILL", kernel);
+    world.nothing_is_left();
+    println!("nothing was left after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+/// The sockets of a process.
+fn sockets(pid: u32) -> Vec<String> {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let open = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    let open = open.map(|to| to.to_string_lossy().into_owned());
+    open.filter(|to| to.starts_with("socket:")).collect()
+}
+
+#[test]
+fn a_shared_kernel_that_is_killed_leaves_nothing_and_the_next_host_has_another() {
+    let world = grown("again");
+    let mut host = world.host(&[]);
+    host.echoes("there");
+    let kernel = world.kernel().unwrap();
+    all(&world);
+    kill("-KILL", kernel);
+    assert_eq!(host.ended().code(), Some(1));
+    assert!(host.said().contains("the kernel has ended"));
+    world.nothing_is_left();
+    assert!(exists(&world.socket()), "it is stale now");
+    let mut host = world.host(&["--linger", "0"]);
+    host.echoes("again");
+    assert_ne!(world.kernel(), Some(kernel));
+}
+
+#[tokio::test]
+async fn a_signal_or_the_end_of_input_ends_it_in_order() {
+    for how in ["-TERM", "-INT", "input"] {
+        let world = grown("order");
+        let file = world.ready_file();
+        let mut host = world.host(&["--standalone", "--ready-file", file.to_str().unwrap()]);
+        assert_eq!(world.ready()["http"], serde_json::Value::Null);
+        host.echoes("there");
+        all(&world);
+        let begun = Instant::now();
+        let ended = match how {
+            "input" => host.leave(),
+            signal => {
+                kill(signal, host.child.id());
+                host.ended()
+            }
+        };
+        assert_eq!(ended.code(), Some(0), "{how}");
+        println!("{how}: {:?}", begun.elapsed());
+        // At once, not some time later.
+        assert!(world.marked().is_empty(), "{how}");
+        assert!(!exists(&file) && !exists(&world.socket()), "{how}");
+        assert!(Governance::verify(world.state()).await.unwrap() > 0, "{how}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_long_end() {
+    let world = World::empty("hurry");
+    let echo = example("echo");
+    world.config(
+        &world.server(
+            "echo",
+            &format!("trap '' TERM; {} ; while :; do sleep 1; done", echo.display()),
+        ),
+    );
+    let mut host = world.host(&["--standalone"]);
+    host.echoes("there");
+    let kernel = host.child.id();
+    kill("-TERM", kernel);
+    // The system makes one of two signals that come at once.
+    within(|| (!exists(&world.socket())).then_some(()));
+    std::thread::sleep(Duration::from_millis(100));
+    kill("-TERM", kernel);
+    assert_eq!(host.ended().code(), Some(128 + 15));
+    world.nothing_is_left();
+}
+
+#[test]
+fn what_a_server_leaves_behind_ends_with_it_and_it_is_started_again() {
+    let world = grown("leaves");
+    let mut host = world.host(&["--standalone"]);
+    host.echoes("there");
+    let (_, server) = keeper(&world, host.child.id());
+    let before = all(&world);
+    kill("-KILL", server);
+    within(|| (!before.iter().any(|pid| lives(*pid))).then_some(()));
+    host.echoes("again");
+    let now = all(&world);
+    assert!(before.iter().all(|pid| !now.contains(pid)));
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_keeper_that_is_killed_takes_its_server_with_it() {
+    let world = World::new("keeper", "");
+    let mut host = world.host(&["--standalone"]);
+    host.echoes("there");
+    let kernel = host.child.id();
+    let both = within(|| Some(world.marked()).filter(|both| both.len() == 2));
+    let keeper = *both.iter().find(|pid| stat(**pid).unwrap().1 == kernel).unwrap();
+    kill("-KILL", keeper);
+    within(|| (!both.iter().any(|pid| lives(*pid))).then_some(()));
+    host.echoes("again");
+    assert_eq!(host.leave().code(), Some(0));
+    world.nothing_is_left();
+}
+
+#[test]
+fn orphans_of_a_server_are_reaped_while_it_runs() {
+    let world = World::empty("orphans");
+    let script =
+        format!("for n in 1 2 3 4 5 6 7 8; do (true &); done; exec {}", example("echo").display());
+    world.config(&world.server("echo", &script));
+    let mut host = world.host(&["--standalone"]);
+    host.echoes("there");
+    let kernel = host.child.id();
+    let both = within(|| Some(world.marked()).filter(|both| both.len() == 2));
+    let keeper = *both.iter().find(|pid| stat(**pid).unwrap().1 == kernel).unwrap();
+    let zombies = || {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        all.filter(|pid: &u32| {
+            stat(*pid).is_some_and(|(state, parent)| {
+                state == 'Z' && (parent == keeper || parent == kernel)
+            })
+        })
+        .count()
+    };
+    within(|| (zombies() == 0).then_some(()));
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn descriptors_are_given_back_when_servers_end() {
+    let world = World::new("descriptors", "");
+    let mut host = world.host(&["--standalone"]);
+    host.echoes("there");
+    let kernel = host.child.id();
+    let open = || fs::read_dir(format!("/proc/{kernel}/fd")).unwrap().count();
+    let before = open();
+    for round in 0..3 {
+        let server = world
+            .marked()
+            .into_iter()
+            .find(|pid| stat(*pid).is_some_and(|(_, parent)| parent != kernel));
+        kill("-KILL", server.unwrap());
+        within(|| {
+            world
+                .marked()
+                .is_empty()
+                .then_some(())
+                .or_else(|| (!lives(server.unwrap())).then_some(()))
+        });
+        host.echoes(&round.to_string());
+    }
+    within(|| (open() <= before).then_some(()));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_as_before() {
+    let world = World::empty("nowhere");
+    world.config("[[servers]]\nid = \"nowhere\"\ncommand = \"/no/such/program\"\n");
+    let run = world
+        .mgp(&["--stdio", "--standalone", "-vv"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = run.id();
+    within(|| exists(&world.socket()).then_some(()));
+    std::thread::sleep(Duration::from_millis(300));
+    kill("-TERM", pid);
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stderr);
+    assert!(said.contains("No such file or directory"), "{said}");
+}

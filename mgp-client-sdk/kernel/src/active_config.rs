@@ -1,0 +1,166 @@
+//! The configuration that is in force, and the files it came from.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use mgp_discovery::{Agent, Config, Sources, Trust};
+use mgp_security::{Arguments, AuditConfig, Fsync, Keep, LogConfig};
+use mgp_toolindex::{ContextPlan, Pins};
+use mgp_types::mgp::{ContextBudget, KernelFinding};
+use mgp_types::service::Principal;
+use mgp_types::sync::RwLock;
+use tokio::sync::watch;
+
+/// The configuration that is in force, with what is needed to replace it.
+pub(super) struct ActiveConfig {
+    pub(super) shared: SharedConfig,
+    pub(super) interactive: InteractiveAgents,
+    pub(super) origin: Option<ConfigOrigin>,
+    /// The findings of the last reading of the files.
+    findings: RwLock<Vec<KernelFinding>>,
+    /// Dropped with the kernel, which ends the task that follows the files.
+    lifetime: watch::Sender<()>,
+    /// Held while a configuration is applied.
+    pub(super) applying: tokio::sync::Mutex<()>,
+}
+
+/// The present configuration; a cheap handle.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedConfig(Arc<RwLock<ConfigState>>);
+
+#[derive(Clone, Debug, Default)]
+struct ConfigState {
+    config: Arc<Config>,
+    /// The servers whose entries cannot be read: their ids are taken all the same.
+    broken: Arc<HashSet<String>>,
+}
+
+/// The files of the configuration, and the approvals of project files.
+#[derive(Clone, Debug)]
+pub(super) struct ConfigOrigin {
+    pub(super) sources: Sources,
+    pub(super) trust: Trust,
+}
+
+/// The agents with a person who can be asked; a cheap handle.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InteractiveAgents(Arc<RwLock<HashSet<String>>>);
+
+impl ActiveConfig {
+    pub(super) fn new(
+        shared: SharedConfig,
+        interactive: InteractiveAgents,
+        origin: Option<ConfigOrigin>,
+    ) -> Self {
+        interactive.set(&shared.config().agents);
+        let lifetime = watch::Sender::new(());
+        let (findings, applying) = (RwLock::default(), tokio::sync::Mutex::default());
+        Self { shared, interactive, origin, findings, lifetime, applying }
+    }
+
+    pub(super) fn findings(&self) -> Vec<KernelFinding> {
+        self.findings.read().clone()
+    }
+
+    pub(super) fn set_findings(&self, findings: Vec<KernelFinding>) {
+        *self.findings.write() = findings;
+    }
+
+    /// Returns a channel that is closed when the kernel is dropped.
+    pub(super) fn lifetime(&self) -> watch::Receiver<()> {
+        self.lifetime.subscribe()
+    }
+
+    pub(super) fn config(&self) -> Arc<Config> {
+        self.shared.config()
+    }
+
+    /// Returns the names of the configured agents.
+    pub(super) fn agents(&self) -> Vec<String> {
+        self.config().agents.keys().cloned().collect()
+    }
+}
+
+impl SharedConfig {
+    pub(super) fn new(config: Config, broken: impl IntoIterator<Item = String>) -> Self {
+        let shared = Self::default();
+        shared.set(config, broken);
+        shared
+    }
+
+    pub(super) fn set(&self, config: Config, broken: impl IntoIterator<Item = String>) {
+        let broken = Arc::new(broken.into_iter().collect());
+        *self.0.write() = ConfigState { config: Arc::new(config), broken };
+    }
+
+    pub(super) fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.0.read().config)
+    }
+
+    /// Returns whether the configuration has a server of this id.
+    pub(super) fn has_server(&self, id: &str) -> bool {
+        let state = self.0.read();
+        state.broken.contains(id) || state.config.server(id).is_some()
+    }
+}
+
+impl InteractiveAgents {
+    pub(super) fn set(&self, agents: &BTreeMap<String, Agent>) {
+        let interactive = agents.iter().filter(|(_, agent)| agent.interactive);
+        *self.0.write() = interactive.map(|(name, _)| name.clone()).collect();
+    }
+
+    /// Returns whether a person can be asked through this principal.
+    pub(super) fn contains(&self, principal: &Principal) -> bool {
+        let agent = principal.as_agent();
+        agent.is_some_and(|agent| self.0.read().contains(agent.as_str()))
+    }
+}
+
+/// Returns the token budgets and pinned tools of agents.
+pub(super) fn context_plan(config: &Config) -> ContextPlan {
+    let budget = config.kernel.tool_context_budget;
+    let budget = ContextBudget::new(
+        budget.max_tokens,
+        budget.pinned_reserve,
+        budget.discovery_reserve,
+        budget.cache_limit,
+    );
+    let mut pins = Pins::new();
+    for (name, agent) in &config.agents {
+        pins = pins.agent(name.as_str(), agent.pinned.iter().cloned());
+    }
+    let budgets = config.agents.iter().filter_map(|(name, agent)| Some((name, agent.budget?)));
+    budgets.fold(ContextPlan::new(budget, pins), |plan, (name, max)| plan.agent(name.as_str(), max))
+}
+
+/// Returns how arguments of calls are recorded.
+pub(super) fn audit_config(audit: &mgp_discovery::Audit) -> AuditConfig {
+    use mgp_discovery::RecordedArguments as Recorded;
+    AuditConfig::new().arguments(match audit.arguments {
+        Recorded::Names => Arguments::Names,
+        Recorded::Full => Arguments::Full,
+        _ => Arguments::Redacted,
+    })
+}
+
+/// Returns a change of the log's defaults to what is configured.
+pub(super) fn log_config(
+    audit: mgp_discovery::Audit,
+) -> impl FnOnce(LogConfig) -> LogConfig + Send {
+    move |mut log| {
+        if let Some(dir) = audit.dir {
+            // A relative path is relative to the state folder.
+            log.dir = match (dir.strip_prefix("~/"), std::env::home_dir()) {
+                (Some(rest), Some(home)) => home.join(rest),
+                _ => dir.into(),
+            };
+        }
+        let log = log.fsync(match audit.fsync {
+            mgp_discovery::Fsync::Always => Fsync::Always,
+            mgp_discovery::Fsync::Never => Fsync::Never,
+            _ => Fsync::OnCheckpoint,
+        });
+        log.keep(audit.keep.map_or(Keep::All, Keep::Newest))
+    }
+}

@@ -1,0 +1,174 @@
+//! Everything that waits for an operator (MGP §3.4, §4.4, §15.4).
+//!
+//! Calls and permissions wait in the inbox; registrations wait under their fingerprints.
+
+use mgp_discovery::Waiting;
+use mgp_security::{ApprovalRequest, Event, Inbox, PermissionChange, Refusal};
+use mgp_types::method::{KernelApprovalsApprove, KernelApprovalsDeny, Request as _};
+use mgp_types::mgp::{
+    KernelApproval, KernelApprovalDecisionParams as Params,
+    KernelApprovalDecisionResult as Decision, KernelApprovalsParams, KernelApprovalsResult,
+    Permission, RegistrationStatus,
+};
+use mgp_types::service::{AgentId, Context};
+use mgp_types::{RpcError, Timestamp};
+
+use crate::handle::Kernel;
+
+pub(super) async fn list(
+    kernel: Kernel,
+    cx: Context,
+    _: KernelApprovalsParams,
+) -> Result<KernelApprovalsResult, RpcError> {
+    let requests = inbox(&kernel)?.list(&cx.principal).await?;
+    let registrations = kernel.registrations().waiting(&cx.principal).await?;
+    let mut approvals: Vec<_> = requests.iter().map(approval_of_request).collect();
+    approvals.extend(registrations.iter().map(approval_of_registration));
+    approvals.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
+    let mut result = KernelApprovalsResult::new();
+    result.approvals = approvals;
+    Ok(result)
+}
+
+pub(super) async fn approve(
+    kernel: Kernel,
+    cx: Context,
+    params: Params,
+) -> Result<Decision, RpcError> {
+    if let Some(waiting) = find_registration(&kernel, &cx, &params.id).await? {
+        return approve_registration(&kernel, &cx, &waiting, params).await;
+    }
+    if !params.permissions.is_empty() {
+        let message = "only a registration is approved with permissions";
+        return Err(RpcError::invalid_params(message));
+    }
+    let inbox = inbox(&kernel)?;
+    let request = inbox.approve(&cx.principal, &params.id, params.because.as_deref()).await?;
+    Ok(Decision::new(approval_of_request(&request)))
+}
+
+pub(super) async fn deny(
+    kernel: Kernel,
+    cx: Context,
+    params: Params,
+) -> Result<Decision, RpcError> {
+    if let Some(waiting) = find_registration(&kernel, &cx, &params.id).await? {
+        record_reason(&kernel, &cx, &waiting, KernelApprovalsDeny::METHOD, &params).await?;
+        let (by, server) = (&cx.principal, &waiting.server);
+        kernel.registrations().reject(by, server, &waiting.fingerprint).await?;
+        return Ok(Decision::new(decided(&cx, &waiting, "denied", params.because)));
+    }
+    let inbox = inbox(&kernel)?;
+    let request = inbox.deny(&cx.principal, &params.id, params.because.as_deref()).await?;
+    Ok(Decision::new(approval_of_request(&request)))
+}
+
+fn inbox(kernel: &Kernel) -> Result<&Inbox, RpcError> {
+    let inbox = kernel.governance().inbox();
+    inbox.ok_or_else(|| RpcError::internal("this kernel has no inbox of approvals"))
+}
+
+async fn find_registration(
+    kernel: &Kernel,
+    cx: &Context,
+    id: &str,
+) -> Result<Option<Waiting>, RpcError> {
+    let waiting = kernel.registrations().waiting(&cx.principal).await?;
+    Ok(waiting.into_iter().find(|waiting| waiting.fingerprint.to_string() == id))
+}
+
+/// Approves a registration, with permissions that its server would otherwise be denied.
+async fn approve_registration(
+    kernel: &Kernel,
+    cx: &Context,
+    waiting: &Waiting,
+    params: Params,
+) -> Result<Decision, RpcError> {
+    let (by, server) = (&cx.principal, &waiting.server);
+    let granted = Permission::canonical(&params.permissions);
+    if let Some(other) = granted.iter().find(|granted| !waiting.denied.contains(granted)) {
+        return Err(RpcError::invalid_params(format!(
+            "`{other}` is not denied to `{server}`; grant it with `mgp permissions` once it is needed"
+        )));
+    }
+    record_reason(kernel, cx, waiting, KernelApprovalsApprove::METHOD, &params).await?;
+    let registered =
+        kernel.registrations().approve(by, server, &waiting.fingerprint, &granted).await?;
+    if !granted.is_empty() {
+        let change = PermissionChange::of(server.clone(), granted);
+        kernel.governance().permissions().approve(by, change).await?;
+    }
+    let mut result = Decision::new(decided(cx, waiting, "approved", params.because));
+    // The message explains why a server is not connected.
+    result.message =
+        registered.message.filter(|_| registered.status != RegistrationStatus::Connected);
+    result.status = Some(registered.status);
+    Ok(result)
+}
+
+/// Records the reason of a decision, if the operator gave one.
+async fn record_reason(
+    kernel: &Kernel,
+    cx: &Context,
+    waiting: &Waiting,
+    method: &'static str,
+    params: &Params,
+) -> Result<(), RpcError> {
+    let Some(because) = params.because.as_deref() else { return Ok(()) };
+    let event = Event::administered(&cx.principal, Some(&waiting.server), method)
+        .during(cx.trace.as_deref())
+        .justification(because);
+    let recorded = kernel.governance().audit().record(event.build()).await;
+    recorded.map_err(|error| Refusal::Unaudited(error).into())
+}
+
+fn approval_of_request(request: &ApprovalRequest) -> KernelApproval {
+    let mut approval = KernelApproval::new(
+        request.id.as_str(),
+        if request.permissions.is_empty() { "call" } else { "permissions" },
+        request.state.as_str(),
+        request.question.as_str(),
+        request.subject.as_str(),
+        request.asked_at.clone(),
+    );
+    approval.agent_id.clone_from(&request.agent_id);
+    approval.server_id.clone_from(&request.server_id);
+    approval.tool.clone_from(&request.tool);
+    approval.permissions = request.permissions.clone().into();
+    approval.risk_level.clone_from(&request.risk_level);
+    approval.expires_at = Some(request.expires_at.clone());
+    approval.decided_by.clone_from(&request.decided_by);
+    approval.justification.clone_from(&request.justification);
+    approval
+}
+
+fn approval_of_registration(waiting: &Waiting) -> KernelApproval {
+    let mut approval = KernelApproval::new(
+        waiting.fingerprint.to_string(),
+        "registration",
+        "open",
+        waiting.to_string(),
+        waiting.created_by.subject().as_str(),
+        waiting.since.clone(),
+    );
+    approval.agent_id = waiting.created_by.as_agent().map(AgentId::to_string);
+    approval.server_id = Some(waiting.server.to_string());
+    approval.permissions = waiting.permissions.clone().into();
+    approval.expires_at.clone_from(&waiting.until);
+    approval
+}
+
+/// Returns a registration that was just decided.
+fn decided(
+    cx: &Context,
+    waiting: &Waiting,
+    state: &str,
+    because: Option<String>,
+) -> KernelApproval {
+    let mut approval = approval_of_registration(waiting);
+    state.clone_into(&mut approval.state);
+    approval.expires_at = None::<Timestamp>;
+    approval.decided_by = Some(cx.principal.subject().to_string());
+    approval.justification = because;
+    approval
+}

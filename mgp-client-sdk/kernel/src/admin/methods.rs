@@ -1,0 +1,92 @@
+//! Routes of methods that only operators may call.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use mgp_security::{Administration, Event, Refusal};
+use mgp_types::method::Request;
+use mgp_types::service::{Context, Reply, Router, ServerId, Stack};
+use mgp_types::{ErrorCode, RpcError};
+
+use crate::fleet::ManagedServer;
+use crate::handle::Kernel;
+
+/// Builds the router of methods that only operators may call.
+pub(super) struct OperatorMethods {
+    kernel: Kernel,
+    router: Router,
+}
+
+impl OperatorMethods {
+    pub(super) fn new(kernel: &Kernel) -> Self {
+        Self { kernel: kernel.clone(), router: Router::new() }
+    }
+
+    pub(super) fn into_router(self) -> Router {
+        self.router
+    }
+
+    /// Adds a method that changes nothing.
+    pub(super) fn read<R, F, Fut>(self, handler: F) -> Self
+    where
+        R: Request,
+        F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
+    {
+        self.route::<R, F, Fut>(Administration::Reads, handler)
+    }
+
+    /// Adds a method that changes something.
+    pub(super) fn change<R, F, Fut>(self, handler: F) -> Self
+    where
+        R: Request,
+        F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
+    {
+        self.route::<R, F, Fut>(Administration::Changes, handler)
+    }
+
+    /// Adds a method that no caller may use: operators get "method not found", all others the refusal.
+    pub(super) fn unserved<R: Request + 'static>(self) -> Self {
+        self.change::<R, _, _>(async |_, _, _| Err(RpcError::method_not_found(R::METHOD)))
+    }
+
+    fn route<R, F, Fut>(mut self, kind: Administration, handler: F) -> Self
+    where
+        R: Request,
+        F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
+    {
+        let (kernel, handler) = (self.kernel.clone(), Arc::new(handler));
+        let stack = Stack::from_fn(move |call| {
+            let (kernel, handler) = (kernel.clone(), Arc::clone(&handler));
+            async move {
+                kernel.governance().operators_only(&call, kind, R::METHOD).await?;
+                let (_, params, cx) = call.into_parts();
+                Reply::of(&handler(kernel, cx, params.get()?).await?)
+            }
+        });
+        self.router = self.router.route(R::METHOD, stack);
+        self
+    }
+}
+
+/// Returns the server that an operator named.
+pub(super) fn find_server(kernel: &Kernel, id: &str) -> Result<Arc<ManagedServer>, RpcError> {
+    kernel.0.fleet.get(id).ok_or_else(|| {
+        let message = format!("there is no server `{id}`; `mgp servers ls` lists them");
+        RpcError::new(ErrorCode::INVALID_PARAMS, message)
+    })
+}
+
+/// Records the operator of an action that leaves no other event.
+pub(super) async fn record(
+    kernel: &Kernel,
+    cx: &Context,
+    server: Option<&ServerId>,
+    method: &'static str,
+) -> Result<(), RpcError> {
+    let event = Event::administered(&cx.principal, server, method).of_call(cx);
+    let recorded = kernel.governance().audit().record(event.build()).await;
+    recorded.map_err(|error| Refusal::Unaudited(error).into())
+}

@@ -1,0 +1,59 @@
+//! The kernel's own methods for operators, `mgp/kernel/*`, which are in no specification.
+//!
+//! A caller that is not an operator is refused before its params are read; the attempt is recorded, and so is each change.
+//! Operators may also call the methods as tools; no list contains them.
+
+mod approvals;
+mod audit;
+mod methods;
+mod permissions;
+mod process;
+mod servers;
+mod tools;
+
+use mgp_types::method::{CallbackRespond, EventsSubscribe, EventsUnsubscribe};
+use mgp_types::method::{
+    KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
+    KernelInfo, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
+    KernelPermissionsRevoke, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
+    KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
+    KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens,
+};
+use mgp_types::service::Router;
+
+use super::handle::Kernel;
+use methods::OperatorMethods;
+
+/// Returns the router of all methods for operators.
+pub(super) fn router(kernel: &Kernel) -> Router {
+    OperatorMethods::new(kernel)
+        .read::<KernelInfo, _, _>(process::info)
+        .read::<KernelSessions, _, _>(process::sessions)
+        .change::<KernelStop, _, _>(process::stop)
+        .change::<KernelReload, _, _>(process::reload)
+        .read::<KernelServers, _, _>(servers::list)
+        .read::<KernelServersLogs, _, _>(servers::log)
+        .change::<KernelServersStart, _, _>(servers::start)
+        .change::<KernelServersStop, _, _>(servers::stop)
+        .change::<KernelServersRestart, _, _>(servers::restart)
+        .change::<KernelServersDrain, _, _>(servers::drain)
+        .read::<KernelTools, _, _>(tools::list)
+        .read::<KernelToolsTokens, _, _>(tools::tokens)
+        .change::<KernelToolsApprove, _, _>(tools::approve)
+        .change::<KernelToolsReject, _, _>(tools::reject)
+        .read::<KernelPermissions, _, _>(permissions::list)
+        .change::<KernelPermissionsApprove, _, _>(permissions::approve)
+        .change::<KernelPermissionsDeny, _, _>(permissions::deny)
+        .change::<KernelPermissionsRevoke, _, _>(permissions::revoke)
+        .read::<KernelApprovals, _, _>(approvals::list)
+        .change::<KernelApprovalsApprove, _, _>(approvals::approve)
+        .change::<KernelApprovalsDeny, _, _>(approvals::deny)
+        .read::<KernelAudit, _, _>(audit::query)
+        .read::<KernelAuditVerify, _, _>(audit::verify)
+        // Callbacks and events (MGP §13) are not offered, so as methods they are unknown to all. As tools they have the
+        // rules of this table: a caller that is not an operator is refused, on the record.
+        .unserved::<CallbackRespond>()
+        .unserved::<EventsSubscribe>()
+        .unserved::<EventsUnsubscribe>()
+        .into_router()
+}

@@ -1,0 +1,107 @@
+//! The permissions of servers, decided by an operator without a question (MGP §3).
+
+use mgp_security::{Approval, PermissionChange};
+use mgp_types::mgp::{
+    KernelPermission, KernelPermissionChangeParams as Params,
+    KernelPermissionChangeResult as ChangeResult, KernelPermissionsParams, KernelPermissionsResult,
+};
+use mgp_types::service::{Context, ServerId};
+use mgp_types::{Payload, RpcError, Timestamp};
+
+use super::methods::find_server;
+use crate::handle::Kernel;
+
+pub(super) async fn list(
+    kernel: Kernel,
+    cx: Context,
+    params: KernelPermissionsParams,
+) -> Result<KernelPermissionsResult, RpcError> {
+    let server = params.server_id.as_deref().map(ServerId::from);
+    let all = kernel.governance().permissions().list(&cx.principal, server.as_ref()).await?;
+    let mut result = KernelPermissionsResult::new();
+    result.permissions = all.iter().map(kernel_permission).collect();
+    Ok(result)
+}
+
+pub(super) async fn approve(
+    kernel: Kernel,
+    cx: Context,
+    params: Params,
+) -> Result<ChangeResult, RpcError> {
+    let change = permission_change(&kernel, params)?;
+    Ok(change_result(&kernel.governance().permissions().approve(&cx.principal, change).await?))
+}
+
+pub(super) async fn deny(
+    kernel: Kernel,
+    cx: Context,
+    params: Params,
+) -> Result<ChangeResult, RpcError> {
+    let change = permission_change(&kernel, params)?;
+    Ok(change_result(&kernel.governance().permissions().deny(&cx.principal, change).await?))
+}
+
+pub(super) async fn revoke(
+    kernel: Kernel,
+    cx: Context,
+    params: Params,
+) -> Result<ChangeResult, RpcError> {
+    let server = find_server(&kernel, &params.server_id)?;
+    let permissions = params.permissions.clone();
+    let change = permission_change(&kernel, params)?;
+    let governance = kernel.governance();
+    // Approvals in the inbox are revoked first, so that no call uses one in between.
+    let unused = match governance.inbox() {
+        Some(inbox) => inbox.taken_back(&cx.principal, server.id(), &permissions).await?,
+        None => Vec::new(),
+    };
+    let mut result = change_result(&governance.permissions().revoke(&cx.principal, change).await?);
+    result.permissions.extend(unused.into_iter().map(|permission| {
+        let (by, at) = (cx.principal.subject().to_string(), Timestamp::now());
+        let mut revoked = KernelPermission::new(permission, "revoked", "inbox", by, at);
+        revoked.server_id = Some(server.id().to_string());
+        revoked
+    }));
+    Ok(result)
+}
+
+fn permission_change(kernel: &Kernel, params: Params) -> Result<PermissionChange, RpcError> {
+    // The id of a server that does not exist is a typing error.
+    let server = find_server(kernel, &params.server_id)?;
+    let mut change =
+        PermissionChange::of(server.id().clone(), params.permissions).tools(&*params.tools);
+    if let Some(scope) = params.scope {
+        change = change.scope(scope);
+    }
+    if let Some(until) = params.until {
+        change = change.until(until);
+    }
+    if let Some(because) = params.because {
+        change = change.because(because);
+    }
+    Ok(change)
+}
+
+fn change_result(approvals: &[Approval]) -> ChangeResult {
+    let mut result = ChangeResult::new();
+    result.permissions = approvals.iter().map(kernel_permission).collect();
+    result
+}
+
+fn kernel_permission(approval: &Approval) -> KernelPermission {
+    // The source as it is stored.
+    let source = Payload::of(&approval.source).ok().and_then(|source| source.get::<String>().ok());
+    let mut permission = KernelPermission::new(
+        approval.permission.clone(),
+        approval.decision.as_str(),
+        source.unwrap_or_default(),
+        approval.approved_by.clone(),
+        approval.approved_at.clone(),
+    );
+    permission.server_id.clone_from(&approval.server);
+    permission.expires_at.clone_from(&approval.expires_at);
+    permission.scope.clone_from(&approval.scope);
+    permission.tools = approval.tools.clone().into();
+    permission.justification.clone_from(&approval.justification);
+    permission
+}

@@ -1,0 +1,136 @@
+//! The kernel itself: its process, its sessions, and its stop.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mgp_toolindex::name_for;
+use mgp_types::RpcError;
+use mgp_types::method::{KernelReload, KernelStop, Request};
+use mgp_types::mgp::{
+    KernelClient, KernelInfoParams, KernelInfoResult, KernelReloadParams, KernelReloadResult,
+    KernelSession, KernelSessionsParams, KernelSessionsResult, KernelStopParams, KernelStopResult,
+};
+use mgp_types::service::{AgentId, Authority, Context, Peer, Principal, Scope, ScopeKind};
+
+use super::methods::record;
+use crate::clients::Carrier;
+use crate::handle::Kernel;
+
+pub(super) async fn info(
+    kernel: Kernel,
+    _: Context,
+    _: KernelInfoParams,
+) -> Result<KernelInfoResult, RpcError> {
+    let (reachable, servers) = (kernel.reachable(), kernel.0.fleet.all());
+    let tools = servers.keys().map(|id| kernel.index().tools_of(id.as_str()).len() as u64);
+    let mut info = KernelInfoResult::new(
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        kernel.began().clone(),
+        servers.len() as u64,
+        tools.sum::<u64>(),
+    );
+    let shown = |path: &Path| path.display().to_string();
+    info.state = reachable.state.as_deref().map(shown);
+    info.socket = reachable.socket.as_deref().map(shown);
+    info.http = reachable.http;
+    info.config = match &kernel.0.config.origin {
+        Some(origin) if reachable.config.is_empty() => {
+            origin.sources.files().filter(|file| file.exists()).map(shown).collect()
+        }
+        _ => reachable.config.iter().map(|path| shown(path)).collect(),
+    };
+    info.findings = kernel.0.config.findings().into();
+    info.agents = kernel.0.config.agents();
+    let clients = kernel.clients().list().into_iter().map(|connected| {
+        let operator = connected.principal.authority() == Authority::Operator;
+        let mut client = KernelClient::new(operator);
+        client.agent = agent(&connected.principal);
+        client.since = Some(connected.since);
+        client.transport = Some(connected.carrier.as_str().to_owned());
+        client.last_seen = connected.last_seen;
+        client
+    });
+    info.clients = clients.collect();
+    Ok(info)
+}
+
+pub(super) async fn sessions(
+    kernel: Kernel,
+    _: Context,
+    params: KernelSessionsParams,
+) -> Result<KernelSessionsResult, RpcError> {
+    let wanted = params.agent_id.as_deref();
+    let is_wanted = |principal: &Principal| {
+        let agent = principal.as_agent().map(AgentId::as_str);
+        wanted.is_none_or(|wanted| agent == Some(wanted))
+    };
+    let clients = kernel.clients().list();
+    let mut result = KernelSessionsResult::new();
+    for (cx, since) in kernel.0.fleet.context().callers.sessions() {
+        if !is_wanted(&cx.principal) {
+            continue;
+        }
+        let carrier = match cx.scope.kind() {
+            ScopeKind::Session => Some(Carrier::Http),
+            _ => clients
+                .iter()
+                .find(|one| one.carrier != Carrier::Http && one.principal == cx.principal)
+                .map(|one| one.carrier),
+        };
+        let mut session = session(&kernel, &cx)?;
+        session.transport = carrier.map(|carrier| carrier.as_str().to_owned());
+        session.since = Some(since);
+        result.sessions.push(session);
+    }
+    for recent in kernel.clients().recent() {
+        if !is_wanted(&recent.principal) {
+            continue;
+        }
+        // Such a caller keeps its tools under a handle of its own; this is what each of its calls begins with.
+        let scope = Scope::new(ScopeKind::Request);
+        let cx = Context::new(Peer::none(), scope, recent.principal);
+        let mut session = session(&kernel, &cx)?;
+        session.transport = Some(recent.carrier.as_str().to_owned());
+        (session.since, session.last_seen) = (Some(recent.since), recent.last_seen);
+        result.sessions.push(session);
+    }
+    result.sessions.sort_by(|one, other| one.agent_id.cmp(&other.agent_id));
+    Ok(result)
+}
+
+pub(super) async fn stop(
+    kernel: Kernel,
+    cx: Context,
+    params: KernelStopParams,
+) -> Result<KernelStopResult, RpcError> {
+    record(&kernel, &cx, None, KernelStop::METHOD).await?;
+    kernel.ask_to_leave(params.timeout_ms.map(Duration::from_millis));
+    Ok(KernelStopResult::new(true))
+}
+
+pub(super) async fn reload(
+    kernel: Kernel,
+    cx: Context,
+    _: KernelReloadParams,
+) -> Result<KernelReloadResult, RpcError> {
+    record(&kernel, &cx, None, KernelReload::METHOD).await?;
+    Ok(kernel.reload_by(&cx.principal).await?)
+}
+
+fn agent(principal: &Principal) -> Option<String> {
+    principal.as_agent().map(AgentId::to_string)
+}
+
+/// Returns the tools that a caller has in its context.
+fn session(kernel: &Kernel, cx: &Context) -> Result<KernelSession, RpcError> {
+    let parts = kernel.0.dispatcher.parts();
+    let caller = parts.search.caller(cx);
+    let session = parts.sessions.find(cx, None)?;
+    let view = parts.sessions.view(&cx.principal, session.as_ref(), kernel.index(), &caller);
+    let tools = view.result(|tool| name_for(tool, kernel.index(), &caller));
+    let mut session = KernelSession::new(view.total_tokens, view.max_tokens);
+    session.agent_id = agent(&cx.principal);
+    (session.pinned, session.cached) = (tools.pinned, tools.cached);
+    Ok(session)
+}

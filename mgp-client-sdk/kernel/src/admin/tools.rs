@@ -1,0 +1,213 @@
+//! The tools: their definitions, who sees them, their cost in tokens, and decisions about definitions that wait.
+
+use mgp_security::{Difference, Finding, Standing};
+use mgp_toolindex::{Everything, Listed, TokenCounter, name_for, surface, tokens_at_most};
+use mgp_types::mgp::{
+    ContextLevel, KernelServerTokens, KernelTokensParams, KernelTokensResult, KernelTool,
+    KernelToolDecisionParams, KernelToolDecisionResult, KernelToolsParams, KernelToolsResult,
+    ToolStanding,
+};
+use mgp_types::service::{Context, Peer, Principal, Scope, ScopeKind, ServerId, Visibility as _};
+use mgp_types::{ErrorCode, Number, RpcError};
+
+use super::methods::find_server;
+use crate::handle::Kernel;
+
+/// The agent whose tokens are counted if the params name none.
+const DEFAULT_AGENT: &str = "default";
+
+/// Reasons that are returned for a definition.
+const MAX_REASONS: usize = 20;
+
+pub(super) async fn list(
+    kernel: Kernel,
+    _: Context,
+    params: KernelToolsParams,
+) -> Result<KernelToolsResult, RpcError> {
+    if let Some(id) = &params.server_id {
+        find_server(&kernel, id)?;
+    }
+    let is_wanted = |id: &str| params.server_id.as_deref().is_none_or(|wanted| wanted == id);
+    let mut all = Vec::new();
+    for id in kernel.0.fleet.all().keys().filter(|id| is_wanted(id.as_str())) {
+        for tool in kernel.index().tools_of(id.as_str()) {
+            all.push(indexed_tool(&kernel, id, &tool));
+        }
+    }
+    let waiting = kernel.governance().definitions().waiting()?;
+    for waiting in waiting.iter().filter(|waiting| is_wanted(waiting.server.as_str())) {
+        let is_same = |tool: &KernelTool| {
+            tool.server_id == waiting.server.as_str() && own_name(tool) == waiting.tool
+        };
+        if !all.iter().any(is_same) {
+            all.push(unlisted_tool(&kernel, &waiting.server, &waiting.tool));
+        }
+    }
+    if let Some(cx) = params.agent_id.as_deref().map(context_of_agent) {
+        for tool in &mut all {
+            let id = ServerId::from(tool.server_id.as_str());
+            let view = &kernel.0.dispatcher.parts().view;
+            let seen = view.sees(&cx, Some(&id), own_name(tool));
+            tool.seen_by_agent = Some(seen.is_ok());
+            tool.hidden_because = seen.err().map(|hidden| hidden.rule().to_string());
+        }
+    }
+    all.sort_by(|one, other| one.tool_id.cmp(&other.tool_id));
+    let mut result = KernelToolsResult::new();
+    result.tools = all;
+    Ok(result)
+}
+
+/// Counts the tokens of lists on a thread of its own, because tools may not have been counted yet.
+pub(super) async fn tokens(
+    kernel: Kernel,
+    _: Context,
+    params: KernelTokensParams,
+) -> Result<KernelTokensResult, RpcError> {
+    let counted = tokio::task::spawn_blocking(move || count_tokens(&kernel, &params)).await;
+    counted.map_err(|error| RpcError::internal("the tools were not counted").because(error))
+}
+
+pub(super) async fn approve(
+    kernel: Kernel,
+    cx: Context,
+    params: KernelToolDecisionParams,
+) -> Result<KernelToolDecisionResult, RpcError> {
+    decide(&kernel, &cx, params, true).await
+}
+
+pub(super) async fn reject(
+    kernel: Kernel,
+    cx: Context,
+    params: KernelToolDecisionParams,
+) -> Result<KernelToolDecisionResult, RpcError> {
+    decide(&kernel, &cx, params, false).await
+}
+
+/// Returns the context of a call that an agent would make.
+fn context_of_agent(agent: &str) -> Context {
+    let principal = Principal::local().agent(agent);
+    Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal)
+}
+
+fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &Listed) -> KernelTool {
+    let mut described = described_tool(kernel, server, tool.name(), tool.tokens());
+    described.name = name_for(tool, kernel.index(), &Everything);
+    described.description = tool.description().map(str::to_owned);
+    described
+}
+
+/// Describes a tool whose first definition waits: of what its server wrote only the name is shown.
+fn unlisted_tool(kernel: &Kernel, server: &ServerId, tool: &str) -> KernelTool {
+    let definition = kernel.governance().definitions().definition(Some(server), tool);
+    let text = definition.and_then(|tool| serde_json::to_string(&*tool).ok());
+    described_tool(kernel, server, tool, text.map_or(0, |text| tokens_at_most(&text)))
+}
+
+fn described_tool(kernel: &Kernel, server: &ServerId, tool: &str, tokens: u32) -> KernelTool {
+    let definitions = kernel.governance().definitions();
+    let risk = definitions.assessment(Some(server), tool).effective_risk.clone();
+    let standing = definitions.standing(Some(server), tool);
+    let mut described = KernelTool::new(
+        format!("{server}.{tool}"),
+        tool,
+        server.as_str(),
+        risk,
+        u64::from(tokens),
+        ToolStanding::from(standing.as_str()),
+    );
+    match standing {
+        Standing::Changed(held) | Standing::Flagged(held) => {
+            described.fingerprint = Some(held.fingerprint.to_string());
+            described.reasons = reasons(&held.differences, &held.findings).into();
+        }
+        Standing::Refused(findings) => described.reasons = reasons(&[], &findings).into(),
+        _ => {}
+    }
+    described
+}
+
+async fn decide(
+    kernel: &Kernel,
+    cx: &Context,
+    params: KernelToolDecisionParams,
+    approves: bool,
+) -> Result<KernelToolDecisionResult, RpcError> {
+    let KernelToolDecisionParams { server_id, tool, fingerprint, because, .. } = params;
+    let (definitions, server) =
+        (kernel.governance().definitions(), ServerId::from(server_id.as_str()));
+    let mut waiting = definitions.waiting()?.into_iter();
+    let waiting = waiting.find(|waiting| waiting.server == server && waiting.tool == tool);
+    let Some(waiting) = waiting.map(|waiting| waiting.held.fingerprint) else {
+        let message = format!("no definition of `{tool}` of `{server_id}` waits for a decision");
+        return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
+    };
+    // The decision is about the definition that the operator looked at, not about a later one.
+    if fingerprint.is_some_and(|decided| decided != waiting.to_string()) {
+        let message = format!(
+            "another definition of `{tool}` waits now, with the fingerprint {waiting}; look at it first"
+        );
+        return Err(RpcError::invalid_params(message));
+    }
+    let (by, because) = (&cx.principal, because.as_deref());
+    let status = if approves {
+        definitions.approve(by, &server, &tool, &waiting, because).await?;
+        "approved"
+    } else {
+        definitions.reject(by, &server, &tool, &waiting, because).await?;
+        "rejected"
+    };
+    // An approved definition is listed from now on.
+    kernel.0.fleet.refresh_tools(&server);
+    Ok(KernelToolDecisionResult::new(status, waiting.to_string()))
+}
+
+fn count_tokens(kernel: &Kernel, params: &KernelTokensParams) -> KernelTokensResult {
+    let parts = kernel.0.dispatcher.parts();
+    let cx = context_of_agent(params.agent_id.as_deref().unwrap_or(DEFAULT_AGENT));
+    let caller = parts.search.caller(&cx);
+    let session = parts.sessions.view(&cx.principal, None, kernel.index(), &caller);
+    let list = |level| {
+        let meta_tools = parts.meta_tools.listed(&cx);
+        let tools = surface(&level, &meta_tools, kernel.index(), &caller, &session);
+        let text = serde_json::to_string(&tools).unwrap_or_default();
+        u64::from(TokenCounter::new().count(&text))
+    };
+    let (listed, all) = (list(ContextLevel::Hybrid), list(ContextLevel::Standard));
+    let saved = permille_saved(listed, all);
+    let mut result = KernelTokensResult::new(listed, all, Number::from(saved / 10.0));
+    for id in kernel.0.fleet.all().keys() {
+        let mut tools = kernel.index().tools_of(id.as_str());
+        tools.retain(|tool| parts.view.sees(&cx, Some(id), tool.name()).is_ok());
+        let tokens = tools.iter().map(|tool| u64::from(tool.tokens())).sum::<u64>();
+        result.servers.push(KernelServerTokens::new(id.as_str(), tools.len() as u64, tokens));
+    }
+    result
+}
+
+/// Returns how much less `part` is than `all`, in thousandths; negative if it is more.
+fn permille_saved(part: u64, all: u64) -> f64 {
+    if all == 0 {
+        return 0.0;
+    }
+    let share = u128::from(part) * 1000 / u128::from(all);
+    1000.0 - f64::from(u32::try_from(share).unwrap_or(u32::MAX))
+}
+
+/// Returns the name that a tool's server gives it.
+fn own_name(tool: &KernelTool) -> &str {
+    tool.tool_id.get(tool.server_id.len() + 1..).unwrap_or_default()
+}
+
+fn reasons(differences: &[Difference], findings: &[Finding]) -> Vec<String> {
+    let changed = differences.iter().map(|difference| {
+        let place = if difference.at.is_empty() { "the definition" } else { &*difference.at };
+        match (&difference.before, &difference.after) {
+            (Some(before), Some(after)) => format!("{place} was {before} and is {after}"),
+            (None, Some(after)) => format!("{place} is new: {after}"),
+            (Some(before), None) => format!("{place} was removed: {before}"),
+            (None, None) => format!("{place} changed"),
+        }
+    });
+    changed.chain(findings.iter().map(ToString::to_string)).take(MAX_REASONS).collect()
+}

@@ -1,0 +1,272 @@
+//! Builds a kernel.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use mgp_discovery::{
+    Config, Expander, Judge, Loaded, RegistrationConfig, ServerMgp, Sources, Trust,
+};
+use mgp_security::{Elicit, Governance, GovernanceBuilder, InboxConfig, Policies};
+use mgp_server_sdk::{Herald, Server};
+use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
+use mgp_types::service::{Principal, ServerId};
+use mgp_types::store::MemoryStore;
+use tokio::sync::Semaphore;
+
+use super::active_config::{
+    ActiveConfig, ConfigOrigin, InteractiveAgents, SharedConfig, audit_config, context_plan,
+    log_config,
+};
+use super::caller_view::CallerView;
+use super::callers::Callers;
+use super::dispatch::{Dispatcher, MetaToolConfig};
+use super::error::KernelError;
+use super::fleet::{
+    self, CreateServer, FleetContext, KnownServers, ResourceSubscriptions, StaleLists,
+    load_stored_lists,
+};
+use super::handle::{Kernel, KernelParts};
+use super::hops;
+use super::policy::policy;
+use super::process_info::ProcessInfo;
+use super::registration::{self, RegisteredServers};
+use super::reload;
+
+/// Servers that may be starting at the same time.
+const MAX_STARTS: usize = 8;
+
+/// The folder of registered scripts, below the state folder.
+const SCRIPTS_FOLDER: &str = "scripts";
+
+/// Builds a [`Kernel`].
+#[must_use = "nothing runs until it is built"]
+pub struct KernelBuilder {
+    config: Config,
+    expander: Expander,
+    local: HashMap<ServerId, CreateServer>,
+    sources: Option<Sources>,
+    interactive: InteractiveAgents,
+    judge: Option<Arc<dyn Judge>>,
+    registering: RegistrationConfig,
+}
+
+impl Default for KernelBuilder {
+    fn default() -> Self {
+        Self {
+            config: Config::default(),
+            expander: Expander::of_process(),
+            local: HashMap::new(),
+            sources: None,
+            interactive: InteractiveAgents::default(),
+            judge: None,
+            registering: RegistrationConfig::default(),
+        }
+    }
+}
+
+mgp_types::opaque_debug!(KernelBuilder { config });
+
+impl Kernel {
+    /// Returns a builder with the default configuration and no servers.
+    pub fn builder() -> KernelBuilder {
+        KernelBuilder::default()
+    }
+}
+
+impl KernelBuilder {
+    /// Runs the servers of this configuration, and the [local](Self::local) ones added before.
+    pub fn config(mut self, config: Config) -> Self {
+        let before = std::mem::replace(&mut self.config, config);
+        let local = |server: &mgp_discovery::Server| self.local.contains_key(&server.id);
+        self.config.servers.retain(|server| !local(server));
+        self.config.servers.extend(before.servers.into_iter().filter(local));
+        self
+    }
+
+    /// Runs the servers of these files, and applies each change of the files as [`Kernel::reload`] does.
+    ///
+    /// The configuration of a project is used once it was approved; approvals are stored with the rest of the state.
+    pub fn sources(mut self, sources: Sources) -> Self {
+        self.sources = Some(sources);
+        self
+    }
+
+    /// Sets what expands `${…}`, instead of the environment.
+    pub fn expander(mut self, expander: Expander) -> Self {
+        self.expander = expander;
+        self
+    }
+
+    /// Sets the judge of the code of sandboxed servers that agents register; without a judge such code is refused.
+    pub fn judge(mut self, judge: Arc<dyn Judge>) -> Self {
+        self.judge = Some(judge);
+        self
+    }
+
+    /// Sets the limits of registration at run time.
+    pub fn registering(mut self, config: RegistrationConfig) -> Self {
+        self.registering = config;
+        self
+    }
+
+    /// Runs a server in this process, governed like any other; `make` creates it for each start.
+    ///
+    /// ```
+    /// use mgp_kernel::Kernel;
+    /// use mgp_server_sdk::{Server, Tool};
+    ///
+    /// let clock = || Server::new("clock", "1.0").tool(Tool::new("now", "The time", || async { "noon" }));
+    /// let builder = Kernel::builder().local("clock", clock);
+    /// # drop(builder);
+    /// ```
+    pub fn local(
+        self,
+        id: impl Into<ServerId>,
+        make: impl Fn() -> Server + Send + Sync + 'static,
+    ) -> Self {
+        self.local_as(id, ServerMgp::default(), make)
+    }
+
+    /// Runs a server in this process, with the settings that a file has in `[servers.mgp]`.
+    pub fn local_as(
+        mut self,
+        id: impl Into<ServerId>,
+        mgp: ServerMgp,
+        make: impl Fn() -> Server + Send + Sync + 'static,
+    ) -> Self {
+        let id = id.into();
+        self.config.servers.retain(|server| server.id != id);
+        self.config.servers.push(mgp_discovery::Server::within(id.clone(), mgp));
+        self.local.insert(id, Arc::new(make));
+        self
+    }
+
+    /// Builds a kernel whose state is lost when it is dropped.
+    ///
+    /// # Errors
+    /// [`KernelError`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops what was started.
+    pub async fn build(mut self) -> Result<Kernel, KernelError> {
+        let governance = self.governance().build();
+        governance.open().await?;
+        let loaded = self.load(&governance).await?;
+        self.assemble(governance, ToolIndex::new(), loaded).await
+    }
+
+    /// Builds a kernel whose state is in a folder that only its owner may use.
+    ///
+    /// The state consists of grants, permissions, pinned definitions, the tool index and the audit log.
+    ///
+    /// # Errors
+    /// [`KernelError`].
+    ///
+    /// # Cancel safety
+    /// As [`build`](Self::build).
+    pub async fn in_folder(mut self, folder: impl AsRef<Path>) -> Result<Kernel, KernelError> {
+        if let Some(sources) = &self.sources {
+            // The user's own file configures the log; no file of a project does, approved or not.
+            let no_projects = Trust::new(Arc::new(MemoryStore::new()));
+            self.config.kernel = sources.load(&no_projects).await?.config.kernel;
+        }
+        let folder = folder.as_ref();
+        if self.registering.scripts.is_none() {
+            // A script runs in another working directory, so that its path must be absolute.
+            let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+            self.registering.scripts = Some(folder.join(SCRIPTS_FOLDER));
+        }
+        let index = |db| ToolIndex::builder().open(db);
+        let (governance, index) = self.governance().in_folder_beside(folder, index).await?;
+        let index = index?;
+        let loaded = self.load(&governance).await?;
+        self.assemble(governance, index, loaded).await
+    }
+
+    /// Reads the files, with the approvals in the state.
+    async fn load(&mut self, governance: &Governance) -> Result<Option<Loaded>, KernelError> {
+        let Some(sources) = &self.sources else { return Ok(None) };
+        let loaded = sources.load(&Trust::new(Arc::clone(governance.store()))).await?;
+        reload::log_findings(&loaded);
+        let config = loaded.config.clone();
+        let builder = std::mem::take(self);
+        *self = builder.config(config);
+        let policies = governance.policies();
+        for server in &self.config.servers {
+            policies.set(server.id.clone(), policy(&self.config.kernel, server));
+        }
+        Ok(Some(loaded))
+    }
+
+    fn governance(&self) -> GovernanceBuilder {
+        let policies = Policies::default();
+        for server in &self.config.servers {
+            policies.set(server.id.clone(), policy(&self.config.kernel, server));
+        }
+        let interactive = self.interactive.clone();
+        let has_person = move |principal: &Principal| interactive.contains(principal);
+        let audit = &self.config.kernel.audit;
+        Governance::builder()
+            .policies(policies)
+            .approver(Elicit::new(has_person))
+            .inbox(InboxConfig::default())
+            .recording(audit_config(audit))
+            .logging(log_config(audit.clone()))
+    }
+
+    async fn assemble(
+        self,
+        governance: Governance,
+        index: ToolIndex,
+        loaded: Option<Loaded>,
+    ) -> Result<Kernel, KernelError> {
+        let depth = hops::depth();
+        if hops::is_too_deep(depth) {
+            return Err(KernelError::TooDeep(depth));
+        }
+        let Self { config, expander, local, sources, interactive, judge, registering } = self;
+        let sessions = Sessions::planned(context_plan(&config), SessionLimits::default());
+        let tenant = Principal::local().tenant().clone();
+        for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {
+            governance.access().groups().set(tenant.as_str(), name, agent.groups.iter().cloned());
+        }
+        let servers = config.servers.clone();
+        let view = CallerView::new(&governance);
+        let store = Arc::clone(governance.store());
+        let trust = Trust::new(Arc::clone(&store));
+        let origin = sources.map(|sources| ConfigOrigin { sources, trust });
+        let context = FleetContext {
+            governance,
+            index,
+            expander,
+            stale: StaleLists::default(),
+            known: KnownServers::load(Arc::clone(&store)).await?,
+            start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
+            local: Arc::new(local),
+            notifications: Herald::new(),
+            callers: Callers::default(),
+            subscriptions: ResourceSubscriptions::default(),
+        };
+        let fleet = fleet::start(context, load_stored_lists(&store).await?);
+        for server in servers {
+            let id = server.id.as_str().to_owned();
+            fleet.add(server).map_err(|why| KernelError::Server { server: id, why })?;
+        }
+        let meta_tools = MetaToolConfig::new(&config);
+        let broken = loaded.iter().flat_map(|loaded| loaded.broken.iter().cloned());
+        let shared = SharedConfig::new(config, broken);
+        let servers = RegisteredServers::new(fleet.clone(), shared.clone(), sessions.clone());
+        let registrations = registration::registrations(servers, &view, judge, registering);
+        registrations.open().await?;
+        fleet.forget_others(&registrations.approved()).await?;
+        let dispatcher = Dispatcher::new(fleet.clone(), view, sessions, meta_tools, registrations);
+        let config = ActiveConfig::new(shared, interactive, origin.clone());
+        let process = ProcessInfo::default();
+        let kernel = Kernel(Arc::new(KernelParts { fleet, dispatcher, process, config }));
+        if let (Some(origin), Some(loaded)) = (origin, loaded) {
+            reload::follow_files(&kernel, origin, &loaded);
+        }
+        Ok(kernel)
+    }
+}

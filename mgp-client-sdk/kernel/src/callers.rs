@@ -1,0 +1,177 @@
+//! The connected clients as servers can reach them outside of calls: for notifications, log messages and questions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mgp_types::Timestamp;
+use mgp_types::mcp::{Era, LogLevel, SetLevelParams};
+use mgp_types::method::{Initialized, Kind, LoggingSetLevel};
+use mgp_types::service::{
+    Asking, Call, CallKey, Context, Extensions, Outlet, Pass, ScopeId, ScopeKind,
+};
+use mgp_types::sync::Mutex;
+
+use super::clients::{Carrier, Clients, Present};
+
+/// Further clients are served, but get only what belongs to their calls.
+const MAX_CALLERS: usize = 65_536;
+
+/// The sessions of legacy clients, and the connections of modern clients, which are known by their calls only.
+#[derive(Clone, Default)]
+pub(super) struct Callers {
+    by_scope: Arc<Mutex<HashMap<ScopeId, Caller>>>,
+    clients: Clients,
+}
+
+mgp_types::opaque_debug!(Callers);
+
+struct Caller {
+    cx: Context,
+    since: Timestamp,
+    /// `true` if it gets what belongs to no call; modern clients request that with each call.
+    is_notified: bool,
+    /// Lists a session over HTTP as connected.
+    _present: Option<Present>,
+    /// The lowest log level it asked for.
+    level: Option<LogLevel>,
+}
+
+/// A change of a caller that a call brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallerChange {
+    None,
+    /// A client has connected.
+    Connected,
+    /// A client asked for another log level.
+    LogLevel,
+}
+
+impl Callers {
+    /// Takes what a call from a client shows of its caller.
+    pub(super) fn note(&self, call: &Call) -> CallerChange {
+        if call.tells::<Initialized>() {
+            if self.insert(call.cx(), true) {
+                return CallerChange::Connected;
+            }
+        } else if call.is::<LoggingSetLevel>()
+            && let Ok(params) = call.params().get::<SetLevelParams>()
+            && let Some(caller) = self.by_scope.lock().get_mut(&call.cx().scope.id())
+        {
+            caller.level = Some(params.level);
+            return CallerChange::LogLevel;
+        } else if call.cx().caller.era == Era::Modern && call.kind() == Kind::Request {
+            self.note_modern(call.cx());
+        }
+        CallerChange::None
+    }
+
+    fn note_modern(&self, cx: &Context) {
+        if cx.scope.kind() != ScopeKind::Connection {
+            self.clients.note_call(&cx.principal);
+        } else if !self.by_scope.lock().contains_key(&cx.scope.id()) {
+            self.insert(cx, false);
+        }
+    }
+
+    /// Adds a caller; returns `false` if it was known, so that a repeated `initialized` changes nothing.
+    fn insert(&self, cx: &Context, is_notified: bool) -> bool {
+        let id = cx.scope.id();
+        let mut own = cx.clone();
+        own.key = CallKey::next();
+        own.outlet = Outlet::none();
+        own.wire_id = None;
+        own.extensions = Extensions::default();
+        // Its credentials limit what it sees.
+        if let Some(pass) = cx.extensions.get::<Pass>() {
+            own.extensions.insert(pass.clone());
+        }
+        if own.caller.era == Era::Legacy {
+            own.asking = Asking::Peer(own.peer.clone());
+        }
+        let mut table = self.by_scope.lock();
+        if let Some(known) = table.get_mut(&id) {
+            // It used the other era before.
+            let is_new = is_notified && !known.is_notified;
+            if is_new {
+                (known.cx, known.is_notified) = (own, true);
+            }
+            return is_new;
+        }
+        if table.len() >= MAX_CALLERS {
+            tracing::warn!(MAX_CALLERS, "too many clients; this one gets no notifications");
+            return false;
+        }
+        let is_session = cx.scope.kind() == ScopeKind::Session;
+        let present = is_session.then(|| self.clients.enter(cx.principal.clone(), Carrier::Http));
+        let since = Timestamp::now();
+        table.insert(id, Caller { cx: own, since, is_notified, _present: present, level: None });
+        drop(table);
+        let by_scope = Arc::downgrade(&self.by_scope);
+        let remove = move || {
+            if let Some(by_scope) = by_scope.upgrade() {
+                // Dropped after the lock: it may be the last handle of a connection.
+                let removed = by_scope.lock().remove(&id);
+                drop(removed);
+            }
+        };
+        cx.scope.on_end(remove).keep();
+        true
+    }
+
+    /// Returns the callers that pass a filter, of those that get what belongs to no call.
+    pub(super) fn all(&self, filter: impl Fn(&Context) -> bool) -> Vec<Context> {
+        let table = self.by_scope.lock();
+        let notified = table.values().filter(|caller| caller.is_notified);
+        notified.filter(|caller| filter(&caller.cx)).map(|caller| caller.cx.clone()).collect()
+    }
+
+    /// Returns all sessions and connections with the times of their starts, the oldest first.
+    pub(super) fn sessions(&self) -> Vec<(Context, Timestamp)> {
+        let table = self.by_scope.lock();
+        let mut all: Vec<_> =
+            table.values().map(|caller| (caller.cx.clone(), caller.since.clone())).collect();
+        drop(table);
+        all.sort_by(|(_, one), (_, other)| one.as_str().cmp(other.as_str()));
+        all
+    }
+
+    pub(super) fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// Returns the lowest log level that any caller asked for which passes a filter.
+    pub(super) fn level(&self, filter: impl Fn(&Context) -> bool) -> Option<LogLevel> {
+        let table = self.by_scope.lock();
+        table.values().filter(|caller| filter(&caller.cx)).filter_map(|caller| caller.level).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Reply, Stack, mock};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_repeated_initialized_changes_nothing() {
+        let callers = Callers::default();
+        let notes = callers.clone();
+        let changes: Arc<Mutex<Vec<CallerChange>>> = Arc::default();
+        let seen = Arc::clone(&changes);
+        let mut client = mock::client(Stack::from_fn(move |call| {
+            seen.lock().push(notes.note(&call));
+            async { Ok(Reply::empty()) }
+        }));
+        client.notify("notifications/initialized", "{}").await.unwrap();
+        client.request("logging/setLevel", r#"{"level":"error"}"#).await.unwrap();
+        for _ in 0..10 {
+            client.notify("notifications/initialized", "{}").await.unwrap();
+        }
+        let changes = changes.lock().clone();
+        assert_eq!(changes[..2], [CallerChange::Connected, CallerChange::LogLevel]);
+        assert_eq!(changes[2..], [CallerChange::None; 10]);
+        assert_eq!(callers.level(|_| true), Some(LogLevel::Error), "it is still the same caller");
+        client.cx.scope.end();
+        assert!(callers.all(|_| true).is_empty());
+    }
+}

@@ -1,0 +1,242 @@
+//! Remedies as commands: a refusal names the method that undoes it, and users of the program `mgp` have commands
+//! (MGP §14.5).
+//!
+//! The layers that refuse do not know the program around them. Where a refusal leaves the kernel, its remedy is rewritten
+//! as a command; refusals of the servers behind the kernel are passed on unchanged.
+//!
+//! Applies to: inbound.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context as Task, Poll, ready};
+
+use mgp_security::Refusal;
+use mgp_types::method::{
+    AccessGrant, AccessQuery, AccessRevoke, DiscoveryDeregister, DiscoveryRegister,
+    KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
+    KernelInfo, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
+    KernelPermissionsRevoke, KernelServers, KernelServersDrain, KernelServersLogs,
+    KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
+    KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, LifecycleShutdown,
+    Request as _,
+};
+use mgp_types::service::{Call, MgpService, Principal, Reply};
+use mgp_types::{Object, RpcError};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+/// The command for each method; `mgp/kernel/reload` needs none, because the kernel follows its files.
+const COMMANDS: [(&str, &str); 27] = [
+    (AccessGrant::METHOD, "mgp access grant"),
+    (AccessQuery::METHOD, "mgp access query"),
+    (AccessRevoke::METHOD, "mgp access revoke"),
+    (DiscoveryDeregister::METHOD, "mgp servers rm"),
+    (DiscoveryRegister::METHOD, "mgp servers add"),
+    (KernelApprovals::METHOD, "mgp approvals ls"),
+    (KernelApprovalsApprove::METHOD, "mgp approvals approve"),
+    (KernelApprovalsDeny::METHOD, "mgp approvals deny"),
+    (KernelAudit::METHOD, "mgp audit query"),
+    (KernelAuditVerify::METHOD, "mgp audit verify"),
+    (KernelInfo::METHOD, "mgp status"),
+    (KernelPermissions::METHOD, "mgp permissions ls"),
+    (KernelPermissionsApprove::METHOD, "mgp permissions approve"),
+    (KernelPermissionsDeny::METHOD, "mgp permissions deny"),
+    (KernelPermissionsRevoke::METHOD, "mgp permissions revoke"),
+    (KernelServers::METHOD, "mgp servers ls"),
+    (KernelServersDrain::METHOD, "mgp servers drain"),
+    (KernelServersLogs::METHOD, "mgp servers logs"),
+    (KernelServersRestart::METHOD, "mgp servers restart"),
+    (KernelServersStart::METHOD, "mgp servers start"),
+    (KernelServersStop::METHOD, "mgp servers stop"),
+    (KernelSessions::METHOD, "mgp sessions"),
+    (KernelStop::METHOD, "mgp stop"),
+    (KernelTools::METHOD, "mgp tools ls"),
+    (KernelToolsApprove::METHOD, "mgp tools approve"),
+    (KernelToolsReject::METHOD, "mgp tools approve --reject"),
+    (KernelToolsTokens::METHOD, "mgp tools tokens"),
+];
+
+/// Rewrites remedies as commands of the program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CliHintLayer;
+
+mgp_types::layer_service! {
+    /// Service of [`CliHintLayer`].
+    pub(super) CliHint for CliHintLayer
+}
+
+impl<S: MgpService> Service<Call> for CliHint<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = ResponseFuture<S::Future>;
+    mgp_types::always_ready!();
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let by = call.cx().principal.clone();
+        ResponseFuture { future: self.inner.call(call), by }
+    }
+}
+
+pin_project! {
+    /// Response future of [`CliHint`].
+    pub(super) struct ResponseFuture<F> {
+        #[pin]
+        future: F,
+        by: Principal,
+    }
+}
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
+    type Output = Result<Reply, RpcError>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let outcome = ready!(this.future.poll(task));
+        Poll::Ready(outcome.map_err(|error| with_command(error, this.by)))
+    }
+}
+
+/// Replaces the remedy of a refusal by a command, if there is one.
+fn with_command(error: RpcError, by: &Principal) -> RpcError {
+    let source = std::error::Error::source(&error);
+    let Some(refusal) = source.and_then(|source| source.downcast_ref::<Refusal>()).cloned() else {
+        return error;
+    };
+    let Some(recovery) = error.as_recovery().cloned() else { return error };
+    let Some(mut details) = recovery.details.clone() else { return error };
+    let Some(remedy) = text(&details, "remedy") else { return error };
+    let Some(hint) = command_remedy(&refusal, &remedy, &details, by) else { return error };
+    if details.encode("remedy", &hint).is_err() {
+        return error;
+    }
+    let mut hinted = RpcError::new(error.code(), error.message().replace(&remedy, &hint));
+    if let Some(data) = error.as_data() {
+        hinted = hinted.data(data.clone());
+    }
+    let mut recovery = recovery;
+    recovery.details = Some(details);
+    hinted.recovery(recovery).because(refusal)
+}
+
+fn text(details: &Object, name: &str) -> Option<String> {
+    details.decode(name).ok().flatten()
+}
+
+/// Returns the remedy with a command; `None` if that of the layer needs no change.
+fn command_remedy(
+    refusal: &Refusal,
+    remedy: &str,
+    details: &Object,
+    by: &Principal,
+) -> Option<String> {
+    let fact = |name: &str| text(details, name).and_then(|text| shell_word(&text));
+    let (server, tool) = (fact("server_id"), fact("tool"));
+    match refusal {
+        Refusal::AccessDenied(_) if remedy.contains(AccessGrant::METHOD) => {
+            let agent = fact("agent")?;
+            Some(format!("an operator can allow it with `mgp access grant {agent} {}`", server?))
+        }
+        Refusal::AccessDenied(_) => {
+            // The entry may be of a group, or of everyone.
+            let with = format!("` with `{}`", AccessRevoke::METHOD);
+            let entry = remedy.strip_suffix(&with)?;
+            let (kind, whose) = entry.split_once(" for `")?;
+            let (whose, server) = (shell_word(whose)?, server?);
+            let tool = tool.filter(|_| kind.ends_with("tool_grant"));
+            let tool = tool.map(|tool| format!(" {tool}")).unwrap_or_default();
+            Some(format!("{entry}` with `mgp access revoke {whose} {server}{tool}`"))
+        }
+        Refusal::Permission(_) if remedy.starts_with("ask an operator to approve") => {
+            let missing: Vec<Object> = details.decode("missing").ok().flatten()?;
+            let names = missing.iter().map(|one| shell_word(&text(one, "permission")?));
+            let names = names.collect::<Option<Vec<_>>>()?.join(" ");
+            let server = server?;
+            Some(format!(
+                "an operator can approve it with `mgp permissions approve {server} {names}`, or list it in the server's configuration"
+            ))
+        }
+        Refusal::Unconfirmed(_) if remedy.contains("tool_grant") => {
+            let agent = by.as_agent().map_or(by.subject().as_str(), |agent| agent.as_str());
+            let (agent, server, tool) = (shell_word(agent)?, server?, tool?);
+            Some(format!(
+                "an operator lets it run with `mgp access grant {agent} {server} {tool} --no-confirm`, or lowers its `risk` in the configuration of its server"
+            ))
+        }
+        Refusal::Definition(_) if remedy.contains("approve") => {
+            let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
+            let id = shell_word(&format!("{server}.{tool}"))?;
+            Some(format!(
+                "an operator can look at it with `mgp tools ls {} --waiting`, and approve it with `mgp tools approve {id}`",
+                shell_word(&server)?
+            ))
+        }
+        Refusal::NotOperator(_) => {
+            let method = text(details, "method")?;
+            let stops = (LifecycleShutdown::METHOD, "mgp servers stop");
+            let mut all = COMMANDS.into_iter().chain([stops]);
+            let (_, command) = all.find(|(known, _)| *known == method)?;
+            Some(format!("{remedy} to run `{command}`"))
+        }
+        _ => None,
+    }
+}
+
+/// Returns a text as one word of a shell command; `None` if it is not safe to paste.
+fn shell_word(text: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_alphanumeric() || "._:/@+,=-".contains(c);
+    let is_odd = |c: char| c.is_control() || c == '`';
+    if text.is_empty() || text.starts_with('-') || text.contains(is_odd) {
+        return None;
+    }
+    if text.chars().all(is_plain) {
+        return Some(text.to_owned());
+    }
+    Some(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::method::{KernelReload, Kind, methods};
+
+    use super::*;
+
+    #[test]
+    fn every_method_of_the_kernel_has_its_command() {
+        let own = methods().filter(|info| info.is_kernels() && info.kind == Kind::Request);
+        for info in own.filter(|info| info.name != KernelReload::METHOD) {
+            let found = COMMANDS.iter().find(|(method, _)| *method == info.name);
+            assert!(found.is_some_and(|(_, command)| command.starts_with("mgp ")), "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn a_command_can_be_pasted_into_a_shell() {
+        for (text, expected) in [
+            ("ada", Some("ada")),
+            ("tool.fs", Some("tool.fs")),
+            ("*", Some("'*'")),
+            ("my server", Some("'my server'")),
+            ("a'b; rm -rf ~", Some(r"'a'\''b; rm -rf ~'")),
+            ("$(x)", Some("'$(x)'")),
+            ("--json", None),
+            ("a`b", None),
+            ("a\nb", None),
+            ("", None),
+        ] {
+            assert_eq!(shell_word(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_a_server_behind_the_kernel_is_not_changed() {
+        let text = format!("an operator can allow it with `{}`", AccessGrant::METHOD);
+        let mut details = Object::new();
+        details.encode("remedy", &text).unwrap();
+        details.encode("agent", "ada").unwrap();
+        details.encode("server_id", "files").unwrap();
+        let mut recovery = mgp_types::Recovery::default();
+        recovery.details = Some(details);
+        let theirs = RpcError::new(mgp_types::ErrorCode::ACCESS_DENIED, text).recovery(recovery);
+        assert_eq!(with_command(theirs.clone(), &Principal::local()), theirs);
+    }
+}

@@ -1,0 +1,294 @@
+//! The clients that are connected to a kernel.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mgp_types::Timestamp;
+use mgp_types::service::Principal;
+use mgp_types::sync::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Time for which a caller without connection or session is listed after its last call.
+const RECENT_TTL: Duration = Duration::from_mins(5);
+
+/// Recent callers that are listed; further ones are served all the same.
+const MAX_RECENT: usize = 1024;
+
+/// The clients of a kernel; a cheap handle.
+///
+/// A program that accepts connections enters them here. The kernel adds HTTP clients itself: sessions while they last,
+/// and other callers for five minutes after their last call. HTTP clients are listed, but not counted.
+///
+/// ```
+/// use mgp_kernel::{Carrier, Clients};
+/// use mgp_types::service::Principal;
+///
+/// let clients = Clients::default();
+/// let present = clients.enter(Principal::local().agent("ada"), Carrier::Socket);
+/// assert_eq!(clients.list()[0].principal.as_agent().unwrap().as_str(), "ada");
+/// drop(present);
+/// assert_eq!(clients.count(), 0);
+/// ```
+#[derive(Clone, Default)]
+pub struct Clients(Arc<ClientTable>);
+
+#[derive(Default)]
+struct ClientTable {
+    table: Mutex<Table>,
+    count: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    /// `true` once a client connected over something else than HTTP.
+    has_connected: bool,
+    connected: BTreeMap<u64, Connected>,
+    /// The callers over HTTP without a session.
+    recent: HashMap<Principal, RecentCaller, ahash::RandomState>,
+}
+
+struct RecentCaller {
+    since: Timestamp,
+    last_call: Instant,
+}
+
+/// A connection, a session, or a recent caller without either.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Connected {
+    /// The principal that calls are made for.
+    pub principal: Principal,
+    /// The transport.
+    pub carrier: Carrier,
+    /// The time of the connection, or of the first call.
+    pub since: Timestamp,
+    /// The last call of a caller without connection or session.
+    pub last_seen: Option<Timestamp>,
+}
+
+/// The transport of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Carrier {
+    /// The standard streams of the kernel's own process.
+    Stdio,
+    /// The local socket.
+    Socket,
+    /// HTTP.
+    Http,
+}
+
+/// An entry of [`Clients`]: the client counts as connected until this is dropped.
+#[derive(Debug)]
+#[must_use = "the client counts as disconnected when this is dropped"]
+pub struct Present {
+    clients: Clients,
+    number: u64,
+}
+
+// === impl Clients ===
+
+impl Clients {
+    /// Adds a connection.
+    pub fn enter(&self, principal: Principal, carrier: Carrier) -> Present {
+        let connected = Connected { principal, carrier, since: Timestamp::now(), last_seen: None };
+        let number = self.change(|table| {
+            let number = table.next;
+            table.has_connected |= carrier != Carrier::Http;
+            table.next += 1;
+            table.connected.insert(number, connected);
+            number
+        });
+        Present { clients: self.clone(), number }
+    }
+
+    /// Adds a caller over HTTP that has no session.
+    pub(super) fn note_call(&self, principal: &Principal) {
+        let mut table = self.0.table.lock();
+        let (recent, now) = (&mut table.recent, Instant::now());
+        if let Some(caller) = recent.get_mut(principal) {
+            if !caller.is_recent(now) {
+                caller.since = Timestamp::now();
+            }
+            caller.last_call = now;
+            return;
+        }
+        if recent.len() >= MAX_RECENT {
+            recent.retain(|_, caller| caller.is_recent(now));
+        }
+        if recent.len() < MAX_RECENT {
+            let caller = RecentCaller { since: Timestamp::now(), last_call: now };
+            recent.insert(principal.clone(), caller);
+        }
+    }
+
+    /// Returns the connected clients, the oldest first, and after them the recent callers.
+    #[must_use]
+    pub fn list(&self) -> Vec<Connected> {
+        let mut all: Vec<_> = self.0.table.lock().connected.values().cloned().collect();
+        all.extend(self.recent());
+        all
+    }
+
+    /// Returns the recent callers over HTTP that have no session.
+    pub(super) fn recent(&self) -> Vec<Connected> {
+        let mut table = self.0.table.lock();
+        let now = Instant::now();
+        table.recent.retain(|_, caller| caller.is_recent(now));
+        let mut all: Vec<_> = table
+            .recent
+            .iter()
+            .map(|(principal, caller)| Connected {
+                principal: principal.clone(),
+                carrier: Carrier::Http,
+                since: caller.since.clone(),
+                last_seen: Some((SystemTime::now() - caller.last_call.elapsed()).into()),
+            })
+            .collect();
+        drop(table);
+        all.sort_by(|one, other| one.since.as_str().cmp(other.since.as_str()));
+        all
+    }
+
+    /// Returns the number of clients that are connected over something else than HTTP.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        *self.0.count.borrow()
+    }
+
+    /// Waits until a client has connected over something else than HTTP.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at any time.
+    pub async fn came(&self) {
+        let mut count = self.0.count.subscribe();
+        while !self.0.table.lock().has_connected {
+            // The sender lives in `self`, so the channel is never closed.
+            let _ = count.changed().await;
+        }
+    }
+
+    /// Waits until the [count](Self::count) has been zero for a time.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any time; the next call waits for the whole time again.
+    pub async fn absent(&self, time: Duration) {
+        let mut count = self.0.count.subscribe();
+        loop {
+            let _ = count.wait_for(|count| *count == 0).await;
+            if tokio::time::timeout(time, count.wait_for(|count| *count > 0)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        let mut table = self.0.table.lock();
+        let changed = change(&mut table);
+        let count = table.connected.values().filter(|one| one.carrier != Carrier::Http).count();
+        self.0.count.send_replace(count);
+        changed
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.list()).finish()
+    }
+}
+
+// === impl RecentCaller ===
+
+impl RecentCaller {
+    fn is_recent(&self, now: Instant) -> bool {
+        now.duration_since(self.last_call) < RECENT_TTL
+    }
+}
+
+// === impl Carrier ===
+
+impl Carrier {
+    /// Returns its name, e.g. in `mgp status`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Socket => "socket",
+            Self::Http => "http",
+        }
+    }
+}
+
+// === impl Present ===
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.clients.change(|table| table.connected.remove(&self.number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reconnects_ends_the_absence() {
+        let clients = Clients::default();
+        let (first, watched) =
+            (clients.enter(Principal::local(), Carrier::Socket), clients.clone());
+        let waits = tokio::spawn(async move { watched.absent(Duration::from_secs(30)).await });
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        assert!(!waits.is_finished());
+        drop(first);
+        tokio::time::sleep(Duration::from_secs(29)).await;
+        let second = clients.enter(Principal::local(), Carrier::Stdio);
+        tokio::time::sleep(Duration::from_secs(29)).await;
+        assert!(!waits.is_finished());
+        drop(second);
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        assert!(waits.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http_clients_are_listed_but_not_counted() {
+        let clients = Clients::default();
+        let session = clients.enter(Principal::local().agent("ada"), Carrier::Http);
+        clients.note_call(&Principal::local().agent("bob"));
+        assert_eq!((clients.list().len(), clients.count()), (2, 0));
+        let came = tokio::time::timeout(Duration::from_hours(1), clients.came()).await;
+        assert!(came.is_err(), "no client has connected by the socket");
+        clients.absent(Duration::from_secs(30)).await;
+        drop(session);
+        assert!(clients.list().is_empty(), "the caller has not called for an hour");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_recent_caller_is_listed_for_five_minutes() {
+        let (clients, ada) = (Clients::default(), Principal::local().agent("ada"));
+        clients.note_call(&ada);
+        tokio::time::advance(Duration::from_mins(4)).await;
+        clients.note_call(&ada);
+        tokio::time::advance(Duration::from_mins(4)).await;
+        let listed = clients.list();
+        assert_eq!((listed.len(), listed[0].carrier), (1, Carrier::Http));
+        assert!(listed[0].last_seen.is_some());
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert!(clients.list().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_recent_callers_is_bounded() {
+        let clients = Clients::default();
+        for number in 0..2 * MAX_RECENT {
+            clients.note_call(&Principal::local().agent(number.to_string().as_str()));
+        }
+        assert_eq!(clients.list().len(), MAX_RECENT);
+        tokio::time::advance(RECENT_TTL).await;
+        clients.note_call(&Principal::local().agent("ada"));
+        assert_eq!(clients.list().len(), 1, "expired callers make room");
+    }
+}

@@ -1,0 +1,74 @@
+//! Work that is requested more often than it is worth doing.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const IDLE: u8 = 0;
+const RUNNING: u8 = 1;
+const RUNNING_AND_REQUESTED: u8 = 2;
+
+/// One kind of work, named by `K`: it runs in one task, and once more if it was requested meanwhile.
+///
+/// Kept in the scope of the caller that requests it.
+#[derive(Debug, Default)]
+pub(super) struct Coalesced<K>(AtomicU8, PhantomData<K>);
+
+impl<K: Send + Sync + 'static> Coalesced<K> {
+    /// Starts the work, or makes the running task repeat it.
+    pub(super) fn request<F: Future<Output = ()> + Send>(
+        self: Arc<Self>,
+        work: impl Fn() -> F + Send + Sync + 'static,
+    ) {
+        let next = |state| Some(if state == IDLE { RUNNING } else { RUNNING_AND_REQUESTED });
+        if self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) != Ok(IDLE) {
+            return;
+        }
+        tokio::spawn(async move {
+            loop {
+                self.0.store(RUNNING, Ordering::Release);
+                work().await;
+                let done =
+                    self.0.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire);
+                if done.is_ok() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_requested_a_thousand_times_runs_twice() {
+        let (work, may_end) = (Arc::new(Coalesced::<()>::default()), Arc::new(Semaphore::new(0)));
+        let (begun, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        for _ in 0..1000 {
+            let shared = (Arc::clone(&begun), Arc::clone(&may_end), Arc::clone(&done));
+            Arc::clone(&work).request(move || {
+                let (begun, may_end, done) = shared.clone();
+                async move {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    may_end.acquire().await.unwrap().forget();
+                    done.add_permits(1);
+                }
+            });
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(begun.load(Ordering::SeqCst), 1);
+        may_end.add_permits(1000);
+        done.acquire_many(2).await.unwrap().forget();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(begun.load(Ordering::SeqCst), 2);
+    }
+}

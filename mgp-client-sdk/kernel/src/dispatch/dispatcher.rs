@@ -1,0 +1,114 @@
+//! Everything that calls of clients need.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use mgp_discovery::Registrations;
+use mgp_toolindex::{Endpoints, Sessions};
+use mgp_types::mcp::{EmptyParams, Era};
+use mgp_types::method::RootsListChanged;
+use mgp_types::service::{Call, Context};
+
+use super::meta_tools::MetaToolConfig;
+use crate::caller_view::CallerView;
+use crate::coalesced::Coalesced;
+use crate::fleet::{Fleet, ManagedServer, VisibleFleet};
+use crate::hops;
+
+/// Passes calls of clients on to servers; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct Dispatcher(Arc<DispatcherParts>);
+
+pub(crate) struct DispatcherParts {
+    pub(crate) fleet: Fleet,
+    pub(crate) view: CallerView,
+    pub(crate) sessions: Sessions,
+    pub(crate) search: Endpoints,
+    pub(crate) meta_tools: MetaToolConfig,
+    pub(crate) registrations: Registrations,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(
+        fleet: Fleet,
+        view: CallerView,
+        sessions: Sessions,
+        meta_tools: MetaToolConfig,
+        registrations: Registrations,
+    ) -> Self {
+        let index = fleet.context().index.clone();
+        let (versions, notifications) = (view.clone(), fleet.context().notifications.clone());
+        let search = Endpoints::new(index, sessions.clone())
+            .visibility(view.clone())
+            .version(move || versions.version())
+            .standing(view.clone())
+            .create(meta_tools.clone())
+            // Hosts that honour it list the requested tools from now on.
+            .on_change(move |cx| notifications.tools_changed(|other| *other == cx.principal));
+        Self(Arc::new(DispatcherParts { fleet, view, sessions, search, meta_tools, registrations }))
+    }
+
+    pub(crate) fn parts(&self) -> &DispatcherParts {
+        &self.0
+    }
+
+    /// Returns the fleet as callers see it.
+    pub(crate) fn visible_fleet(&self) -> Arc<VisibleFleet> {
+        Arc::new(VisibleFleet { fleet: self.0.fleet.clone(), view: self.0.view.clone() })
+    }
+
+    /// Returns the servers that a caller sees as a whole.
+    pub(super) fn visible_servers(&self, cx: &Context) -> Vec<Arc<ManagedServer>> {
+        let all = self.0.fleet.all();
+        let visible = all.values().filter(|server| self.0.view.sees_server(cx, server.id()));
+        visible.cloned().collect()
+    }
+
+    /// Returns whether there are servers whose lists are still to be read for the first time.
+    pub(super) fn has_new_servers(&self) -> bool {
+        self.0.fleet.all().values().any(|server| server.is_new())
+    }
+
+    /// Waits until the lists of new servers are known, but not long for a slow one.
+    pub(super) async fn wait_for_new(
+        &self,
+        cx: &Context,
+        servers: impl Iterator<Item = &Arc<ManagedServer>> + Send,
+    ) {
+        // Two kernels behind each other would wait for each other.
+        if !hops::is_from_kernel(cx) {
+            join_all(servers.map(|server| server.synced())).await;
+        }
+    }
+
+    /// Notifies servers that a caller sees of new roots; one task per caller, however often it announces them.
+    pub(crate) fn announce_roots(&self, cx: &Context) {
+        #[derive(Default)]
+        struct Roots;
+        let (dispatcher, cx) = (self.clone(), cx.clone());
+        // A task, because it may wait for servers that read slowly.
+        cx.scope
+            .state::<Coalesced<Roots>>()
+            .request(move || dispatcher.clone().notify_roots(cx.clone()));
+    }
+
+    async fn notify_roots(self, cx: Context) {
+        let clients = self.visible_servers(&cx).into_iter().flat_map(|server| {
+            if server.is_isolated() {
+                server.present(&cx.principal).into_iter().collect()
+            } else {
+                server.clients()
+            }
+        });
+        // Modern servers ask for the roots with each call.
+        let legacy = clients.filter(|client| client.server().era == Era::Legacy);
+        let notified = legacy.map(|client| async move {
+            let call = Call::tell::<RootsListChanged>(&EmptyParams::new(), client.context());
+            if let Ok(call) = call {
+                // A server that is gone asks again when it is back.
+                let _ = mgp_client_sdk::gateway::ungated(&client).send(call).await;
+            }
+        });
+        join_all(notified).await;
+    }
+}

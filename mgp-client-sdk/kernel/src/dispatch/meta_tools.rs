@@ -1,0 +1,58 @@
+//! The tools that the kernel offers beside finding and calling: requesting tools, and creating them (MGP §16.6).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mgp_discovery::Config;
+use mgp_toolindex::{Create, Creating, MetaTool, MetaTools, Wanted};
+use mgp_types::mgp::Extension;
+use mgp_types::service::{BoxFuture, Context};
+
+/// The configuration of the tools about tools; a cheap handle.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MetaToolConfig(Arc<MetaToolSwitches>);
+
+#[derive(Debug, Default)]
+struct MetaToolSwitches {
+    /// The tool that requests tools is listed to all callers.
+    lists_request: AtomicBool,
+    /// Agents may have tools created.
+    allows_creation: AtomicBool,
+}
+
+impl MetaToolConfig {
+    pub(crate) fn new(config: &Config) -> Self {
+        let this = Self::default();
+        this.set(config);
+        this
+    }
+
+    /// Applies another configuration from the next call on; returns `true` if the lists of callers change.
+    pub(crate) fn set(&self, config: &Config) -> bool {
+        self.0.allows_creation.store(config.tool_creation.enabled, Ordering::Relaxed);
+        let lists_request = config.kernel.tools_request;
+        self.0.lists_request.swap(lists_request, Ordering::Relaxed) != lists_request
+    }
+
+    /// Returns the tools about tools that are listed to a caller.
+    pub(crate) fn listed(&self, cx: &Context) -> MetaTools {
+        let all = MetaTools::new();
+        if self.0.lists_request.load(Ordering::Relaxed) || cx.caller.has(Extension::ToolDiscovery) {
+            all
+        } else {
+            all.without(MetaTool::Request)
+        }
+    }
+}
+
+impl Create for MetaToolConfig {
+    fn create(&self, _: Context, _: Wanted) -> BoxFuture<'static, Creating> {
+        // A created tool is registered as `sandboxed`, and no judge of registrations can read code yet.
+        let reason = if self.0.allows_creation.load(Ordering::Relaxed) {
+            "there is no code safety to judge it yet; ask an operator to register a server that has it"
+        } else {
+            "`tool_creation` is not enabled"
+        };
+        Box::pin(std::future::ready(Creating::Refused(reason.to_owned())))
+    }
+}

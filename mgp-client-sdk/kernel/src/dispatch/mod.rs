@@ -1,0 +1,65 @@
+//! From a call of a client to the server it is for.
+
+mod dispatcher;
+mod meta_tools;
+mod names;
+mod page;
+mod server_features;
+mod subscribe;
+mod tasks;
+mod tool_list;
+mod tools;
+
+use std::future::ready;
+use std::sync::Arc;
+
+use mgp_discovery::list_router;
+use mgp_security::KernelToolsLayer;
+use mgp_types::method::{Request as _, ToolsCall, ToolsDiscover, ToolsList, ToolsRequest};
+use mgp_types::service::{Call, Router, Stack};
+use tower_layer::Layer as _;
+
+pub(super) use dispatcher::Dispatcher;
+pub(super) use meta_tools::MetaToolConfig;
+pub(super) use tasks::support as task_support;
+
+/// Returns the router of all methods of the kernel; `admin` has those for operators.
+pub(super) fn router(dispatcher: &Dispatcher, admin: Router) -> Router {
+    let parts = dispatcher.parts();
+    let governance = &parts.fleet.context().governance;
+    let methods = governance
+        .router()
+        .merge(list_router(parts.registrations.fleet(), Arc::new(parts.view.clone())))
+        .merge(parts.registrations.router())
+        .merge(search_router(dispatcher))
+        .merge(admin);
+    let (calls, lists) = (dispatcher.clone(), dispatcher.clone());
+    let calls = tools::UnwrapLayer
+        // A method of the kernel that is called as a tool is decided like the method.
+        .layer(
+            KernelToolsLayer::new(methods.clone())
+                .layer(Stack::from_fn(move |call| tools::call(calls.clone(), call))),
+        );
+    methods
+        .route(ToolsCall::METHOD, Stack::new(calls))
+        .route(ToolsList::METHOD, Stack::from_fn(move |call| ready(tool_list::list(&lists, &call))))
+        .merge(server_features::router(dispatcher))
+}
+
+/// Returns the router of searches, which wait for the tools of new servers.
+fn search_router(dispatcher: &Dispatcher) -> Router {
+    let router = dispatcher.parts().search.router();
+    let search = Stack::new(router.clone());
+    [ToolsDiscover::METHOD, ToolsRequest::METHOD].into_iter().fold(router, |router, method| {
+        let (dispatcher, search) = (dispatcher.clone(), search.clone());
+        let search = Stack::from_fn(move |call: Call| {
+            let (dispatcher, search) = (dispatcher.clone(), search.clone());
+            async move {
+                let servers = dispatcher.parts().fleet.all();
+                dispatcher.wait_for_new(call.cx(), servers.values()).await;
+                search.send(call).await
+            }
+        });
+        router.route(method, search)
+    })
+}

@@ -1,0 +1,195 @@
+//! The names of resources and prompts for clients: a server's own name while it is unique, else with the server's id.
+//!
+//! - A prompt is `name`, or `server.name`, like a tool.
+//! - A resource or template is its URI, or `mgp+server:URI`. A scheme has no capitals and no `_`, so such a character of
+//!   an id is written as `+` and two hexadecimal digits.
+//!
+//! Lists and calls use the same table, so every listed name leads back to its entry.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use mgp_types::service::ServerId;
+
+use crate::fleet::{CachedList, ListKind, ManagedServer};
+
+/// One list of each server that a caller sees.
+pub(super) struct NameTable {
+    kind: ListKind,
+    lists: Vec<(Arc<ManagedServer>, Arc<CachedList>)>,
+}
+
+/// An entry of a server's list, by the server's own name.
+pub(super) struct ServerEntry {
+    pub(super) server: Arc<ManagedServer>,
+    pub(super) key: String,
+}
+
+/// The result of looking up a name.
+pub(super) enum Lookup {
+    Unique(ServerEntry),
+    /// The names with the servers' ids.
+    Ambiguous(Vec<String>),
+    Unknown,
+}
+
+impl NameTable {
+    pub(super) fn new(kind: ListKind, servers: &[Arc<ManagedServer>]) -> Self {
+        let lists = servers.iter().map(|server| (Arc::clone(server), server.lists().list(kind)));
+        Self { kind, lists: lists.collect() }
+    }
+
+    pub(super) fn lists(&self) -> &[(Arc<ManagedServer>, Arc<CachedList>)] {
+        &self.lists
+    }
+
+    /// Returns the name of an entry for clients; `None` if it is the server's own name.
+    pub(super) fn shown_name(&self, server: &ServerId, key: &str) -> Option<String> {
+        let leads_back = matches!(
+            self.find(key),
+            Lookup::Unique(entry) if entry.server.id() == server && entry.key == key
+        );
+        (!leads_back).then(|| qualify(self.kind, server, key))
+    }
+
+    /// Finds the entry of a name that is listed, or that contains a server's id.
+    pub(super) fn find(&self, name: &str) -> Lookup {
+        // A name with a server's id is that server's, listed or not: no other server can list it as its own.
+        if let Some((server, key)) = self.split_qualified(name) {
+            let is_own_name = !self.contains(&server, &key) && self.contains(&server, name);
+            let key = if is_own_name { name.to_owned() } else { key };
+            return Lookup::Unique(ServerEntry { server, key });
+        }
+        let mut matches = self.lists.iter().filter(|(_, list)| list.contains(name));
+        match (matches.next(), matches.next()) {
+            (Some((server, _)), None) => {
+                Lookup::Unique(ServerEntry { server: Arc::clone(server), key: name.to_owned() })
+            }
+            (Some(_), Some(_)) => {
+                let matches = self.lists.iter().filter(|(_, list)| list.contains(name));
+                let names = matches.map(|(server, _)| qualify(self.kind, server.id(), name));
+                Lookup::Ambiguous(names.collect())
+            }
+            (None, _) => Lookup::Unknown,
+        }
+    }
+
+    fn contains(&self, server: &Arc<ManagedServer>, key: &str) -> bool {
+        self.lists.iter().any(|(other, list)| Arc::ptr_eq(other, server) && list.contains(key))
+    }
+
+    /// Splits a name that contains a server's id.
+    fn split_qualified(&self, name: &str) -> Option<(Arc<ManagedServer>, String)> {
+        match self.kind {
+            ListKind::Prompts => {
+                let split = |server: &Arc<ManagedServer>| {
+                    let key = name.strip_prefix(server.id().as_str())?.strip_prefix('.')?;
+                    Some((Arc::clone(server), key.to_owned()))
+                };
+                // `a.b.c` may be of `a` and of `a.b`: the longer id counts, whatever they list.
+                let found = self.lists.iter().filter_map(|(server, _)| split(server));
+                found.min_by_key(|(_, key)| key.len())
+            }
+            ListKind::Resources | ListKind::Templates => {
+                let (id, uri) = name.strip_prefix(SCHEME)?.split_once(':')?;
+                let mut servers = self.lists.iter().map(|(server, _)| server);
+                let server = servers.find(|server| scheme_part(server.id()) == id)?;
+                Some((Arc::clone(server), uri.to_owned()))
+            }
+        }
+    }
+}
+
+/// The prefix of a scheme that contains a server's id.
+const SCHEME: &str = "mgp+";
+
+/// Returns a name with its server's id.
+pub(super) fn qualify(kind: ListKind, server: &ServerId, key: &str) -> String {
+    match kind {
+        ListKind::Prompts => format!("{server}.{key}"),
+        ListKind::Resources | ListKind::Templates => {
+            format!("{SCHEME}{}:{key}", scheme_part(server))
+        }
+    }
+}
+
+/// Returns an id as a part of a scheme.
+fn scheme_part(server: &ServerId) -> String {
+    let mut out = String::with_capacity(server.as_str().len());
+    for byte in server.as_str().bytes() {
+        if byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'.' || byte == b'-' {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "+{byte:02x}");
+        }
+    }
+    out
+}
+
+/// Returns whether a URI matches a template: it contains the literal parts of the template, in order.
+pub(super) fn matches_template(template: &str, uri: &str) -> bool {
+    let mut pieces = template.split('{');
+    let Some(mut left) = pieces.next().and_then(|head| uri.strip_prefix(head)) else {
+        return false;
+    };
+    let mut is_open = false;
+    for piece in pieces {
+        let Some((expression, text)) = piece.split_once('}') else { return false };
+        // `{name}` matches one segment; other expressions match anything, or nothing.
+        let is_plain = expression.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        is_open = text.is_empty();
+        if is_open {
+            if is_plain && left.is_empty() {
+                return false;
+            }
+            continue;
+        }
+        let Some(at) = left.find(text) else { return false };
+        if is_plain && (at == 0 || left[..at].contains('/')) {
+            return false;
+        }
+        left = &left[at + text.len()..];
+    }
+    is_open || left.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_id_has_a_scheme_of_its_own() {
+        let words =
+            ["files", "Files", "my_files", "my+5ffiles", "a.b-c"].map(|id| scheme_part(&id.into()));
+        assert_eq!(words, ["files", "+46iles", "my+5ffiles", "my+2b5ffiles", "a.b-c"]);
+        let uri = qualify(ListKind::Resources, &"My_1".into(), "file:///a:b");
+        assert_eq!(uri, "mgp++4dy+5f1:file:///a:b");
+        let scheme = uri.split_once(':').unwrap().0;
+        assert!(
+            scheme
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"+-.".contains(&b))
+        );
+    }
+
+    #[track_caller]
+    fn check(template: &str, uri: &str, expected: bool) {
+        assert_eq!(matches_template(template, uri), expected, "{template} {uri}");
+    }
+
+    #[test]
+    fn a_template_matches_the_uris_it_may_have_made() {
+        check("test://{id}", "test://1", true);
+        check("test://{id}", "test://", false);
+        check("test://{id}/x", "test://1/x", true);
+        check("test://{id}/x", "test://1/2/x", false);
+        check("test://{+path}/x", "test://1/2/x", true);
+        check("test://{a}/{b}", "test://1/2", true);
+        check("test://{a}/{b}", "other://1/2", false);
+        check("test://a{?q}", "test://a?q=1", true);
+        check("test://a{?q}", "test://a", true);
+        check("test://{a", "test://1", false);
+        check("test://a", "test://a", true);
+        check("test://a", "test://ab", false);
+    }
+}

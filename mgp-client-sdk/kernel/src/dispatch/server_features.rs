@@ -1,0 +1,386 @@
+//! Features of servers as a whole: resources, prompts, completion and roots.
+//!
+//! A caller gets the entries of all servers that it sees as a whole; the gates of each server decide once more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mgp_types::mcp::{
+    CompleteParams, CompleteReference, CompleteResult, Completion, Era, ReadResourceResult,
+};
+use mgp_types::method::{
+    CompletionComplete, PromptsGet, PromptsList, Request, ResourcesList, ResourcesRead,
+    ResourcesTemplatesList, RootsListChanged,
+};
+use mgp_types::service::{Call, Context, Params, Reply, Router, Stack, Target};
+use mgp_types::{ErrorCode, Payload, RpcError, clip};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use super::dispatcher::Dispatcher;
+use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify};
+use super::page::page;
+use crate::fleet::{ListGroup, ListKind, ManagedServer};
+
+/// Time that a list waits for servers to return theirs; then it contains what they returned before.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Names that are listed for an ambiguous one.
+const MAX_NAMES: usize = 8;
+
+/// Bytes of a caller's text that an error quotes.
+const MAX_QUOTED_BYTES: usize = 200;
+
+pub(super) fn router(dispatcher: &Dispatcher) -> Router {
+    let list = |kind: ListKind| {
+        let dispatcher = dispatcher.clone();
+        Stack::from_fn(move |call| list(dispatcher.clone(), kind, call))
+    };
+    let (read, get, completing) = (dispatcher.clone(), dispatcher.clone(), dispatcher.clone());
+    let roots = dispatcher.clone();
+    Router::new()
+        .route(ResourcesList::METHOD, list(ListKind::Resources))
+        .route(ResourcesTemplatesList::METHOD, list(ListKind::Templates))
+        .route(PromptsList::METHOD, list(ListKind::Prompts))
+        .route(ResourcesRead::METHOD, Stack::from_fn(move |call| read_resource(read.clone(), call)))
+        .route(PromptsGet::METHOD, Stack::from_fn(move |call| get_prompt(get.clone(), call)))
+        .route(
+            CompletionComplete::METHOD,
+            Stack::from_fn(move |call| complete(completing.clone(), call)),
+        )
+        .on_notification::<RootsListChanged, _, _>(move |cx, _| {
+            roots.announce_roots(&cx);
+            async { Ok(()) }
+        })
+}
+
+/// An entry that a name was resolved to.
+pub(super) struct ResolvedEntry {
+    pub(super) entry: ServerEntry,
+    /// `false` for an entry that the caller may not use: the gates refuse the call, on the record.
+    pub(super) has_access: bool,
+}
+
+impl ResolvedEntry {
+    fn visible(entry: ServerEntry) -> Self {
+        Self { entry, has_access: true }
+    }
+
+    fn hidden(entry: ServerEntry) -> Self {
+        Self { entry, has_access: false }
+    }
+}
+
+// === Lists ===
+
+async fn list(dispatcher: Dispatcher, kind: ListKind, call: Call) -> Result<Reply, RpcError> {
+    let servers = refreshed_servers(&dispatcher, call.cx(), kind).await;
+    page(kind, &NameTable::new(kind, &servers), &call)
+}
+
+/// Returns the servers that a caller sees as a whole, after a stale list of each was read again.
+async fn refreshed_servers(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    kind: ListKind,
+) -> Vec<Arc<ManagedServer>> {
+    let servers = dispatcher.visible_servers(cx);
+    dispatcher.wait_for_new(cx, servers.iter()).await;
+    let refreshed = join_all(servers.iter().map(|server| server.refresh_list(kind)));
+    if let Ok(changed) = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await {
+        let fleet = &dispatcher.parts().fleet;
+        let group = match kind {
+            ListKind::Resources | ListKind::Templates => ListGroup::Resources,
+            ListKind::Prompts => ListGroup::Prompts,
+        };
+        for (server, _) in servers.iter().zip(changed).filter(|(_, has_changed)| *has_changed) {
+            fleet.notify_list_changed(server, group);
+            fleet.store_lists(server);
+        }
+    }
+    servers
+}
+
+fn all_servers(dispatcher: &Dispatcher) -> Vec<Arc<ManagedServer>> {
+    dispatcher.parts().fleet.all().values().cloned().collect()
+}
+
+// === Resources ===
+
+async fn read_resource(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcError> {
+    let Some(Target::Resource(uri)) = call.params().target().cloned() else {
+        return Err(RpcError::invalid_params("`uri` must be a string"));
+    };
+    let found = find_resource(&dispatcher, call.cx(), &uri).await?;
+    let ServerEntry { server, key } = found.entry;
+    let is_renamed = key != *uri;
+    let era = call.cx().caller.era;
+    if is_renamed {
+        call.params_mut().retarget(Target::Resource(key.as_str().into()));
+    }
+    let mut reply = server.send(call, found.has_access).await?;
+    if is_renamed && matches!(reply, Reply::Complete(_)) {
+        // The contents must carry the URI that the caller asked for.
+        let mut result: ReadResourceResult = reply.get()?;
+        for contents in result.contents.iter_mut().filter(|contents| contents.uri == key) {
+            contents.uri = uri.to_string();
+        }
+        reply = Reply::of(&result)?;
+    }
+    Ok(with_cache_members(reply, era))
+}
+
+/// Finds the resource of a URI.
+pub(super) async fn find_resource(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    uri: &str,
+) -> Result<ResolvedEntry, RpcError> {
+    let servers = dispatcher.visible_servers(cx);
+    // A known resource needs no list to be read.
+    if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &servers).find(uri) {
+        return Ok(ResolvedEntry::visible(entry));
+    }
+    let servers = refreshed_servers(dispatcher, cx, ListKind::Resources).await;
+    if let Some(entry) = find_listed(cx, uri, &servers)? {
+        return Ok(ResolvedEntry::visible(entry));
+    }
+    let all = all_servers(dispatcher);
+    if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &all).find(uri) {
+        return Ok(ResolvedEntry::hidden(entry));
+    }
+    // Most servers have more resources than they list.
+    match find_unlisted(cx, uri, &servers)? {
+        Some(entry) => Ok(ResolvedEntry::visible(entry)),
+        None => Err(unknown_resource(cx, uri)),
+    }
+}
+
+/// Finds the visible server that lists a URI, or a template that matches it.
+fn find_listed(
+    cx: &Context,
+    uri: &str,
+    servers: &[Arc<ManagedServer>],
+) -> Result<Option<ServerEntry>, RpcError> {
+    match NameTable::new(ListKind::Resources, servers).find(uri) {
+        Lookup::Unique(entry) => return Ok(Some(entry)),
+        Lookup::Ambiguous(names) => return Err(ambiguous(cx, "resource", uri, &names)),
+        Lookup::Unknown => {}
+    }
+    let servers = servers.iter().filter(|server| has_template(server, uri));
+    only_server(cx, uri, &servers.collect::<Vec<_>>())
+}
+
+/// Finds the server that may have an unlisted resource: by the scheme, else the only one that offers resources.
+fn find_unlisted(
+    cx: &Context,
+    uri: &str,
+    servers: &[Arc<ManagedServer>],
+) -> Result<Option<ServerEntry>, RpcError> {
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    let of_scheme: Vec<_> = servers.iter().filter(|server| has_scheme(server, scheme)).collect();
+    if let Some(entry) = only_server(cx, uri, &of_scheme)? {
+        return Ok(Some(entry));
+    }
+    let offers_resources = |server: &&Arc<ManagedServer>| {
+        server.lists().capabilities().is_some_and(|offered| offered.resources.is_some())
+    };
+    only_server(cx, uri, &servers.iter().filter(offers_resources).collect::<Vec<_>>())
+}
+
+/// Returns the entry of the only server; with several the caller has to choose, and none is contacted.
+fn only_server(
+    cx: &Context,
+    uri: &str,
+    servers: &[&Arc<ManagedServer>],
+) -> Result<Option<ServerEntry>, RpcError> {
+    match servers {
+        [] => Ok(None),
+        [server] => Ok(Some(ServerEntry { server: Arc::clone(server), key: uri.to_owned() })),
+        _ => {
+            let names = servers.iter().map(|one| qualify(ListKind::Resources, one.id(), uri));
+            Err(ambiguous(cx, "resource", uri, &names.collect::<Vec<_>>()))
+        }
+    }
+}
+
+fn has_template(server: &ManagedServer, uri: &str) -> bool {
+    let templates = server.lists().list(ListKind::Templates);
+    templates.entries().iter().any(|entry| matches_template(&entry.key, uri))
+}
+
+/// Returns whether a server lists a resource or template of a scheme.
+fn has_scheme(server: &ManagedServer, scheme: &str) -> bool {
+    [ListKind::Resources, ListKind::Templates].into_iter().any(|kind| {
+        let list = server.lists().list(kind);
+        let mut schemes = list.entries().iter().filter_map(|entry| entry.key.split_once(':'));
+        schemes.any(|(other, _)| other == scheme)
+    })
+}
+
+/// Adds the members that modern callers expect, if an older server did not return them.
+fn with_cache_members(mut reply: Reply, era: Era) -> Reply {
+    if era == Era::Modern
+        && let Some(body) = reply.as_body_mut()
+        && !has_ttl(body.as_raw())
+    {
+        body.insert("ttlMs", Payload::from_trusted("0"));
+        body.insert("cacheScope", Payload::from_trusted(r#""private""#));
+    }
+    reply
+}
+
+fn has_ttl(result: &Payload) -> bool {
+    #[derive(Deserialize)]
+    struct Cacheable {
+        #[serde(rename = "ttlMs")]
+        ttl_ms: Option<IgnoredAny>,
+    }
+    // Parsed only if the member, or a text with its name, is there.
+    result.as_str().contains("\"ttlMs\"")
+        && result.get::<Cacheable>().is_ok_and(|result| result.ttl_ms.is_some())
+}
+
+// === Prompts ===
+
+async fn get_prompt(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcError> {
+    let Some(Target::Prompt(name)) = call.params().target().cloned() else {
+        return Err(RpcError::invalid_params("`name` must be a string"));
+    };
+    let found = find_prompt(&dispatcher, call.cx(), &name).await?;
+    let ServerEntry { server, key } = found.entry;
+    if key != *name {
+        call.params_mut().retarget(Target::Prompt(key.as_str().into()));
+    }
+    server.send(call, found.has_access).await
+}
+
+/// Finds the prompt of a name.
+async fn find_prompt(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    name: &str,
+) -> Result<ResolvedEntry, RpcError> {
+    let servers = dispatcher.visible_servers(cx);
+    if let Lookup::Unique(entry) = NameTable::new(ListKind::Prompts, &servers).find(name) {
+        return Ok(ResolvedEntry::visible(entry));
+    }
+    let servers = refreshed_servers(dispatcher, cx, ListKind::Prompts).await;
+    match NameTable::new(ListKind::Prompts, &servers).find(name) {
+        Lookup::Unique(entry) => return Ok(ResolvedEntry::visible(entry)),
+        Lookup::Ambiguous(names) => return Err(ambiguous(cx, "prompt", name, &names)),
+        Lookup::Unknown => {}
+    }
+    match NameTable::new(ListKind::Prompts, &all_servers(dispatcher)).find(name) {
+        Lookup::Unique(entry) => Ok(ResolvedEntry::hidden(entry)),
+        _ => Err(RpcError::invalid_params(format!(
+            "unknown prompt `{}`; use a name from `prompts/list`",
+            clip(name, MAX_QUOTED_BYTES)
+        ))),
+    }
+}
+
+// === Completion ===
+
+async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcError> {
+    let mut params: CompleteParams = call.params().get()?;
+    let found = match &params.reference {
+        CompleteReference::Prompt(prompt) => {
+            find_prompt(&dispatcher, call.cx(), &prompt.name).await?
+        }
+        CompleteReference::Resource(resource) => {
+            find_template(&dispatcher, call.cx(), &resource.uri).await?
+        }
+        _ => {
+            let message = "unknown `ref.type`; known: ref/prompt, ref/resource";
+            return Err(RpcError::invalid_params(message));
+        }
+    };
+    let ServerEntry { server, key } = found.entry;
+    let offered = server.lists().capabilities();
+    if found.has_access && offered.is_some_and(|offered| offered.completions.is_none()) {
+        // A server without completion has no proposals.
+        return Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
+    }
+    let name = match &mut params.reference {
+        CompleteReference::Prompt(prompt) => &mut prompt.name,
+        CompleteReference::Resource(resource) => &mut resource.uri,
+        _ => return server.send(call, found.has_access).await,
+    };
+    if *name != key {
+        *name = key;
+        *call.params_mut() = Params::of(CompletionComplete::METHOD, &params)?;
+    }
+    server.send(call, found.has_access).await
+}
+
+/// Finds the template to complete; the URI of a resource is accepted too.
+async fn find_template(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    uri: &str,
+) -> Result<ResolvedEntry, RpcError> {
+    let servers = refreshed_servers(dispatcher, cx, ListKind::Templates).await;
+    match NameTable::new(ListKind::Templates, &servers).find(uri) {
+        Lookup::Unique(entry) => Ok(ResolvedEntry::visible(entry)),
+        Lookup::Ambiguous(names) => Err(ambiguous(cx, "template", uri, &names)),
+        Lookup::Unknown => find_resource(dispatcher, cx, uri).await,
+    }
+}
+
+// === Errors ===
+
+fn ambiguous(cx: &Context, what: &str, name: &str, names: &[String]) -> RpcError {
+    let quoted = |name: &str| format!("`{}`", clip(name, MAX_QUOTED_BYTES));
+    let names: Vec<_> = names.iter().take(MAX_NAMES).map(|name| quoted(name)).collect();
+    let message = format!(
+        "several servers have the {what} {}; use one of {}",
+        quoted(name),
+        names.join(", ")
+    );
+    let code = if cx.caller.speaks_mgp() {
+        ErrorCode::TOOL_NAME_CONFLICT
+    } else {
+        ErrorCode::INVALID_PARAMS
+    };
+    RpcError::new(code, message)
+}
+
+pub(super) fn unknown_resource(cx: &Context, uri: &str) -> RpcError {
+    #[derive(Serialize)]
+    struct Data<'a> {
+        uri: &'a str,
+    }
+    let code = match cx.caller.era {
+        _ if cx.caller.speaks_mgp() => ErrorCode::RESOURCE_NOT_FOUND,
+        Era::Legacy => ErrorCode::MCP_RESOURCE_NOT_FOUND,
+        Era::Modern => ErrorCode::INVALID_PARAMS,
+    };
+    let uri = clip(uri, MAX_QUOTED_BYTES);
+    let message = format!("unknown resource `{uri}`; use a URI from `resources/list`");
+    let error = RpcError::new(code, message);
+    match Payload::of(&Data { uri: &uri }) {
+        Ok(data) => error.data(data),
+        Err(_) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_whose_text_mentions_ttl_ms_still_gets_one() {
+        for (result, is_added) in [
+            (r#"{"contents":[]}"#, true),
+            (r#"{"contents":[{"uri":"a:b","text":"{\"ttlMs\":5}"}]}"#, true),
+            (r#"{"contents":[{"uri":"a:b","text":"","_meta":{"ttlMs":5}}]}"#, true),
+            (r#"{"contents":[],"ttlMs":5,"cacheScope":"public"}"#, false),
+        ] {
+            let reply = Reply::raw(Payload::from_trusted(result.to_owned()));
+            let reply: ReadResourceResult = with_cache_members(reply, Era::Modern).get().unwrap();
+            assert_eq!(reply.ttl_ms, Some(if is_added { 0 } else { 5 }), "{result}");
+        }
+    }
+}

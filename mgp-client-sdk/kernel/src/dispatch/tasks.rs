@@ -1,0 +1,54 @@
+//! Long calls: tasks of the kernel for callers that support them, and tools of servers that only run as tasks (MCP tasks).
+//!
+//! A task belongs to the kernel: callers ask the kernel for it, not the server behind it.
+
+use std::sync::Arc;
+
+use mgp_client_sdk::gateway::AwaitLegacyTask;
+use mgp_lifecycle::TakesTask;
+use mgp_toolindex::{Everything, Listed, Resolved, ToolIndex};
+use mgp_types::RpcError;
+use mgp_types::mcp::{Era, TaskSupport};
+use mgp_types::method::{Request as _, ToolsCall};
+use mgp_types::service::{Call, Params, Reply};
+
+use crate::fleet::ManagedServer;
+
+/// Returns whether calls of a tool may become tasks of the kernel.
+pub(crate) fn support(index: &ToolIndex, name: &str) -> TaskSupport {
+    match &index.resolve(name, &Everything) {
+        Resolved::One(tool) if declared(tool) != TaskSupport::Forbidden => TaskSupport::Optional,
+        _ => TaskSupport::Forbidden,
+    }
+}
+
+/// Returns what a tool declares about itself.
+pub(super) fn declared(tool: &Listed) -> TaskSupport {
+    // Few tools declare it, so that few are parsed.
+    if !tool.definition().contains("taskSupport") {
+        return TaskSupport::Forbidden;
+    }
+    let support = tool.tool().ok().and_then(|tool| tool.execution?.task_support);
+    support.unwrap_or(TaskSupport::Forbidden)
+}
+
+/// Calls a tool that only runs as a task, and waits for its result.
+pub(super) async fn call_and_wait(
+    server: &Arc<ManagedServer>,
+    mut call: Call,
+    has_access: bool,
+) -> Result<Reply, RpcError> {
+    let client = if has_access { server.wake_for(&call.cx().principal).await.ok() } else { None };
+    let Some(client) = client else { return server.send(call, has_access).await };
+    if client.server().era == Era::Modern {
+        call.cx_mut().extensions.insert(TakesTask);
+        return server.send(call, has_access).await;
+    }
+    let Some(tool) = call.tool() else { return server.send(call, has_access).await };
+    let name = serde_json::to_string(tool.name).map_err(RpcError::invalid_params)?;
+    let arguments = call.tool_arguments();
+    let text = format!(r#"{{"name":{name},"arguments":{},"task":{{}}}}"#, arguments.as_str());
+    *call.params_mut() = Params::split(ToolsCall::METHOD, text.into())?;
+    call.cx_mut().extensions.insert(AwaitLegacyTask);
+    server.send(call, has_access).await
+}

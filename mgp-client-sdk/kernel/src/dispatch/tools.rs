@@ -1,0 +1,256 @@
+//! `tools/call`: to the server that has the tool, through all of its gates.
+//!
+//! Applies to: inbound.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use mgp_toolindex::{Allowed, Everything, FoundCall, Listed, MetaTool, Outcome, Resolved};
+use mgp_types::mcp::{CallToolParams, TaskSupport};
+use mgp_types::method::method_of_tool;
+use mgp_types::service::{
+    Call, Context, MgpService, Params, Reply, ServerId, Target, Visibility as _,
+};
+use mgp_types::{ErrorCode, RawObject, RpcError};
+use serde::Deserialize;
+use tower_service::Service;
+
+use super::dispatcher::{Dispatcher, DispatcherParts};
+use super::tasks;
+use crate::caller_view::CallerView;
+use crate::fleet::ManagedServer;
+
+/// Turns a call of `mgp_tools_call` that names a method of the kernel into a call of that method's tool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnwrapLayer;
+
+mgp_types::layer_service! {
+    /// Service of [`UnwrapLayer`].
+    pub(super) Unwrap for UnwrapLayer
+}
+
+impl<S: MgpService> Service<Call> for Unwrap<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = S::Future;
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> S::Future {
+        if call.tool().and_then(|tool| MetaTool::of(tool.name)) == Some(MetaTool::Call)
+            && let Ok(named) = call.tool_arguments().get::<CallToolParams>()
+            // `mgp_tools_call` is not a method, so it cannot name itself.
+            && method_of_tool(&named.name).is_some_and(|tool| tool.method.is_some())
+        {
+            let arguments = named.arguments.unwrap_or_default().into();
+            *call.params_mut() = Params::tool(&named.name, &arguments);
+        }
+        self.inner.call(call)
+    }
+}
+
+/// Passes a call on to the server of its tool.
+pub(super) fn call(
+    dispatcher: Dispatcher,
+    mut call: Call,
+) -> impl Future<Output = Result<Reply, RpcError>> + Send {
+    let resolved = resolve_tool(&dispatcher, &mut call);
+    async move {
+        let resolved = match resolved {
+            // A server that was just added may have the tool.
+            Err(error)
+                if error.code() == ErrorCode::TOOL_NOT_FOUND && dispatcher.has_new_servers() =>
+            {
+                // Boxed, so that the future of every other call stays small.
+                let servers = dispatcher.parts().fleet.all();
+                Box::pin(dispatcher.wait_for_new(call.cx(), servers.values())).await;
+                resolve_tool(&dispatcher, &mut call)
+            }
+            resolved => resolved,
+        };
+        let (tool, is_visible) = match resolved? {
+            ResolvedTool::Visible(tool) => (tool, true),
+            ResolvedTool::Found(tool) => (tool, false),
+            ResolvedTool::Held(server) => return server.send(call, false).await,
+        };
+        let DispatcherParts { fleet, view, search, .. } = dispatcher.parts();
+        let Some(server) = fleet.get(tool.server_id()) else {
+            return Err(server_removed(&tool));
+        };
+        let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
+        let cx = call.cx().clone();
+        let answer = if tasks::declared(&tool) == TaskSupport::Required {
+            Box::pin(tasks::call_and_wait(&server, call, has_access)).await
+        } else {
+            server.send(call, has_access).await
+        };
+        if has_access {
+            let outcome = match &answer {
+                Ok(reply) if !is_tool_error(reply) => Outcome::Answered,
+                _ => Outcome::Failed,
+            };
+            // It fails for expired handles only, and here is no handle.
+            if search.called(&cx, None, &tool, outcome).unwrap_or_default() {
+                // Hosts that honour it list the tool from now on.
+                let notifications = &fleet.context().notifications;
+                notifications.tools_changed(|other| *other == cx.principal);
+            }
+        }
+        answer
+    }
+}
+
+/// The tool that a call is for.
+enum ResolvedTool {
+    /// A tool that the caller sees.
+    Visible(Listed),
+    /// A tool in the index; whether the caller sees it is not decided yet.
+    Found(Listed),
+    /// A tool of this server whose definition waits for an operator: the gates refuse the call, on the record.
+    Held(Arc<ManagedServer>),
+}
+
+/// Finds the tool that a call is for, and replaces the name in the call by the server's own.
+fn resolve_tool(dispatcher: &Dispatcher, call: &mut Call) -> Result<ResolvedTool, RpcError> {
+    let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
+    let (tool, is_visible) = match find_by_name(dispatcher, call).filter(|_| meta.is_none()) {
+        Some(tool) => (tool, true),
+        None => match find_by_params(dispatcher, call, meta) {
+            Ok(FoundCall { tool, arguments, .. }) if meta.is_some() => {
+                *call.params_mut() = Params::tool(tool.name(), &arguments.into());
+                return Ok(ResolvedTool::Found(tool));
+            }
+            Ok(FoundCall { tool, .. }) => (tool, false),
+            Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
+                let held = find_held(dispatcher, call, meta)?;
+                return held.map(ResolvedTool::Held).ok_or(unknown);
+            }
+            Err(error) => return Err(error),
+        },
+    };
+    if call.params().mentions("\"task\"") {
+        // The task is the kernel's; the server gets a call without one.
+        *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
+    }
+    call.params_mut().retarget(Target::Tool(tool.name().into()));
+    Ok(if is_visible { ResolvedTool::Visible(tool) } else { ResolvedTool::Found(tool) })
+}
+
+/// The tools that a caller sees.
+struct VisibleTools<'a> {
+    view: &'a CallerView,
+    cx: &'a Context,
+}
+
+impl Allowed for VisibleTools<'_> {
+    fn allows(&self, server: &str, tool: &str) -> bool {
+        self.view.sees(self.cx, Some(&ServerId::from(server)), tool).is_ok()
+    }
+}
+
+/// Finds a visible tool by the name alone, without parsing the params; this is enough for most calls.
+fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<Listed> {
+    let DispatcherParts { fleet, view, .. } = dispatcher.parts();
+    let tool = call.tool()?;
+    let is_object = tool.arguments.is_none_or(|arguments| arguments.starts_with('{'));
+    if !is_object || call.params().mentions("\"server_id\"") {
+        return None;
+    }
+    let visible = VisibleTools { view, cx: call.cx() };
+    match fleet.context().index.resolve(tool.name, &visible) {
+        Resolved::One(tool) => Some(tool),
+        _ => None,
+    }
+}
+
+/// Finds a tool by the name and the server in the params.
+///
+/// A tool without access is found too if the name is unique: the gates refuse the call, on the record.
+fn find_by_params(
+    dispatcher: &Dispatcher,
+    call: &Call,
+    meta: Option<MetaTool>,
+) -> Result<FoundCall, RpcError> {
+    let DispatcherParts { fleet, search, .. } = dispatcher.parts();
+    let index = &fleet.context().index;
+    let params = naming_params(call, meta)?;
+    FoundCall::read(&params, index, &search.caller(call.cx())).or_else(|error| match error.code() {
+        ErrorCode::TOOL_NOT_FOUND => {
+            FoundCall::read(&params, index, &Everything).map_err(|_| error)
+        }
+        _ => Err(error),
+    })
+}
+
+/// Finds the server of a tool that the caller would see if its definition did not wait for an operator.
+fn find_held(
+    dispatcher: &Dispatcher,
+    call: &mut Call,
+    meta: Option<MetaTool>,
+) -> Result<Option<Arc<ManagedServer>>, RpcError> {
+    let DispatcherParts { fleet, view, .. } = dispatcher.parts();
+    let CallToolParams { name, arguments, extra, .. } = naming_params(call, meta)?.get()?;
+    let wanted: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
+    for server in fleet.all().values() {
+        let id = server.id().as_str();
+        if wanted.as_ref().is_some_and(|wanted| wanted != id) {
+            continue;
+        }
+        let unqualified = name.strip_prefix(id).and_then(|rest| rest.strip_prefix('.'));
+        let is_held = |tool: &&str| view.is_held(call.cx(), server.id(), tool);
+        if let Some(tool) = unqualified.into_iter().chain([name.as_str()]).find(is_held) {
+            *call.params_mut() = Params::tool(tool, &arguments.unwrap_or_default().into());
+            return Ok(Some(Arc::clone(server)));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the object with the name and the arguments of the tool.
+fn naming_params(call: &Call, meta: Option<MetaTool>) -> Result<RawObject, RpcError> {
+    match meta {
+        Some(MetaTool::Call) => call.tool_arguments().get(),
+        _ => call.params().get(),
+    }
+}
+
+/// Returns whether a result reports that the tool failed.
+fn is_tool_error(reply: &Reply) -> bool {
+    #[derive(Deserialize)]
+    struct ToolOutcome {
+        #[serde(default, rename = "isError")]
+        is_error: bool,
+    }
+    let Some(body) = reply.as_body() else { return false };
+    let text = body.as_raw().as_str();
+    // Few results mention it, so that few are parsed.
+    let may_be_error = text.contains("\"isError\"") && text.contains("true");
+    may_be_error && serde_json::from_str::<ToolOutcome>(text).is_ok_and(|outcome| outcome.is_error)
+}
+
+fn server_removed(tool: &Listed) -> RpcError {
+    let server = tool.server_id();
+    let message = format!("the server `{server}` was removed; find another tool");
+    RpcError::new(ErrorCode::TOOL_NOT_FOUND, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+
+    use super::*;
+
+    #[test]
+    fn a_result_that_only_mentions_is_error_in_its_content_has_not_failed() {
+        for (result, expected) in [
+            (r#"{"content":[],"isError":true}"#, true),
+            (r#"{ "content": [], "isError" : true }"#, true),
+            (r#"{"content":[],"isError":false,"structuredContent":{"ok":true}}"#, false),
+            (r#"{"content":[],"structuredContent":{"isError":true}}"#, false),
+            (r#"{"content":[{"type":"text","text":"{\"isError\":true}"}]}"#, false),
+            (r#"{"content":[]}"#, false),
+        ] {
+            let reply = Reply::raw(Payload::from_trusted(result.to_owned()));
+            assert_eq!(is_tool_error(&reply), expected, "{result}");
+        }
+    }
+}

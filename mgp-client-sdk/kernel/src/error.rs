@@ -1,0 +1,46 @@
+//! Errors of building and configuring a kernel.
+
+use mgp_security::FolderError;
+use mgp_toolindex::IndexError;
+use mgp_types::RpcError;
+use mgp_types::store::StoreError;
+
+/// A failure to build or configure a kernel.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// The state folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The state cannot be read.
+    #[error("the state cannot be used: {0}")]
+    Store(#[from] StoreError),
+    /// The tool index cannot be opened.
+    #[error("the tool index cannot be opened: {0}")]
+    Index(#[from] IndexError),
+    /// A server cannot be set up.
+    #[error("the server `{server}` cannot be set up: {why}")]
+    Server {
+        /// The id of the server.
+        server: String,
+        /// The reason.
+        why: mgp_client_sdk::Error,
+    },
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] mgp_discovery::Error),
+    /// The kernel has no files to reload.
+    #[error("this kernel was not configured by files; build it with `sources`")]
+    NoSources,
+    /// The policies or groups of another configuration could not be set.
+    #[error("the configuration is not in force: {}", .0.message())]
+    Governed(RpcError),
+    /// Kernels start each other in a circle.
+    #[error(
+        "{0} kernels have started each other: one has itself among its servers; remove it from the configuration"
+    )]
+    TooDeep(u32),
+    /// The upstream server cannot be built.
+    #[error("the kernel cannot be served: {}", .0.message())]
+    Upstream(RpcError),
+}

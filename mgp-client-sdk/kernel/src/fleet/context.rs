@@ -1,0 +1,51 @@
+//! Everything that the servers of a kernel share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mgp_discovery::Expander;
+use mgp_security::Governance;
+use mgp_server_sdk::Herald;
+use mgp_toolindex::ToolIndex;
+use mgp_types::service::ServerId;
+use tokio::sync::Semaphore;
+
+use super::known_servers::KnownServers;
+use super::notifier::ServerNotifier;
+use super::refresh_queue::StaleLists;
+use super::subscriptions::ResourceSubscriptions;
+use crate::callers::Callers;
+
+/// Creates a server of this process, a new one for each start.
+pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + Sync>;
+
+/// Everything that the servers of a kernel share; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct FleetContext {
+    pub(crate) governance: Governance,
+    pub(crate) index: ToolIndex,
+    pub(crate) expander: Expander,
+    pub(crate) stale: StaleLists,
+    pub(crate) known: KnownServers,
+    /// One permit for each server that may be starting at the same time.
+    pub(crate) start_permits: Arc<Semaphore>,
+    /// The servers of this process.
+    pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
+    /// Notifies clients that lists and resources changed.
+    pub(crate) notifications: Herald,
+    pub(crate) callers: Callers,
+    pub(crate) subscriptions: ResourceSubscriptions,
+}
+
+impl FleetContext {
+    /// Returns the notifier of one server.
+    pub(super) fn notifier(&self, server: ServerId) -> ServerNotifier {
+        ServerNotifier {
+            server,
+            access: self.governance.access().clone(),
+            stale: self.stale.clone(),
+            notifications: self.notifications.clone(),
+            callers: self.callers.clone(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Servers as operators see them, with the reason why one lacks tools.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use mgp_discovery::{Origin, Reach, Server, clear_secrets};
+use mgp_security::NameFlaw;
+use mgp_toolindex::Listed;
+use mgp_types::mcp::Era;
+use mgp_types::mgp::{KernelServer, MgpVersion, ServerState};
+use mgp_types::service::{ServerId, shown_url};
+
+use super::managed_server::ManagedServer;
+use super::servers::Fleet;
+
+/// Bytes of a command line or URL that are shown.
+const MAX_REACH_BYTES: usize = 400;
+
+/// Describes all servers, by their ids.
+pub(crate) fn describe_all(fleet: &Fleet) -> Vec<KernelServer> {
+    // Counted once, for there may be hundreds of servers.
+    let mut waiting = HashMap::new();
+    for one in fleet.context().governance.definitions().waiting().unwrap_or_default() {
+        *waiting.entry(one.server).or_insert(0) += 1;
+    }
+    let all = fleet.all();
+    let described = all.values().map(|server| {
+        let mut described = describe(fleet, server);
+        described.lacks = lack_of_tools(fleet, server, &described, &waiting);
+        described
+    });
+    described.collect()
+}
+
+fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
+    let (context, config) = (fleet.context(), server.config());
+    let tools = context.index.tools_of(server.id().as_str());
+    let mut described = KernelServer::new(
+        server.id().as_str(),
+        server.state(),
+        reach(&config),
+        context.governance.policies().of(Some(server.id())).trust.clone(),
+        server.client().restarts(),
+        match config.origin {
+            _ if server.approved().is_some() => "registered".to_owned(),
+            _ if matches!(config.reach, Reach::Within) => "within this process".to_owned(),
+            Origin::Project | Origin::User | Origin::Given => config.file.display().to_string(),
+            _ => "registered".to_owned(),
+        },
+    );
+    described.tools = tools.len() as u64;
+    described.tokens = tools.iter().map(Listed::tokens).map(u64::from).sum::<u64>();
+    (described.since, described.error) = server.log().state();
+    if let Ok(client) = server.client().client() {
+        let facts = client.server();
+        described.era = Some(if facts.era == Era::Modern { "modern" } else { "legacy" }.to_owned());
+        described.protocol_version = Some(facts.revision.to_string());
+        described.mgp_version = facts.speaks_mgp().then(MgpVersion::default);
+        described.pid = client.pid();
+        if let Some(info) = client.server_info() {
+            (described.name, described.version) = (Some(info.name), Some(info.version));
+        }
+    }
+    described
+}
+
+/// Returns how a server is reached, as configured: without the values of variables, and without secrets.
+fn reach(server: &Server) -> String {
+    let mut text = match &server.reach {
+        Reach::Program { command, args, .. } => {
+            let mut line = command.clone();
+            let secrets = clear_secrets(server);
+            for (at, arg) in args.iter().enumerate() {
+                line.push(' ');
+                let place = format!("args[{at}]");
+                if secrets.iter().any(|secret| secret.place == place) {
+                    line.push('…');
+                } else if arg.is_empty() || arg.contains(char::is_whitespace) {
+                    let _ = write!(line, "{arg:?}");
+                } else {
+                    line.push_str(arg);
+                }
+            }
+            line
+        }
+        Reach::Url { url, .. } => shown_url(url),
+        _ => "within this process".to_owned(),
+    };
+    if text.len() > MAX_REACH_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_REACH_BYTES));
+        text.push('…');
+    }
+    text
+}
+
+/// Returns why a server has no tools or lacks some, in one short sentence.
+fn lack_of_tools(
+    fleet: &Fleet,
+    server: &ManagedServer,
+    described: &KernelServer,
+    waiting: &HashMap<ServerId, usize>,
+) -> Option<String> {
+    if let Some(&waiting) = waiting.get(server.id()) {
+        let id = server.id();
+        let wait = if waiting == 1 { "definition waits" } else { "definitions wait" };
+        return Some(format!(
+            "{waiting} {wait} for an operator; see `mgp tools ls {id} --waiting`"
+        ));
+    }
+    let refused = fleet.context().governance.definitions().refused(server.id());
+    if refused > 0 {
+        // If its id is the reason, all of its definitions are refused.
+        return Some(flaw_of_id(fleet, server).unwrap_or_else(|| {
+            let definitions = if refused == 1 { "definition" } else { "definitions" };
+            format!("{refused} {definitions} cannot be used; its author must fix them")
+        }));
+    }
+    (described.tools == 0).then(|| lack_of_all_tools(fleet, server, described))
+}
+
+/// Returns what is wrong with the id of a server.
+///
+/// The check compares it with all other ids, so it runs only for servers that lack tools.
+fn flaw_of_id(fleet: &Fleet, server: &ManagedServer) -> Option<String> {
+    Some(match fleet.context().governance.definitions().flaw(server.id())? {
+        NameFlaw::LooksLike { like, .. } => {
+            format!("its id looks like `{like}`; give it another")
+        }
+        NameFlaw::Reserved(_) => "its id is reserved; give it another".to_owned(),
+        flaw => format!("its id cannot be used: {flaw}"),
+    })
+}
+
+fn lack_of_all_tools(fleet: &Fleet, server: &ManagedServer, described: &KernelServer) -> String {
+    let is_known = fleet.is_known(server);
+    match &described.status {
+        ServerState::Error | ServerState::Restarting => match server.config().reach {
+            Reach::Url { .. } => "it cannot be reached".to_owned(),
+            _ => "it does not start".to_owned(),
+        },
+        ServerState::Connected | ServerState::Registered | ServerState::Disconnected
+            if let Some(flaw) = flaw_of_id(fleet, server) =>
+        {
+            flaw
+        }
+        _ if is_known => "it lists no tools".to_owned(),
+        ServerState::Connected => {
+            "its tools are not known yet; if that does not change, run `mgp doctor`".to_owned()
+        }
+        ServerState::Registered | ServerState::Disconnected => {
+            let id = server.id();
+            format!("it does not run, and its tools are not known; run `mgp servers start {id}`")
+        }
+        state => format!("it is {}", state.as_str()),
+    }
+}

@@ -1,0 +1,90 @@
+//! Servers whose tools are known for their present configuration: nothing has to be started to list them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use mgp_discovery::{Reach, Server};
+use mgp_types::service::ServerId;
+use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::sync::Mutex;
+use mgp_types::{Hash, Payload};
+
+const SPACE: &str = "kernel.met";
+
+/// The configurations whose tools are known, as digests; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct KnownServers(Arc<Digests>);
+
+struct Digests {
+    store: Arc<dyn Store>,
+    by_server: Mutex<BTreeMap<ServerId, String>>,
+}
+
+impl KnownServers {
+    pub(crate) async fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let records = store.load(SPACE).await?.records.into_iter();
+        let read = |value: Payload| value.get::<String>().ok();
+        let digests = records
+            .filter_map(|record| Some((record.key.as_str().into(), record.value.and_then(read)?)))
+            .collect();
+        Ok(Self(Arc::new(Digests { store, by_server: Mutex::new(digests) })))
+    }
+
+    /// Returns whether a server with this very entry listed this number of tools.
+    pub(super) fn contains(&self, server: &Server, tools: usize) -> bool {
+        let digests = self.0.by_server.lock();
+        digests.get(&server.id).is_some_and(|known| *known == digest(server, tools))
+    }
+
+    /// Records a server; if that cannot be stored, the next kernel starts the server once more.
+    pub(super) fn insert(&self, server: &Server, tools: usize) {
+        let digest = digest(server, tools);
+        let previous = self.0.by_server.lock().insert(server.id.clone(), digest.clone());
+        if previous.as_ref() == Some(&digest) {
+            return;
+        }
+        if let Ok(value) = Payload::of(&digest) {
+            self.commit(Change::new().put(SPACE, server.id.as_str(), value));
+        }
+    }
+
+    pub(super) fn remove(&self, server: &ServerId) {
+        if self.0.by_server.lock().remove(server).is_some() {
+            self.commit(Change::new().remove(SPACE, server.as_str()));
+        }
+    }
+
+    fn commit(&self, change: Change) {
+        let committed = self.0.store.commit(change);
+        tokio::spawn(async move {
+            if let Err(error) = committed.await {
+                tracing::warn!(%error, "known servers not stored; the next kernel starts one again");
+            }
+        });
+    }
+}
+
+/// Returns the digest of everything that makes a server another one: its command or URL, and what it is offered.
+///
+/// The entry may contain secrets, so only the digest is stored.
+fn digest(server: &Server, tools: usize) -> String {
+    let mut text = String::new();
+    // Quoted, so that no two entries have the same text; writing to a string does not fail.
+    let _ = match &server.reach {
+        Reach::Program { command, args, cwd, env } => {
+            write!(text, "program {command:?} {args:?} {cwd:?} {env:?}")
+        }
+        Reach::Url { url, headers, transport } => {
+            write!(text, "url {url:?} {headers:?} {transport:?}")
+        }
+        _ => write!(text, "within {:?}", env!("CARGO_PKG_VERSION")),
+    };
+    let offered = server.mgp.as_ref().map(|mgp| (&mgp.extensions, mgp.isolation, &mgp.tags));
+    // Only if there is one: entries without it keep the digest they had before there were eras.
+    if let Some(era) = server.era {
+        let _ = write!(text, " {era:?}");
+    }
+    let _ = write!(text, " {offered:?} {}", server.file.display());
+    format!("{} {tools}", Hash::of(text.as_bytes()))
+}

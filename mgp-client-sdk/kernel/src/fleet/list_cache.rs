@@ -1,0 +1,370 @@
+//! The resources, templates and prompts of a server, as it last listed them.
+//!
+//! They outlive the server's process, so that a client can list them without a start.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use mgp_client_sdk::{Error, SupervisedClient, gateway};
+use mgp_types::mcp::{ListParams, Prompt, Resource, ResourceTemplate, ServerCapabilities};
+use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesList};
+use mgp_types::service::{Call, Facts, Method, Params, ServerId};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Payload};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::hops;
+
+/// Entries of a list beyond this number are not listed.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Entries of a list beyond this size are not listed.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+
+const MAX_PAGES: usize = 200;
+
+/// Time for which a list counts as fresh if its server does not announce changes.
+const FRESH_TTL: Duration = Duration::from_secs(2);
+
+/// A list of a server other than its tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum ListKind {
+    Resources,
+    Templates,
+    Prompts,
+}
+
+/// The lists of one server.
+#[derive(Default)]
+pub(crate) struct ListCache {
+    lists: Mutex<Lists>,
+    /// One task reads, the others wait for what it reads.
+    reading: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Lists {
+    capabilities: Option<Arc<ServerCapabilities>>,
+    by_kind: [Option<Arc<CachedList>>; 3],
+    /// The digest of the lists that were stored last.
+    stored: Option<u64>,
+}
+
+/// One list, in the order of its server.
+#[derive(Default)]
+pub(crate) struct CachedList {
+    entries: Vec<ListEntry>,
+    by_key: HashMap<Arc<str>, usize>,
+    read_at: Option<Instant>,
+    digest: u64,
+}
+
+/// One entry of a list, as its server wrote it.
+#[derive(Clone)]
+pub(crate) struct ListEntry {
+    /// The URI, URI template or name.
+    pub(crate) key: Arc<str>,
+    pub(crate) text: Payload,
+}
+
+/// The lists of one server as they are stored.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredLists {
+    capabilities: ServerCapabilities,
+    resources: Option<Vec<Payload>>,
+    templates: Option<Vec<Payload>>,
+    prompts: Option<Vec<Payload>>,
+}
+
+impl ListKind {
+    const ALL: [Self; 3] = [Self::Resources, Self::Templates, Self::Prompts];
+
+    fn method(self) -> &'static str {
+        match self {
+            Self::Resources => ResourcesList::METHOD,
+            Self::Templates => ResourcesTemplatesList::METHOD,
+            Self::Prompts => PromptsList::METHOD,
+        }
+    }
+
+    fn is_offered(self, capabilities: &ServerCapabilities) -> bool {
+        match self {
+            Self::Resources | Self::Templates => capabilities.resources.is_some(),
+            Self::Prompts => capabilities.prompts.is_some(),
+        }
+    }
+
+    /// Returns whether the server announces changes of this list.
+    fn is_announced(self, capabilities: &ServerCapabilities) -> bool {
+        let list_changed = match self {
+            Self::Resources | Self::Templates => {
+                capabilities.resources.as_ref().and_then(|resources| resources.list_changed)
+            }
+            Self::Prompts => capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed),
+        };
+        list_changed == Some(true)
+    }
+}
+
+impl CachedList {
+    pub(crate) fn entries(&self) -> &[ListEntry] {
+        &self.entries
+    }
+
+    pub(crate) fn contains(&self, key: &str) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    /// Returns a number that changes with the entries.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn push(&mut self, entry: ListEntry) {
+        // Of two entries with one key only the first can be addressed.
+        if !self.by_key.contains_key(&entry.key) {
+            self.by_key.insert(Arc::clone(&entry.key), self.entries.len());
+            self.entries.push(entry);
+        }
+    }
+
+    fn finish(mut self) -> Self {
+        let mut hasher = DefaultHasher::new();
+        for entry in &self.entries {
+            entry.text.as_str().hash(&mut hasher);
+        }
+        self.digest = hasher.finish();
+        self.read_at = Some(Instant::now());
+        self
+    }
+}
+
+impl ListCache {
+    /// Returns the capabilities of the server when it was last connected.
+    pub(crate) fn capabilities(&self) -> Option<Arc<ServerCapabilities>> {
+        self.lock().capabilities.clone()
+    }
+
+    /// Returns a list as it was last read; empty before it was.
+    pub(crate) fn list(&self, kind: ListKind) -> Arc<CachedList> {
+        self.lock().by_kind[kind as usize].clone().unwrap_or_default()
+    }
+
+    /// Takes the capabilities of a server that has just connected.
+    pub(super) fn set_capabilities(&self, capabilities: &ServerCapabilities) {
+        let mut lists = self.lock();
+        lists.capabilities = Some(Arc::new(capabilities.clone()));
+        for kind in ListKind::ALL.into_iter().filter(|kind| !kind.is_offered(capabilities)) {
+            lists.by_kind[kind as usize] = Some(Arc::default());
+        }
+    }
+
+    /// Takes the lists that an earlier kernel stored; a text that cannot be read is ignored.
+    pub(super) fn restore(&self, stored: &Payload) {
+        let Ok(stored) = stored.get::<StoredLists>() else { return };
+        self.set_capabilities(&stored.capabilities);
+        let StoredLists { resources, templates, prompts, .. } = stored;
+        for (kind, texts) in ListKind::ALL.into_iter().zip([resources, templates, prompts]) {
+            let Some(texts) = texts else { continue };
+            let mut list = CachedList::default();
+            for text in texts {
+                if let Some(key) = key(kind, &text) {
+                    let text = Payload::from_trusted(text.as_str().to_owned());
+                    list.push(ListEntry { key, text });
+                }
+            }
+            let mut list = list.finish();
+            list.read_at = None;
+            self.lock().by_kind[kind as usize] = Some(Arc::new(list));
+        }
+    }
+
+    /// Returns the lists to store, if they changed since the last call.
+    pub(super) fn take_unstored(&self) -> Option<StoredLists> {
+        let mut lists = self.lock();
+        let mut hasher = DefaultHasher::new();
+        for list in &lists.by_kind {
+            list.as_ref().map(|list| list.digest).hash(&mut hasher);
+        }
+        let now = Some(hasher.finish());
+        if std::mem::replace(&mut lists.stored, now) == now {
+            return None;
+        }
+        let texts = |kind: ListKind| {
+            let list = lists.by_kind[kind as usize].as_ref()?;
+            Some(list.entries.iter().map(|entry| entry.text.clone()).collect())
+        };
+        Some(StoredLists {
+            capabilities: ServerCapabilities::clone(lists.capabilities.as_deref()?),
+            resources: texts(ListKind::Resources),
+            templates: texts(ListKind::Templates),
+            prompts: texts(ListKind::Prompts),
+        })
+    }
+
+    /// Reads a list again unless it is fresh or the server is not connected; returns whether it changed.
+    pub(super) async fn refresh(
+        &self,
+        kind: ListKind,
+        server: &ServerId,
+        client: &SupervisedClient,
+    ) -> bool {
+        if !self.is_stale(kind) || client.client().is_err() {
+            return false;
+        }
+        let _turn = self.reading.lock().await;
+        if !self.is_stale(kind) {
+            return false;
+        }
+        self.reread(kind, server, client).await
+    }
+
+    /// Reads a list again; returns whether it changed.
+    pub(super) async fn reread(
+        &self,
+        kind: ListKind,
+        server: &ServerId,
+        client: &SupervisedClient,
+    ) -> bool {
+        let list = match read(kind, server, client).await {
+            Ok(list) => list,
+            Err(error) => {
+                tracing::debug!(%server, method = kind.method(), %error, "list not read");
+                return false;
+            }
+        };
+        let (digest, is_empty) = (list.digest, list.entries.is_empty());
+        match self.lock().by_kind[kind as usize].replace(Arc::new(list)) {
+            Some(before) => before.digest != digest && !(before.entries.is_empty() && is_empty),
+            None => !is_empty,
+        }
+    }
+
+    /// Returns whether a list may have changed without a notification.
+    fn is_stale(&self, kind: ListKind) -> bool {
+        let lists = self.lock();
+        let Some(capabilities) = &lists.capabilities else { return true };
+        if !kind.is_offered(capabilities) {
+            return false;
+        }
+        match &lists.by_kind[kind as usize] {
+            None => true,
+            Some(_) if kind.is_announced(capabilities) => false,
+            Some(list) => list.read_at.is_none_or(|read_at| read_at.elapsed() > FRESH_TTL),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock()
+    }
+}
+
+/// Reads all pages of a list, within the bounds.
+async fn read(
+    kind: ListKind,
+    server: &ServerId,
+    supervised: &SupervisedClient,
+) -> Result<CachedList, Error> {
+    let client = supervised.client()?;
+    let (mut list, mut params, mut bytes) = (CachedList::default(), ListParams::new(), 0_usize);
+    if !kind.is_offered(client.capabilities()) {
+        return Ok(list.finish());
+    }
+    for _ in 0..MAX_PAGES {
+        let method = Method::from_static(kind.method());
+        let mut call = Call::request(method, Params::of(kind.method(), &params)?, client.context());
+        hops::count(&mut call, client.server());
+        let page = match gateway::ungated_supervised(supervised).send(call).await {
+            Ok(reply) => reply.get::<Page>()?,
+            // Many servers have resources and do not implement templates.
+            Err(error) if error.code() == ErrorCode::METHOD_NOT_FOUND => break,
+            Err(error) => return Err(error.into()),
+        };
+        for text in page.entries(kind).filter_map(|text| nested(kind, text, client.server())) {
+            bytes = bytes.saturating_add(text.as_str().len());
+            if bytes > MAX_BYTES || list.entries.len() >= MAX_ENTRIES {
+                let method = kind.method();
+                tracing::warn!(%server, method, MAX_ENTRIES, MAX_BYTES, "list truncated");
+                return Ok(list.finish());
+            }
+            if let Some(key) = key(kind, &text) {
+                list.push(ListEntry { key, text });
+            }
+        }
+        match page.next {
+            Some(cursor) => params.cursor = Some(cursor),
+            None => break,
+        }
+    }
+    Ok(list.finish())
+}
+
+/// One page of any of the lists.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    resources: Vec<Payload>,
+    #[serde(default, rename = "resourceTemplates")]
+    templates: Vec<Payload>,
+    #[serde(default)]
+    prompts: Vec<Payload>,
+    #[serde(default, rename = "nextCursor")]
+    next: Option<String>,
+}
+
+impl Page {
+    fn entries(&self, kind: ListKind) -> impl Iterator<Item = Payload> {
+        let entries = match kind {
+            ListKind::Resources => &self.resources,
+            ListKind::Templates => &self.templates,
+            ListKind::Prompts => &self.prompts,
+        };
+        // A page is shared text; a cached entry must not keep all of it alive.
+        entries.iter().map(|entry| Payload::from_trusted(entry.as_str().to_owned()))
+    }
+}
+
+/// Counts one more kernel for an entry that a kernel lists; `None` behind too many.
+fn nested(kind: ListKind, text: Payload, callee: &Facts) -> Option<Payload> {
+    if !hops::is_kernel(callee) {
+        return Some(text);
+    }
+    match kind {
+        ListKind::Resources => {
+            let mut resource: Resource = text.get().ok()?;
+            resource.meta = Some(hops::add_level(resource.meta.take())?);
+            Payload::of(&resource).ok()
+        }
+        ListKind::Templates => {
+            let mut template: ResourceTemplate = text.get().ok()?;
+            template.meta = Some(hops::add_level(template.meta.take())?);
+            Payload::of(&template).ok()
+        }
+        ListKind::Prompts => {
+            let mut prompt: Prompt = text.get().ok()?;
+            prompt.meta = Some(hops::add_level(prompt.meta.take())?);
+            Payload::of(&prompt).ok()
+        }
+    }
+}
+
+/// Returns the member that identifies an entry.
+fn key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
+    #[derive(Deserialize)]
+    struct Keys {
+        uri: Option<String>,
+        #[serde(rename = "uriTemplate")]
+        template: Option<String>,
+        name: Option<String>,
+    }
+    let keys: Keys = text.get().ok()?;
+    let key = match kind {
+        ListKind::Resources => keys.uri,
+        ListKind::Templates => keys.template,
+        ListKind::Prompts => keys.name,
+    };
+    key.filter(|key| !key.is_empty()).map(Into::into)
+}

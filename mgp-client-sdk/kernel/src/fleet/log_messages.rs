@@ -1,0 +1,148 @@
+//! Log messages of servers: to the caller they belong to, under the server's name (MCP logging).
+//!
+//! Applies to: outbound.
+
+use std::sync::Arc;
+
+use mgp_client_sdk::{Client, gateway};
+use mgp_server_sdk::Logger;
+use mgp_types::mcp::{Era, LogLevel, LogMessageParams, SetLevelParams, key};
+use mgp_types::method::{LogMessage, LoggingSetLevel};
+use mgp_types::service::{
+    Asking, Call, Context, Item, MgpService, Principal, Reply, Room, ServerId,
+};
+use mgp_types::sync::Mutex;
+use mgp_types::{Payload, RpcError};
+use tower_service::Service;
+
+use super::notifier::ServerNotifier;
+
+/// The principals whose calls a server has run since it was added; two count like many.
+///
+/// A log message that belongs to no call may reveal something about each of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ServedPrincipals(Arc<Mutex<Served>>);
+
+#[derive(Debug, Default)]
+enum Served {
+    #[default]
+    None,
+    One(Principal),
+    Several,
+}
+
+impl ServedPrincipals {
+    pub(super) fn insert(&self, principal: &Principal) {
+        let mut served = self.0.lock();
+        match &*served {
+            Served::None => *served = Served::One(principal.clone()),
+            Served::One(one) if one != principal => *served = Served::Several,
+            Served::One(_) | Served::Several => {}
+        }
+    }
+
+    /// Returns whether the server has run calls of no other principal.
+    fn is_at_most(&self, principal: &Principal) -> bool {
+        match &*self.0.lock() {
+            Served::None => true,
+            Served::One(one) => one == principal,
+            Served::Several => false,
+        }
+    }
+}
+
+/// Forwards a log message of a server; `owner` is the principal of an isolated instance.
+///
+/// While one client has calls in flight at the server, the message belongs to those calls. Between calls it goes to the
+/// clients of the only principal that sees the server, if the server has run calls of no other. Any other message could
+/// show one caller what the call of another one wrote, so it is dropped.
+pub(super) fn forward_log(
+    notifier: &ServerNotifier,
+    owner: Option<&Principal>,
+    served: &ServedPrincipals,
+    cx: &Context,
+    mut message: LogMessageParams,
+) {
+    let level = message.level;
+    let server = notifier.server();
+    message.logger = Some(match message.logger.as_deref() {
+        Some(logger) => format!("{server}/{logger}"),
+        None => server.to_string(),
+    });
+    message.meta = None;
+    let in_flight = cx.peer.all_in_flight();
+    let own = cx.scope.id();
+    let calls: Vec<_> = in_flight
+        .iter()
+        .filter(|call| call.cx.scope.id() != own || !matches!(call.cx.asking, Asking::Nobody))
+        .collect();
+    let Ok(params) = Payload::of(&message) else { return };
+    if let Some(first) = calls.first() {
+        let is_one = calls.iter().all(|call| {
+            call.cx.principal == first.cx.principal && call.cx.scope.id() == first.cx.scope.id()
+        });
+        if !is_one {
+            tracing::debug!(%server, "log message dropped: calls of several callers are in flight");
+            return;
+        }
+        // Once: a client has one log, however many calls it makes.
+        let taker = calls.iter().find(|call| Logger::of(&call.cx).wants(level));
+        if let Some(call) = taker
+            && call.inbox.push(Item::Log(params)) == Room::Full
+        {
+            tracing::trace!(%server, "log message dropped: the client reads too slowly");
+        }
+        return;
+    }
+    let clients = notifier.clients(owner);
+    let Some(first) = clients.first() else { return };
+    let is_another = |cx: &Context| cx.principal != first.principal;
+    if clients.iter().any(is_another) || !served.is_at_most(&first.principal) {
+        tracing::debug!(%server, "log message dropped: it belongs to no call, and there are several callers");
+        return;
+    }
+    for cx in clients.into_iter().filter(|cx| Logger::is_heard_by(&cx.scope, level)) {
+        if let Ok(call) = Call::tell::<LogMessage>(&message, cx.clone()) {
+            // It may wait for a client that reads slowly.
+            tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
+        }
+    }
+}
+
+/// Asks a legacy server for log messages from a level on; modern servers are asked with each call.
+pub(super) async fn request_level(client: &Client, server: &ServerId, level: LogLevel) {
+    if client.server().era == Era::Modern || client.capabilities().logging.is_none() {
+        return;
+    }
+    let request = Call::ask::<LoggingSetLevel>(&SetLevelParams::new(level), client.context());
+    let Ok(call) = request else { return };
+    if let Err(error) = gateway::ungated(client).send(call).await {
+        tracing::debug!(%server, %error, "log level refused");
+    }
+}
+
+/// Asks a modern server for log messages with each call whose caller takes them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LevelLayer;
+
+mgp_types::layer_service! {
+    /// Service of [`LevelLayer`].
+    pub(super) Level for LevelLayer
+}
+
+impl<S: MgpService> Service<Call> for Level<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = S::Future;
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> S::Future {
+        if call.cx().callee.era == Era::Modern
+            && let Some(level) = Logger::level_of(call.cx())
+            && let Ok(level) = Payload::of(&level)
+        {
+            call.hop_mut().meta.push((key::LOG_LEVEL.into(), level));
+        }
+        self.inner.call(call)
+    }
+}

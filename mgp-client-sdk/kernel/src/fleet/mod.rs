@@ -1,0 +1,56 @@
+//! The servers of a kernel, each with its supervised client.
+//!
+//! The path of a change: a server announces it ([`notifier`]), the list is marked as stale ([`refresh_queue`]) and read
+//! again ([`refresh`]), and the notifier notifies the clients that see the server.
+
+mod context;
+mod control;
+mod describe;
+mod idle;
+mod instance;
+mod known_servers;
+mod list_cache;
+mod log_messages;
+mod managed_server;
+mod notifier;
+mod refresh;
+mod refresh_queue;
+mod server_log;
+mod servers;
+mod start;
+mod state_watch;
+mod stored_lists;
+mod subscriptions;
+mod target;
+#[cfg(test)]
+mod tests;
+mod visible_fleet;
+
+use std::collections::HashMap;
+
+use mgp_types::Payload;
+
+pub(super) use context::{CreateServer, FleetContext};
+pub(super) use describe::describe_all;
+pub(super) use known_servers::KnownServers;
+pub(super) use list_cache::{CachedList, ListEntry, ListKind};
+pub(super) use managed_server::ManagedServer;
+pub(super) use refresh_queue::{ListGroup, StaleLists};
+pub(super) use servers::Fleet;
+pub(super) use stored_lists::load as load_stored_lists;
+pub(super) use subscriptions::ResourceSubscriptions;
+pub(super) use visible_fleet::VisibleFleet;
+
+/// Creates a fleet without servers, and starts the tasks that serve it until it is dropped.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub(super) fn start(context: FleetContext, stored: HashMap<String, Payload>) -> Fleet {
+    let changes = context.governance.changes();
+    tokio::spawn(notifier::announce_access_changes(changes, context.notifications.clone()));
+    let stale = context.stale.clone();
+    let fleet = Fleet::new(context, stored);
+    tokio::spawn(refresh::run(fleet.downgrade(), stale));
+    tokio::spawn(idle::run(fleet.downgrade()));
+    fleet
+}

@@ -1,0 +1,112 @@
+//! From the notifications of a server to the clients that see it.
+
+use std::time::{Duration, SystemTime};
+
+use mgp_client_sdk::Changed;
+use mgp_security::Access;
+use mgp_server_sdk::Herald;
+use mgp_types::mcp::LogLevel;
+use mgp_types::method::{Request as _, RootsList};
+use mgp_types::service::{Asking, Context, Principal, ServerId};
+use tokio::sync::watch;
+
+use super::refresh_queue::{ListGroup, StaleLists};
+use super::subscriptions;
+use crate::callers::Callers;
+
+/// Interval over which changes of access are announced together.
+const ACCESS_CHANGES_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Handles the notifications of one server; keeps no server alive.
+///
+/// An `owner` is the principal that an isolated instance belongs to; the shared instance has none.
+#[derive(Clone)]
+pub(crate) struct ServerNotifier {
+    pub(super) server: ServerId,
+    pub(super) access: Access,
+    pub(super) stale: StaleLists,
+    pub(super) notifications: Herald,
+    pub(super) callers: Callers,
+}
+
+impl ServerNotifier {
+    pub(super) fn server(&self) -> &ServerId {
+        &self.server
+    }
+
+    /// Handles a change that the server announced.
+    pub(super) fn handle(&self, change: &Changed, owner: Option<&Principal>) {
+        match change {
+            Changed::Tools => self.stale.mark(&self.server, &[ListGroup::Tools]),
+            Changed::Resources => self.stale.mark(&self.server, &[ListGroup::Resources]),
+            Changed::Prompts => self.stale.mark(&self.server, &[ListGroup::Prompts]),
+            Changed::Resource(uri) => {
+                self.resource_updated(&subscriptions::key(&self.server, owner, uri));
+            }
+            _ => {}
+        }
+    }
+
+    /// Notifies the subscribers of a resource that still see the server.
+    pub(super) fn resource_updated(&self, key: &str) {
+        self.notifications.updated(key, |principal| self.is_seen_by(principal));
+    }
+
+    /// Notifies the clients that see the server that a list changed.
+    pub(super) fn list_changed(&self, group: ListGroup) {
+        let sees = |principal: &Principal| self.is_seen_by(principal);
+        match group {
+            // A principal may see single tools of a server that it does not see as a whole.
+            ListGroup::Tools => self.notifications.tools_changed(|_| true),
+            ListGroup::Resources => self.notifications.resources_changed(sees),
+            ListGroup::Prompts => self.notifications.prompts_changed(sees),
+        }
+    }
+
+    /// Finds the client to ask a question that belongs to no call: `roots/list` if exactly one client can answer it.
+    pub(super) fn find_unattributed(
+        &self,
+        method: &str,
+        owner: Option<&Principal>,
+    ) -> Option<Context> {
+        if method != RootsList::METHOD {
+            return None;
+        }
+        let mut askable = self.clients(owner);
+        askable.retain(|cx| cx.caller.asks.roots && !matches!(cx.asking, Asking::Nobody));
+        if askable.len() == 1 { askable.pop() } else { None }
+    }
+
+    /// Returns the clients that see the server, of an isolated instance those of its owner.
+    pub(super) fn clients(&self, owner: Option<&Principal>) -> Vec<Context> {
+        self.callers
+            .all(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))
+    }
+
+    /// Returns the lowest log level that any client asked for that sees the server.
+    pub(super) fn wanted_level(&self, owner: Option<&Principal>) -> Option<LogLevel> {
+        self.callers
+            .level(|cx| owner.is_none_or(|owner| *owner == cx.principal) && self.is_visible_to(cx))
+    }
+
+    fn is_visible_to(&self, cx: &Context) -> bool {
+        self.access.sees_server(cx, &self.server).is_ok()
+    }
+
+    fn is_seen_by(&self, principal: &Principal) -> bool {
+        self.access.decide(principal, Some(&self.server), None, SystemTime::now()).is_allowed()
+    }
+}
+
+/// Notifies all clients when the rules of access changed, until the governance is dropped.
+pub(super) async fn announce_access_changes(
+    mut changes: watch::Receiver<u64>,
+    notifications: Herald,
+) {
+    while changes.changed().await.is_ok() {
+        notifications.tools_changed(|_| true);
+        notifications.resources_changed(|_| true);
+        notifications.prompts_changed(|_| true);
+        tokio::time::sleep(ACCESS_CHANGES_INTERVAL).await;
+    }
+}

@@ -1,0 +1,218 @@
+//! Reads stale lists again and notifies the clients that see them (MGP §16.4).
+//!
+//! Tools pass the gate of definitions and go into the index: a tool that waits for an operator is not in it.
+//! Resources, templates and prompts go into the [list cache](super::list_cache) of their server.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, Error, gateway};
+use mgp_security::DefinitionLayer;
+use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
+use mgp_types::RpcError;
+use mgp_types::mcp::{ListParams, ListToolsResult, Tool};
+use mgp_types::method::ToolsList;
+use mgp_types::mgp::{ServerState, ToolSecurity};
+use mgp_types::service::{Call, Stack};
+use tokio::time::timeout;
+use tower_layer::Layer as _;
+
+use super::context::FleetContext;
+use super::instance::READY_TIMEOUT;
+use super::list_cache::ListKind;
+use super::managed_server::ManagedServer;
+use super::refresh_queue::{ListGroup, StaleLists};
+use super::servers::{Fleet, WeakFleet};
+use super::stored_lists;
+use crate::hops;
+
+const MAX_PAGES: usize = 100;
+
+/// Time to read all pages of a list.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Debug, thiserror::Error)]
+enum RefreshError {
+    #[error(transparent)]
+    Client(#[from] Error),
+    #[error("{}", .0.message())]
+    Refused(#[from] RpcError),
+    #[error("no answer within {READ_TIMEOUT:?}")]
+    Timeout,
+    #[error("the list has more than {MAX_PAGES} pages")]
+    TooManyPages,
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+/// Reads lists again whenever they are stale, until the fleet is dropped.
+pub(super) async fn run(fleet: WeakFleet, stale: StaleLists) {
+    loop {
+        let lists = tokio::select! {
+            lists = stale.next() => lists,
+            // No list becomes stale once the fleet is dropped, so that is checked from time to time.
+            () = tokio::time::sleep(READ_TIMEOUT) => BTreeSet::default(),
+        };
+        let Some(fleet) = fleet.upgrade() else { return };
+        let all = fleet.all();
+        for (id, group) in lists {
+            // A task for each server: one that does not answer delays no other.
+            if let Some(server) = all.get(&id)
+                && server.refresh_queue().push(group)
+            {
+                tokio::spawn(refresh_server(Arc::clone(server), fleet.clone()));
+            }
+        }
+    }
+}
+
+/// Reads the stale lists of one server, one after the other.
+async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
+    while let Some(group) = server.refresh_queue().pop() {
+        let read = timeout(READ_TIMEOUT, read_group(&server, group, fleet.context())).await;
+        match read.unwrap_or(Err(RefreshError::Timeout)) {
+            Ok(has_changed) => {
+                server.refresh_queue().note_success(group);
+                if has_changed {
+                    fleet.notify_list_changed(&server, group);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(server = %server.id(), %error, list = ?group, "list not read");
+                if !matches!(error, RefreshError::TooManyPages) {
+                    let stale = fleet.context().stale.clone();
+                    tokio::spawn(retry_later(Arc::downgrade(&server), group, stale));
+                }
+            }
+        }
+        // Prompts are the last list that a new server is asked for.
+        if group == ListGroup::Prompts {
+            server.first_sync().finish();
+        }
+        // It may have been removed while it answered.
+        if fleet.is_present(&server) {
+            let store = fleet.context().governance.store();
+            stored_lists::save(store, server.id(), server.lists()).await;
+        }
+    }
+}
+
+/// Marks a list that could not be read as stale again after a while; all lists of a server that reconnects are stale.
+async fn retry_later(server: Weak<ManagedServer>, group: ListGroup, stale: StaleLists) {
+    let delay = server.upgrade().and_then(|server| server.refresh_queue().delay_retry(group));
+    let Some(delay) = delay else { return };
+    tokio::time::sleep(delay).await;
+    let Some(server) = server.upgrade() else { return };
+    server.refresh_queue().end_delay(group);
+    if server.state() == ServerState::Connected {
+        stale.mark(server.id(), &[group]);
+    }
+}
+
+/// Reads the lists of a group; returns whether one changed.
+async fn read_group(
+    server: &Arc<ManagedServer>,
+    group: ListGroup,
+    context: &FleetContext,
+) -> Result<bool, RefreshError> {
+    // The state is "connected" a moment before there is a client.
+    let ready = timeout(READY_TIMEOUT, server.client().ready()).await;
+    let client = ready.unwrap_or_else(|_| server.client().client())?;
+    let reread = async |kind| server.lists().reread(kind, server.id(), server.client()).await;
+    match group {
+        ListGroup::Tools => read_tools(server, &client, context).await,
+        ListGroup::Resources => {
+            let (resources, templates) =
+                tokio::join!(reread(ListKind::Resources), reread(ListKind::Templates));
+            Ok(resources || templates)
+        }
+        ListGroup::Prompts => Ok(reread(ListKind::Prompts).await),
+    }
+}
+
+/// Brings the tools of a server into the index; returns whether they changed.
+async fn read_tools(
+    server: &ManagedServer,
+    client: &Client,
+    context: &FleetContext,
+) -> Result<bool, RefreshError> {
+    server.lists().set_capabilities(client.capabilities());
+    let tools = match client.capabilities().tools {
+        Some(_) => list_tools(server, client, context).await?,
+        None => Vec::new(),
+    };
+    let tools = hops::nested_tools(tools, client.server());
+    let entry = index_entry(server, client, tools, context);
+    let has_changed = index(&context.index, entry).await?;
+    let tools = context.index.tools_of(server.id().as_str()).len();
+    context.known.insert(&server.config(), tools);
+    Ok(has_changed)
+}
+
+/// Returns all pages of the list of tools.
+async fn list_tools(
+    server: &ManagedServer,
+    client: &Client,
+    context: &FleetContext,
+) -> Result<Vec<Tool>, RefreshError> {
+    let gate = DefinitionLayer::new(context.governance.definitions().clone());
+    let gate = gate.server(server.id().clone());
+    let stack = Stack::new(gate.layer(gateway::ungated_supervised(server.client()).clone()));
+    let (mut tools, mut params) = (Vec::new(), ListParams::new());
+    for _ in 0..MAX_PAGES {
+        let mut call = Call::ask::<ToolsList>(&params, client.context())?;
+        hops::count(&mut call, client.server());
+        let page: ListToolsResult = stack.send(call).await?.get()?;
+        tools.extend(page.tools);
+        match page.next_cursor {
+            Some(cursor) => params.cursor = Some(cursor),
+            None => return Ok(tools),
+        }
+    }
+    Err(RefreshError::TooManyPages)
+}
+
+fn index_entry(
+    server: &ManagedServer,
+    client: &Client,
+    tools: Vec<Tool>,
+    context: &FleetContext,
+) -> ServerEntry {
+    let definitions = context.governance.definitions();
+    let mut entry = ServerEntry::new(server.id().as_str()).state(server.state());
+    if let Some(info) = client.server_info() {
+        entry = entry.name(info.title.unwrap_or(info.name));
+    }
+    if let Some(instructions) = client.instructions() {
+        entry = entry.description(instructions);
+    }
+    if let Some(mgp) = &server.config().mgp {
+        entry = entry.categories(mgp.tags.iter().cloned());
+    }
+    entry.tools(tools.into_iter().map(|tool| {
+        // The kernel's own assessment counts, not the claim of the server.
+        let assessed = definitions.assessment(Some(server.id()), &tool.name);
+        let claimed = tool.find_security();
+        let mut security = claimed
+            .as_ref()
+            .and_then(mgp_types::Lenient::valid)
+            .cloned()
+            .unwrap_or_else(|| ToolSecurity::new(assessed.effective_risk.clone()));
+        security.risk_level = assessed.effective_risk.clone();
+        security.permissions_required = assessed.permissions.iter().cloned().collect();
+        ToolEntry::from(tool).security(security)
+    }))
+}
+
+/// Puts an entry into the index, which takes some milliseconds and so has a thread of its own.
+async fn index(index: &ToolIndex, entry: ServerEntry) -> Result<bool, RefreshError> {
+    let index = index.clone();
+    let put = tokio::task::spawn_blocking(move || index.put(entry)).await;
+    let put = put.map_err(|error| RpcError::internal("the index failed").because(error))??;
+    for refused in &put.refused {
+        let (server, tool, reason) = (&refused.server, &refused.name, &refused.reason);
+        tracing::warn!(%server, %tool, %reason, "tool not indexed");
+    }
+    Ok(put.added + put.changed + put.removed > 0)
+}

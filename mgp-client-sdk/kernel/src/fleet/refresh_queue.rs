@@ -1,0 +1,125 @@
+//! Lists that have to be read again: of all servers, and of one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::Backoff;
+use mgp_types::service::ServerId;
+use mgp_types::sync::Mutex;
+use tokio::sync::Notify;
+
+/// Delay before a list that a server failed to return is read again; doubled for each further failure.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
+
+/// The lists that one `list_changed` notification announces; resources include templates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ListGroup {
+    Tools,
+    Resources,
+    Prompts,
+}
+
+impl ListGroup {
+    pub(crate) const ALL: [Self; 3] = [Self::Tools, Self::Resources, Self::Prompts];
+}
+
+/// The lists of all servers that have to be read again, each once; a cheap handle.
+#[derive(Clone, Default)]
+pub(crate) struct StaleLists(Arc<Stale>);
+
+#[derive(Default)]
+struct Stale {
+    lists: Mutex<BTreeSet<(ServerId, ListGroup)>>,
+    marked: Notify,
+}
+
+impl StaleLists {
+    pub(super) fn mark(&self, server: &ServerId, groups: &[ListGroup]) {
+        self.0.lists.lock().extend(groups.iter().map(|group| (server.clone(), *group)));
+        self.0.marked.notify_one();
+    }
+
+    /// Waits until a list is stale, and takes all that are.
+    pub(super) async fn next(&self) -> BTreeSet<(ServerId, ListGroup)> {
+        loop {
+            let lists = mem::take(&mut *self.0.lists.lock());
+            if !lists.is_empty() {
+                return lists;
+            }
+            self.0.marked.notified().await;
+        }
+    }
+}
+
+/// The lists of one server that have to be read again, one after the other by one task.
+#[derive(Default)]
+pub(super) struct RefreshQueue(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    waiting: BTreeSet<ListGroup>,
+    has_reader: bool,
+    retries: BTreeMap<ListGroup, Backoff>,
+    /// Lists with a running retry timer: one each, however often the server announces changes meanwhile.
+    delayed: BTreeSet<ListGroup>,
+}
+
+impl RefreshQueue {
+    /// Adds a list; returns `true` if no task reads yet and the caller has to start one.
+    pub(super) fn push(&self, group: ListGroup) -> bool {
+        let mut queue = self.0.lock();
+        queue.waiting.insert(group);
+        !mem::replace(&mut queue.has_reader, true)
+    }
+
+    /// Takes the next list; after `None` the reading task must end.
+    pub(super) fn pop(&self) -> Option<ListGroup> {
+        let mut queue = self.0.lock();
+        let next = queue.waiting.pop_first();
+        queue.has_reader = next.is_some();
+        next
+    }
+
+    pub(super) fn note_success(&self, group: ListGroup) {
+        self.0.lock().retries.remove(&group);
+    }
+
+    /// Returns the delay before a failed list is read again; `None` if its timer runs already.
+    pub(super) fn delay_retry(&self, group: ListGroup) -> Option<Duration> {
+        let mut queue = self.0.lock();
+        if !queue.delayed.insert(group) {
+            return None;
+        }
+        let backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
+        Some(queue.retries.entry(group).or_insert(backoff).next_delay())
+    }
+
+    pub(super) fn end_delay(&self, group: ListGroup) {
+        self.0.lock().delayed.remove(&group);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_fails_has_one_timer_and_growing_delays() {
+        let queue = RefreshQueue::default();
+        let mut delays = Vec::new();
+        for _ in 0..12 {
+            delays.extend(queue.delay_retry(ListGroup::Tools));
+            assert_eq!(queue.delay_retry(ListGroup::Tools), None, "a timer runs");
+            queue.end_delay(ListGroup::Tools);
+        }
+        assert_eq!(delays[..4], [1, 2, 4, 8].map(Duration::from_secs));
+        assert_eq!(delays[11], MAX_RETRY_DELAY);
+        assert_eq!(queue.delay_retry(ListGroup::Prompts), Some(RETRY_DELAY));
+        queue.note_success(ListGroup::Tools);
+        assert_eq!(queue.delay_retry(ListGroup::Tools), Some(RETRY_DELAY));
+    }
+}

@@ -1,0 +1,93 @@
+//! The log of a server for operators: the last state, the last failure, and the end of standard error.
+
+use std::collections::VecDeque;
+
+use mgp_types::Timestamp;
+use mgp_types::mgp::{KernelLogLine, ServerState};
+use mgp_types::sync::Mutex;
+
+/// The oldest lines are dropped first.
+const MAX_LINES: usize = 500;
+
+const MAX_BYTES: usize = 64 * 1024;
+
+/// The log of one server; outlives its processes.
+#[derive(Default)]
+pub(crate) struct ServerLog(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    lines: VecDeque<KernelLogLine>,
+    bytes: usize,
+    since: Option<Timestamp>,
+    error: Option<String>,
+}
+
+impl ServerLog {
+    /// Adds a line of standard error.
+    pub(super) fn push_line(&self, text: &str) {
+        let mut entries = self.0.lock();
+        let end = text.floor_char_boundary(text.len().min(MAX_BYTES));
+        entries.lines.push_back(KernelLogLine::new(Timestamp::now(), text[..end].to_owned()));
+        entries.bytes += end;
+        while entries.lines.len() > MAX_LINES || entries.bytes > MAX_BYTES {
+            let Some(oldest) = entries.lines.pop_front() else { break };
+            entries.bytes -= oldest.text.len();
+        }
+    }
+
+    /// Records that the server entered a state, and the reason if it failed.
+    pub(super) fn set_state(&self, state: &ServerState, reason: Option<&str>) {
+        let mut entries = self.0.lock();
+        entries.since = Some(Timestamp::now());
+        match state {
+            ServerState::Connected => entries.error = None,
+            ServerState::Error | ServerState::Restarting => {
+                entries.error = reason.map(str::to_owned);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the last lines, the oldest first.
+    pub(crate) fn last_lines(&self, max: usize) -> Vec<KernelLogLine> {
+        let entries = self.0.lock();
+        entries.lines.iter().skip(entries.lines.len().saturating_sub(max)).cloned().collect()
+    }
+
+    /// Returns the time of the last change of state, and the reason of the last failure since it was connected.
+    pub(super) fn state(&self) -> (Option<Timestamp>, Option<String>) {
+        let entries = self.0.lock();
+        (entries.since.clone(), entries.error.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_kept_within_the_bounds() {
+        let log = ServerLog::default();
+        for number in 0..600 {
+            log.push_line(&format!("line {number}"));
+        }
+        let lines = log.last_lines(usize::MAX);
+        assert_eq!((lines.len(), lines[0].text.as_str()), (500, "line 100"));
+        assert_eq!(log.last_lines(2)[0].text, "line 598");
+
+        log.push_line(&"ä".repeat(MAX_BYTES));
+        assert_eq!(log.last_lines(9).len(), 1, "a long line replaces all others");
+        assert!(log.last_lines(9)[0].text.len() <= MAX_BYTES);
+    }
+
+    #[test]
+    fn an_error_lasts_until_the_server_is_connected() {
+        let log = ServerLog::default();
+        log.set_state(&ServerState::Restarting, Some("it ended with code 1"));
+        log.set_state(&ServerState::Connecting, None);
+        assert_eq!(log.state().1.as_deref(), Some("it ended with code 1"));
+        log.set_state(&ServerState::Connected, None);
+        assert_eq!(log.state().1, None);
+    }
+}

@@ -1,0 +1,212 @@
+//! The table of servers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_client_sdk::Error;
+use mgp_discovery::{Approved, Server};
+use mgp_toolindex::{Erase, IndexError};
+use mgp_types::Payload;
+use mgp_types::mgp::ShutdownReason;
+use mgp_types::service::ServerId;
+use mgp_types::sync::{Mutex, RwLock};
+
+use super::context::FleetContext;
+use super::managed_server::ManagedServer;
+use super::refresh_queue::ListGroup;
+use super::state_watch;
+use super::stored_lists;
+
+type Table = BTreeMap<ServerId, Arc<ManagedServer>>;
+
+/// The servers of a kernel; a cheap handle.
+#[derive(Clone)]
+pub(crate) struct Fleet(Arc<FleetState>);
+
+struct FleetState {
+    context: FleetContext,
+    table: RwLock<Arc<Table>>,
+    /// The stored lists of servers that were not added yet.
+    stored: Mutex<HashMap<String, Payload>>,
+}
+
+/// A handle that does not keep the servers alive.
+pub(super) struct WeakFleet(std::sync::Weak<FleetState>);
+
+impl WeakFleet {
+    pub(super) fn upgrade(&self) -> Option<Fleet> {
+        self.0.upgrade().map(Fleet)
+    }
+}
+
+impl Fleet {
+    /// Creates a fleet without servers and without the tasks that serve it; see [`start`](super::start).
+    pub(super) fn new(context: FleetContext, stored: HashMap<String, Payload>) -> Self {
+        let (table, stored) = (RwLock::default(), Mutex::new(stored));
+        Self(Arc::new(FleetState { context, table, stored }))
+    }
+
+    pub(super) fn downgrade(&self) -> WeakFleet {
+        WeakFleet(Arc::downgrade(&self.0))
+    }
+
+    /// Adds a server, and starts it to read its lists unless they are known for this configuration.
+    pub(crate) fn add(&self, config: Server) -> Result<Arc<ManagedServer>, Error> {
+        let server = self.insert(config, None)?;
+        let is_known = self.is_known(&server);
+        if is_known {
+            server.first_sync().finish();
+        }
+        // Clients may be subscribed to resources of the server it replaces.
+        if !is_known || self.0.context.subscriptions.has(server.id(), None) {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move { server.start().await });
+        }
+        Ok(server)
+    }
+
+    /// Adds a server without starting it.
+    pub(crate) fn insert(
+        &self,
+        config: Server,
+        approved: Option<Approved>,
+    ) -> Result<Arc<ManagedServer>, Error> {
+        let server = Arc::new(ManagedServer::new(config, approved, &self.0.context)?);
+        if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
+            server.lists().restore(&stored);
+        }
+        tokio::spawn(state_watch::run(Arc::downgrade(&server), self.0.context.clone()));
+        self.change(|table| table.insert(server.id().clone(), Arc::clone(&server)));
+        Ok(server)
+    }
+
+    /// Returns whether the tools of a server are known for its present configuration.
+    pub(crate) fn is_known(&self, server: &ManagedServer) -> bool {
+        let tools = self.0.context.index.tools_of(server.id().as_str()).len();
+        self.0.context.known.contains(&server.config(), tools)
+    }
+
+    /// Reads the tools of a server again if it runs.
+    pub(crate) fn refresh_tools(&self, server: &ServerId) {
+        self.0.context.stale.mark(server, &[ListGroup::Tools]);
+    }
+
+    /// Replaces the rules of a server that keeps running.
+    pub(crate) fn reconfigure(&self, config: Server) {
+        let Some(server) = self.get(config.id.as_str()) else { return };
+        server.set_config(config);
+        // E.g. its tags changed, by which its tools are found.
+        if !self.is_known(&server) {
+            self.refresh_tools(server.id());
+            tokio::spawn(async move { server.start().await });
+        }
+    }
+
+    /// Stores the lists of a server, so that the next kernel knows them.
+    pub(crate) fn store_lists(&self, server: &Arc<ManagedServer>) {
+        let (server, store) = (Arc::clone(server), Arc::clone(self.0.context.governance.store()));
+        tokio::spawn(async move { stored_lists::save(&store, server.id(), server.lists()).await });
+    }
+
+    /// Removes everything stored about servers that were not added, except these.
+    pub(crate) async fn forget_others(&self, except: &[ServerId]) -> Result<(), IndexError> {
+        let all = self.all();
+        let is_other = |id: &ServerId| !all.contains_key(id) && !except.contains(id);
+        let indexed = self.0.context.index.entries().into_iter();
+        let indexed = indexed.map(|entry| ServerId::from(entry.server_id.as_str()));
+        for id in indexed.filter(is_other) {
+            self.forget_tools(&id)?;
+        }
+        let stored: Vec<_> =
+            self.0.stored.lock().keys().map(|id| ServerId::from(id.as_str())).collect();
+        for id in stored.iter().filter(|id| is_other(id)) {
+            self.0.stored.lock().remove(id.as_str());
+            stored_lists::remove(self.0.context.governance.store(), id).await;
+        }
+        Ok(())
+    }
+
+    /// Removes a server: its tools are no longer found, it drains, and then it is stopped.
+    pub(crate) async fn remove(&self, id: &ServerId, reason: ShutdownReason) {
+        let Some(server) = self.change(|table| table.remove(id)) else { return };
+        self.forget_tools_or_log(id);
+        server.hold().set_removed();
+        server.stop(reason).await;
+        stored_lists::remove(self.0.context.governance.store(), id).await;
+        for group in ListGroup::ALL {
+            self.notify_list_changed(&server, group);
+        }
+    }
+
+    /// Removes everything learnt about a server that is not in the fleet: its lists, and the queries that led to it.
+    pub(crate) async fn forget(&self, id: &ServerId) -> Result<(), IndexError> {
+        let context = &self.0.context;
+        if let Some(history) = context.index.history() {
+            for tool in context.index.tools_of(id.as_str()) {
+                history.erase(Erase::Tool(&tool.tool_id())).await?;
+            }
+        }
+        self.0.stored.lock().remove(id.as_str());
+        stored_lists::remove(context.governance.store(), id).await;
+        self.forget_tools(id)
+    }
+
+    /// Returns whether a server is still in the fleet; removes what was just read from one that is not.
+    pub(super) fn is_present(&self, server: &Arc<ManagedServer>) -> bool {
+        match self.get(server.id().as_str()) {
+            Some(present) if Arc::ptr_eq(&present, server) => return true,
+            Some(_) => self.refresh_tools(server.id()),
+            None => self.forget_tools_or_log(server.id()),
+        }
+        false
+    }
+
+    fn forget_tools(&self, id: &ServerId) -> Result<(), IndexError> {
+        self.0.context.known.remove(id);
+        self.0.context.index.remove(id.as_str()).map(drop)
+    }
+
+    fn forget_tools_or_log(&self, id: &ServerId) {
+        if let Err(error) = self.forget_tools(id) {
+            tracing::error!(server = %id, %error, "tools of a removed server are still in the index");
+        }
+    }
+
+    /// Drains and stops all servers.
+    pub(crate) async fn stop(&self, reason: ShutdownReason) {
+        let all = self.all();
+        // Servers that wait for a permit must not start any more.
+        all.values().for_each(|server| server.hold().set_stopped(true));
+        let stops = all.values().map(|server| server.stop(reason.clone()));
+        futures_util::future::join_all(stops).await;
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<ManagedServer>> {
+        self.all().get(id).cloned()
+    }
+
+    /// Returns a snapshot of the table.
+    pub(crate) fn all(&self) -> Arc<Table> {
+        Arc::clone(&self.0.table.read())
+    }
+
+    pub(crate) fn context(&self) -> &FleetContext {
+        &self.0.context
+    }
+
+    /// Notifies the clients that see a server that a list changed.
+    pub(crate) fn notify_list_changed(&self, server: &ManagedServer, group: ListGroup) {
+        self.0.context.notifier(server.id().clone()).list_changed(group);
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        change(Arc::make_mut(&mut self.0.table.write()))
+    }
+}
+
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.all().keys()).finish()
+    }
+}

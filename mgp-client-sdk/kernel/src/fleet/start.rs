@@ -1,0 +1,83 @@
+//! The starts of a server: when it must not be started, and how long others wait for its first one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::SupervisedClient;
+use mgp_types::mgp::ShutdownReason;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Time after its configuration that lists and searches wait for a new server.
+const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Keeps a server from being started: while an operator has it stopped, and forever once it was removed.
+///
+/// Shared by everything that starts the server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StartHold(Arc<HoldState>);
+
+#[derive(Debug, Default)]
+struct HoldState {
+    is_stopped: AtomicBool,
+    is_removed: AtomicBool,
+}
+
+impl StartHold {
+    pub(super) fn set_stopped(&self, is_stopped: bool) {
+        self.0.is_stopped.store(is_stopped, Ordering::SeqCst);
+    }
+
+    pub(super) fn set_removed(&self) {
+        self.0.is_removed.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.0.is_stopped.load(Ordering::SeqCst) || self.0.is_removed.load(Ordering::SeqCst)
+    }
+
+    /// Starts a client; returns `false` if that is not allowed.
+    pub(super) async fn start(&self, client: &SupervisedClient) -> bool {
+        if self.is_set() {
+            return false;
+        }
+        client.start().await;
+        // An operator who stopped it meanwhile may have been quicker than this start.
+        if self.is_set() {
+            client.stop(ShutdownReason::OperatorRequest).await;
+            return false;
+        }
+        true
+    }
+}
+
+/// The first reading of a new server's lists; lists and searches wait for it, but not long.
+pub(super) struct FirstSync {
+    deadline: Instant,
+    is_done: watch::Sender<bool>,
+}
+
+impl FirstSync {
+    pub(super) fn new() -> Self {
+        let deadline = Instant::now() + FIRST_SYNC_TIMEOUT;
+        Self { deadline, is_done: watch::Sender::new(false) }
+    }
+
+    /// Ends the waiting: the lists are known, or the server failed.
+    pub(super) fn finish(&self) {
+        self.is_done.send_if_modified(|is_done| !std::mem::replace(is_done, true));
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        !*self.is_done.borrow() && Instant::now() < self.deadline
+    }
+
+    pub(super) async fn wait(&self) {
+        if self.is_pending() {
+            // The sender lives in `self`, so the channel is never closed.
+            let mut is_done = self.is_done.subscribe();
+            let _ = tokio::time::timeout_at(self.deadline, is_done.wait_for(|done| *done)).await;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Reactions to the states of a server: its log, the index, and what clients have requested of it.
+
+use std::sync::{Arc, Weak};
+
+use mgp_discovery::Approved;
+use mgp_types::mgp::{ServerState, ShutdownReason};
+
+use super::context::FleetContext;
+use super::instance::READY_TIMEOUT;
+use super::managed_server::ManagedServer;
+use super::refresh_queue::ListGroup;
+
+/// Follows the state of a server until the server is dropped.
+pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
+    let states = server.upgrade().map(|server| server.client().state().watch());
+    let Some(mut states) = states else { return };
+    loop {
+        let state = states.borrow_and_update().clone();
+        let Some(server) = server.upgrade() else { return };
+        record(&server, &state);
+        context.index.set_state(server.id().as_str(), state.clone());
+        if state == ServerState::Connected {
+            context.stale.mark(server.id(), &ListGroup::ALL);
+            tokio::spawn(restore(server, context.clone()));
+        } else {
+            drop(server);
+        }
+        if states.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn record(server: &Arc<ManagedServer>, state: &ServerState) {
+    let (latest, reason) = server.client().state().latest();
+    server.log().set_state(&latest, reason.as_deref());
+    if *state == ServerState::Restarting && server.approved().is_some_and(Approved::is_held) {
+        // It is not retried until an operator has looked at it.
+        let server = Arc::clone(server);
+        tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await });
+    }
+    if matches!(latest, ServerState::Error | ServerState::Restarting) {
+        server.first_sync().finish();
+    }
+}
+
+/// Requests of a server that has connected what clients requested of the connection before.
+async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
+    let _ = tokio::time::timeout(READY_TIMEOUT, server.client().ready()).await;
+    server.forget_log_level();
+    server.request_log_level(&context).await;
+    let Ok(client) = server.client().client() else { return };
+    let notifier = context.notifier(server.id().clone());
+    for key in context.subscriptions.resubscribe(server.id(), None, &client).await {
+        // Updates in between were lost.
+        notifier.resource_updated(&key);
+    }
+}

@@ -1,0 +1,45 @@
+//! The lists of servers in the kernel's state: a server that was listed before is not started for a list.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mgp_types::service::ServerId;
+use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::{Payload, RpcError};
+
+use super::list_cache::ListCache;
+
+const SPACE: &str = "kernel.lists";
+
+/// Size per server; longer lists are not stored, and read when the server is connected.
+const MAX_BYTES: usize = 512 * 1024;
+
+/// Reads all stored lists, by the ids of their servers.
+pub(crate) async fn load(store: &Arc<dyn Store>) -> Result<HashMap<String, Payload>, StoreError> {
+    let records = store.load(SPACE).await?.records.into_iter();
+    Ok(records.filter_map(|record| Some((record.key, record.value?))).collect())
+}
+
+/// Stores the lists of a server if they changed.
+pub(super) async fn save(store: &Arc<dyn Store>, server: &ServerId, lists: &ListCache) {
+    let Some(lists) = lists.take_unstored() else { return };
+    let change = Payload::of(&lists).and_then(|lists| {
+        if lists.as_str().len() > MAX_BYTES {
+            return Err(RpcError::internal(format!("the lists are longer than {MAX_BYTES} bytes")));
+        }
+        Ok(Change::new().put(SPACE, server.as_str(), lists))
+    });
+    let change = change.unwrap_or_else(|error| {
+        tracing::debug!(%server, %error, "lists not stored");
+        Change::new().remove(SPACE, server.as_str())
+    });
+    if let Err(error) = store.commit(change).await {
+        tracing::warn!(%server, %error, "lists not stored");
+    }
+}
+
+pub(super) async fn remove(store: &Arc<dyn Store>, server: &ServerId) {
+    if let Err(error) = store.commit(Change::new().remove(SPACE, server.as_str())).await {
+        tracing::warn!(%server, %error, "stored lists not removed");
+    }
+}

@@ -1,0 +1,175 @@
+//! Subscriptions to resources: requested from a server once, however many clients subscribe (MCP `resources/subscribe`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mgp_client_sdk::gateway::{self, WeakClient};
+use mgp_client_sdk::{Client, Error};
+use mgp_server_sdk::Watch;
+use mgp_types::mcp::{Era, SubscribeParams};
+use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
+use mgp_types::service::{Call, Principal, ServerId};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, RpcError};
+
+const MAX_SUBSCRIPTIONS: usize = 65_536;
+
+/// The resources that clients are subscribed to; a cheap handle.
+///
+/// An `owner` is the principal of an isolated instance; the shared instance has none.
+#[derive(Clone, Default)]
+pub(crate) struct ResourceSubscriptions(Arc<Mutex<HashMap<String, Subscription>>>);
+
+struct Subscription {
+    subscribers: usize,
+    server: ServerId,
+    owner: Option<Principal>,
+    uri: String,
+    /// The client that the subscription was requested over; `None` before, and after a failure.
+    client: Option<WeakClient>,
+}
+
+impl Subscription {
+    fn is_at(&self, client: &Client) -> bool {
+        self.client.as_ref().is_some_and(|requested| requested.is(client))
+    }
+
+    fn is_of(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
+        self.server == *server && self.owner.as_ref() == owner
+    }
+}
+
+/// Returns the key of a resource among all subscriptions.
+pub(super) fn key(server: &ServerId, owner: Option<&Principal>, uri: &str) -> String {
+    // Neither an id nor a URI contains a space.
+    match owner {
+        None => format!("{server} {uri}"),
+        Some(owner) => format!("{server} {owner:?} {uri}"),
+    }
+}
+
+impl ResourceSubscriptions {
+    /// Subscribes a client to a resource; the server is asked unless it is subscribed already.
+    pub(crate) async fn subscribe(
+        &self,
+        server: &ServerId,
+        owner: Option<Principal>,
+        client: &Client,
+        uri: &str,
+    ) -> Result<Watch, RpcError> {
+        let key = key(server, owner.as_ref(), uri);
+        {
+            let mut table = self.0.lock();
+            if table.len() >= MAX_SUBSCRIPTIONS && !table.contains_key(&key) {
+                let message = "too many resources are subscribed to; unsubscribe from some first";
+                return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
+            }
+            let subscription = table.entry(key.clone()).or_insert_with(|| Subscription {
+                subscribers: 0,
+                server: server.clone(),
+                owner,
+                uri: uri.to_owned(),
+                client: None,
+            });
+            subscription.subscribers += 1;
+        }
+        let guard = SubscriptionGuard { subscriptions: self.clone(), key: key.clone() };
+        let watch = Watch::new(key.clone()).guard(guard);
+        // If this fails, the guard is dropped and removes the subscriber again.
+        self.request(client, &key).await?;
+        Ok(watch)
+    }
+
+    /// Requests a subscription over a client; returns `false` if it was requested over this very client already.
+    async fn request(&self, client: &Client, key: &str) -> Result<bool, RpcError> {
+        let uri = {
+            let mut table = self.0.lock();
+            let Some(subscription) = table.get_mut(key).filter(|one| !one.is_at(client)) else {
+                return Ok(false);
+            };
+            subscription.client = Some(gateway::weak(client));
+            subscription.uri.clone()
+        };
+        let requested = request_subscribe(client, &uri).await;
+        if requested.is_err()
+            && let Some(subscription) = self.0.lock().get_mut(key).filter(|one| one.is_at(client))
+        {
+            subscription.client = None;
+        }
+        requested.map(|()| true)
+    }
+
+    /// Returns whether a client is subscribed to a resource of a server.
+    pub(super) fn has(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
+        self.0.lock().values().any(|subscription| subscription.is_of(server, owner))
+    }
+
+    /// Requests all subscriptions of a server over a new client; returns the keys of those that were requested.
+    pub(super) async fn resubscribe(
+        &self,
+        server: &ServerId,
+        owner: Option<&Principal>,
+        client: &Client,
+    ) -> Vec<String> {
+        let keys: Vec<_> = {
+            let table = self.0.lock();
+            let subscriptions = table.iter().filter(|(_, one)| one.is_of(server, owner));
+            subscriptions.map(|(key, _)| key.clone()).collect()
+        };
+        let mut requested = Vec::new();
+        for key in keys {
+            match self.request(client, &key).await {
+                Ok(true) => requested.push(key),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%server, %error, "subscription to a resource lost"),
+            }
+        }
+        requested
+    }
+}
+
+/// Unsubscribes at the server with the last subscriber.
+struct SubscriptionGuard {
+    subscriptions: ResourceSubscriptions,
+    key: String,
+}
+
+impl Drop for SubscriptionGuard {
+    fn drop(&mut self) {
+        let mut table = self.subscriptions.0.lock();
+        let Some(subscription) = table.get_mut(&self.key) else { return };
+        subscription.subscribers -= 1;
+        if subscription.subscribers > 0 {
+            return;
+        }
+        let Some(subscription) = table.remove(&self.key) else { return };
+        drop(table);
+        let subscriptions = self.subscriptions.clone();
+        let key = std::mem::take(&mut self.key);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let client = subscription.client.as_ref().and_then(WeakClient::upgrade);
+            // Another client may have subscribed meanwhile.
+            if let Some(client) = client.filter(|_| !subscriptions.0.lock().contains_key(&key)) {
+                let _ = request_unsubscribe(&client, &subscription.uri).await;
+            }
+        });
+    }
+}
+
+/// Sends the kernel's own request, ungated: whether a client may subscribe was decided before.
+async fn request_subscribe(client: &Client, uri: &str) -> Result<(), RpcError> {
+    if client.server().era == Era::Modern {
+        return client.subscribe(uri).await.map_err(Error::into);
+    }
+    let call = Call::ask::<ResourcesSubscribe>(&SubscribeParams::new(uri), client.context())?;
+    gateway::ungated(client).send(call).await.map(drop)
+}
+
+async fn request_unsubscribe(client: &Client, uri: &str) -> Result<(), RpcError> {
+    if client.server().era == Era::Modern {
+        return client.unsubscribe(uri).await.map_err(Error::into);
+    }
+    let call = Call::ask::<ResourcesUnsubscribe>(&SubscribeParams::new(uri), client.context())?;
+    gateway::ungated(client).send(call).await.map(drop)
+}

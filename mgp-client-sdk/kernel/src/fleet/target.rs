@@ -1,0 +1,100 @@
+//! From the entry of a server to the target of a start (MGP §15.2).
+
+use std::sync::Arc;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use mgp_client_sdk::gateway::ServerTarget;
+use mgp_discovery::{Approved, Expanded, ExpandedReach, ExpandedServer, Reach, Server};
+use mgp_transport::{ChildCommand, duplex};
+use mgp_types::service::{BoxFuture, SpawnError};
+
+use super::context::{CreateServer, FleetContext};
+use super::server_log::ServerLog;
+use crate::hops;
+
+/// Resolves the target of one start of a server.
+pub(super) type Resolve =
+    dyn Fn() -> BoxFuture<'static, Result<ServerTarget, SpawnError>> + Send + Sync;
+
+/// Returns the function that resolves a server's target at each start, so that a changed password is picked up.
+///
+/// The approved files of a registered server are verified at each start too.
+pub(super) fn target(
+    server: &Arc<Server>,
+    approved: Option<&Approved>,
+    context: &FleetContext,
+    log: &Arc<ServerLog>,
+) -> Box<Resolve> {
+    if let Some(approved) = approved {
+        let (approved, log) = (approved.clone(), Arc::clone(log));
+        return Box::new(move || {
+            let (approved, log) = (approved.clone(), Arc::clone(&log));
+            Box::pin(
+                async move { resolved(approved.launch().await.map_err(SpawnError::new)?, log) },
+            )
+        });
+    }
+    let (server, expander) = (Arc::clone(server), context.expander.clone());
+    let local = context.local.get(&server.id).cloned();
+    let log = Arc::clone(log);
+    Box::new(move || {
+        let (server, expander) = (Arc::clone(&server), expander.clone());
+        let (local, log) = (local.clone(), Arc::clone(&log));
+        Box::pin(async move {
+            if let (Reach::Within, Some(create)) = (&server.reach, local) {
+                return Ok(in_memory(&create));
+            }
+            // It reads files and runs commands.
+            let filled = tokio::task::spawn_blocking(move || expander.server(&server)).await;
+            resolved(filled.map_err(SpawnError::new)?.map_err(SpawnError::new)?, log)
+        })
+    })
+}
+
+/// Serves a new instance of a server of this process over memory.
+fn in_memory(create: &CreateServer) -> ServerTarget {
+    let create = Arc::clone(create);
+    ServerTarget::in_memory(move || {
+        let (here, there) = duplex();
+        let server = create().owned_by_peer();
+        tokio::spawn(async move {
+            if let Err(error) = server.serve(there.reader, there.writer).await {
+                tracing::warn!(%error, "in-process server ended");
+            }
+        });
+        here
+    })
+}
+
+fn resolved(server: ExpandedServer, log: Arc<ServerLog>) -> Result<ServerTarget, SpawnError> {
+    let ExpandedServer { id, reach, .. } = server;
+    match reach {
+        ExpandedReach::Program { command, args, cwd, env } => {
+            let mut program = ChildCommand::new(command.as_str())
+                .args(args.iter().map(Expanded::as_str))
+                .envs(env.iter().map(|(name, value)| (name, value.as_str())))
+                .env(hops::VARIABLE, (hops::depth() + 1).to_string())
+                .server(id.as_str())
+                .on_stderr(move |line| log.push_line(line));
+            if let Some(cwd) = cwd {
+                program = program.cwd(cwd);
+            }
+            Ok(ServerTarget::Child(Box::new(program)))
+        }
+        ExpandedReach::Url { url, headers, .. } => {
+            let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
+            Ok(ServerTarget::Url { url: url.as_str().to_owned(), headers })
+        }
+        _ => Err(SpawnError::new("unknown kind of server; use `command` or `url`")),
+    }
+}
+
+/// Returns a header of every request; its value may be secret, so no message contains it.
+fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValue), SpawnError> {
+    let bad = |what: &str| SpawnError::new(format!("`headers.{name}`: {what}"));
+    let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("not a valid header name"))?;
+    let mut value =
+        HeaderValue::try_from(value.as_str()).map_err(|_| bad("not a valid header value"))?;
+    value.set_sensitive(true);
+    Ok((header, value))
+}

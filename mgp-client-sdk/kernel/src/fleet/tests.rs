@@ -1,0 +1,302 @@
+//! Servers that are started, stopped or replaced while something else happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::{Changed, Client, TestClient};
+use mgp_discovery::{Isolation, ServerMgp};
+use mgp_lifecycle::EraChoice;
+use mgp_server_sdk::{Resource, Resources, Server, Tool};
+use mgp_transport::{Connection, duplex};
+use mgp_types::RpcError;
+use mgp_types::method::{Request as _, ToolsList};
+use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
+use mgp_types::service::Stack;
+use mgp_types::sync::Mutex;
+use tower_layer::layer_fn;
+
+use super::ManagedServer;
+use super::idle::IDLE_TIMEOUT;
+use crate::Kernel;
+
+/// A kernel with a server whose instances are numbered.
+struct World {
+    kernel: Kernel,
+    client: TestClient,
+    made: Arc<AtomicUsize>,
+    /// The resources of each instance.
+    resources: Arc<Mutex<Vec<Resources>>>,
+}
+
+impl World {
+    async fn new(isolation: Isolation) -> Self {
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let resources: Arc<Mutex<Vec<Resources>>> = Arc::default();
+        let handles = Arc::clone(&resources);
+        let numbered = move || {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            let which = Tool::new("which", "Which one", move || async move { number.to_string() });
+            let slow = Tool::new("slow", "Takes a while", || async {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                "done"
+            });
+            let news = Resource::text("test://news", "news", "none");
+            let server = Server::new("clock", "1").tool(which).tool(slow).resource(news);
+            handles.lock().push(server.resources());
+            server
+        };
+        let mut mgp = ServerMgp::default();
+        mgp.default_policy = DefaultPolicy::OptOut;
+        mgp.isolation = isolation;
+        mgp.risk = ["which", "slow"].map(|tool| (tool.to_owned(), RiskLevel::Safe)).into();
+        let kernel = Kernel::builder().local_as("clock", mgp, numbered).build().await.unwrap();
+        let client = TestClient::new(kernel.server()).await;
+        let world = Self { kernel, client, made, resources };
+        world.becomes(ServerState::Connected).await;
+        while world.kernel.index().tools_of("clock").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        world
+    }
+
+    fn server(&self) -> Arc<ManagedServer> {
+        self.kernel.0.fleet.get("clock").unwrap()
+    }
+
+    fn made(&self) -> usize {
+        self.made.load(Ordering::SeqCst)
+    }
+
+    /// Connects a host that is subscribed to the resource, and counts its updates.
+    async fn subscriber(&self) -> (Client, Arc<AtomicUsize>) {
+        let updates = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&updates);
+        let (here, there) = duplex();
+        let stack = self.kernel.server().into_stack().unwrap();
+        tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
+        let builder = Client::builder("host", "1").era(EraChoice::Legacy).on_change(move |what| {
+            if *what == Changed::Resource("test://news".to_owned()) {
+                counts.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let host = builder.connect(here.reader, here.writer).await.unwrap();
+        host.subscribe("test://news").await.unwrap();
+        (host, updates)
+    }
+
+    /// Updates the resource of the newest instance until the subscriber is notified.
+    async fn is_notified(&self, updates: &AtomicUsize) {
+        // Notifications in flight may be of an instance before.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let before = updates.load(Ordering::SeqCst);
+        for _ in 0..1000 {
+            self.resources.lock().last().unwrap().updated("test://news");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if updates.load(Ordering::SeqCst) > before {
+                return;
+            }
+        }
+        panic!("no notification arrived");
+    }
+
+    /// Takes all permits to start a server.
+    async fn take_permits(&self) -> tokio::sync::OwnedSemaphorePermit {
+        let permits = Arc::clone(&self.kernel.0.fleet.context().start_permits);
+        let all = u32::try_from(permits.available_permits()).unwrap();
+        permits.acquire_many_owned(all).await.unwrap()
+    }
+
+    async fn becomes(&self, state: ServerState) {
+        becomes(&self.kernel, state).await;
+    }
+}
+
+/// Waits until the only server is in a state.
+async fn becomes(kernel: &Kernel, state: ServerState) {
+    for _ in 0..1000 {
+        if kernel.servers()[0].status == state {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it never became {state}: {:?}", kernel.servers());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_waited_for_its_permit_starts_nothing_that_was_stopped_meanwhile() {
+    let world = World::new(Isolation::Shared).await;
+    let (id, made) = ("clock".into(), world.made());
+    world.kernel.stop_server(&id).await;
+    let permits = world.take_permits().await;
+    let kernel = world.kernel.clone();
+    let start = tokio::spawn(async move { kernel.start_server(&"clock".into()).await });
+    let client = world.client.clone();
+    let call = tokio::spawn(async move { client.call("which").await.map(drop) });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.kernel.stop_server(&id).await;
+    drop(permits);
+    assert_eq!(start.await.unwrap(), Some(ServerState::Disconnected));
+    assert!(call.await.unwrap().is_err(), "a call does not start it either");
+    assert_eq!(world.made(), made);
+
+    // A removed server stays removed.
+    let server = world.server();
+    let permits = world.take_permits().await;
+    let starting = Arc::clone(&server);
+    let start = tokio::spawn(async move { starting.operator_start(None).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.kernel.0.fleet.remove(&id, ShutdownReason::OperatorRequest).await;
+    drop(permits);
+    assert_eq!(start.await.unwrap(), ServerState::Disconnected);
+    assert_eq!(world.made(), made);
+}
+
+#[tokio::test(start_paused = true)]
+async fn instances_of_agents_are_stopped_and_restarted_like_their_server() {
+    let world = World::new(Isolation::PerAgent).await;
+    let id = "clock".into();
+    let first = world.client.text("which", ()).await;
+    world.kernel.stop_server(&id).await;
+    let made = world.made();
+    assert!(world.client.call("which").await.is_err(), "no call starts what an operator stopped");
+    assert_eq!(world.made(), made);
+
+    world.kernel.start_server(&id).await;
+    let second = world.client.text("which", ()).await;
+    assert_ne!(first, second);
+    world.kernel.restart_server(&id).await;
+    assert_ne!(world.client.text("which", ()).await, second, "it was restarted");
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_server_stops_no_instance_in_use() {
+    let world = World::new(Isolation::PerAgent).await;
+    let mine = world.client.text("which", ()).await;
+    for _ in 0..6 {
+        tokio::time::sleep(Duration::from_mins(3)).await;
+        assert_eq!(world.client.text("which", ()).await, mine);
+    }
+    world.becomes(ServerState::Disconnected).await;
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_while_an_idle_server_stops_starts_it_again() {
+    let world = World::new(Isolation::Shared).await;
+    let first = world.client.text("which", ()).await;
+    let client = world.client.clone();
+    let slow = tokio::spawn(async move { client.text("slow", ()).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let server = world.server();
+    let stop = tokio::spawn(async move { server.stop_idle().await });
+    world.becomes(ServerState::Draining).await;
+    assert_ne!(world.client.text("which", ()).await, first, "the next instance answers");
+    assert_eq!(slow.await.unwrap(), "done");
+    drop(stop);
+
+    // A server that an operator stops stays down.
+    let client = world.client.clone();
+    let slow = tokio::spawn(async move { client.text("slow", ()).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let kernel = world.kernel.clone();
+    let stop = tokio::spawn(async move { kernel.stop_server(&"clock".into()).await });
+    world.becomes(ServerState::Draining).await;
+    assert!(world.client.call("which").await.is_err());
+    assert_eq!(
+        (slow.await.unwrap().as_str(), stop.await.unwrap()),
+        ("done", Some(ServerState::Disconnected))
+    );
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_moves_to_the_server_that_replaces_another() {
+    let world = World::new(Isolation::Shared).await;
+    let (_host, updates) = world.subscriber().await;
+    world.is_notified(&updates).await;
+    let fleet = &world.kernel.0.fleet;
+    let config = mgp_discovery::Server::clone(&world.server().config());
+    fleet.remove(&"clock".into(), ShutdownReason::OperatorRequest).await;
+    fleet.add(config).unwrap();
+    world.becomes(ServerState::Connected).await;
+    world.is_notified(&updates).await;
+
+    // A new subscriber subscribes to that server too.
+    let (_other, updates) = world.subscriber().await;
+    world.is_notified(&updates).await;
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_with_a_subscription_is_not_idle_and_is_resubscribed() {
+    let world = World::new(Isolation::PerAgent).await;
+    let (host, updates) = world.subscriber().await;
+    let made = world.made();
+    tokio::time::sleep(Duration::from_mins(20)).await;
+    world.is_notified(&updates).await;
+    assert_eq!(world.made(), made, "it is the same instance");
+
+    world.kernel.stop_server(&"clock".into()).await;
+    world.kernel.start_server(&"clock".into()).await;
+    host.call("which").await.unwrap();
+    world.is_notified(&updates).await;
+    world.kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_a_server_fails_to_return_is_read_again() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&asked);
+    let fails_at_first = move || {
+        let counts = Arc::clone(&counts);
+        let fails = layer_fn(move |inner: Stack| {
+            let counts = Arc::clone(&counts);
+            Stack::from_fn(move |call| {
+                let lists = call.method().as_str() == ToolsList::METHOD;
+                let fails = lists && counts.fetch_add(1, Ordering::SeqCst) < 3;
+                let sent = inner.send(call);
+                async move { if fails { Err(RpcError::internal("not yet")) } else { sent.await } }
+            })
+        });
+        Server::new("late", "1")
+            .tool(Tool::new("late", "Says so", || async { "late" }))
+            .layer(fails)
+    };
+    let kernel = Kernel::builder().local("late", fails_at_first).build().await.unwrap();
+    let known = async {
+        while kernel.index().tools_of("late").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), known).await.expect("the list is not read again");
+    assert!(asked.load(Ordering::SeqCst) > 3);
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_server_is_stopped_until_the_next_call() {
+    let clock =
+        || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
+    let mut mgp = ServerMgp::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    mgp.risk.insert("now".to_owned(), RiskLevel::Safe);
+    let kernel = Kernel::builder().local_as("clock", mgp, clock).build().await.unwrap();
+    becomes(&kernel, ServerState::Connected).await;
+    while kernel.index().tools_of("clock").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let client = TestClient::new(kernel.server()).await;
+    tokio::time::sleep(IDLE_TIMEOUT / 2).await;
+    assert_eq!(client.text("now", ()).await, "noon");
+    tokio::time::sleep(Duration::from_mins(9)).await;
+    assert_eq!(kernel.servers()[0].status, ServerState::Connected, "it was called in between");
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    becomes(&kernel, ServerState::Disconnected).await;
+    assert_eq!(kernel.servers()[0].tools, 1, "its tools stay known");
+    assert_eq!(client.text("now", ()).await, "noon");
+    becomes(&kernel, ServerState::Connected).await;
+    kernel.stop().await;
+}

@@ -1,0 +1,168 @@
+//! The handle of a kernel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_discovery::Registrations;
+use mgp_security::Governance;
+use mgp_toolindex::ToolIndex;
+use mgp_types::Timestamp;
+use mgp_types::mgp::{KernelLogLine, KernelServer, ServerState, ShutdownReason};
+use mgp_types::service::ServerId;
+
+use super::active_config::ActiveConfig;
+use super::clients::Clients;
+use super::dispatch::Dispatcher;
+use super::fleet::{Fleet, describe_all};
+use super::process_info::{ProcessInfo, Reachable};
+
+/// Many servers behind one governed server; a cheap handle.
+///
+/// ```
+/// use mgp_kernel::Kernel;
+/// use mgp_discovery::Config;
+/// use mgp_types::service::{Principal, mock};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let kernel = Kernel::builder().config(Config::default()).build().await.unwrap();
+/// let stack = kernel.server().into_stack().unwrap();
+/// # drop(stack);
+/// # kernel.stop().await;
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Kernel(pub(super) Arc<KernelParts>);
+
+pub(super) struct KernelParts {
+    pub(super) fleet: Fleet,
+    pub(super) dispatcher: Dispatcher,
+    pub(super) process: ProcessInfo,
+    pub(super) config: ActiveConfig,
+}
+
+mgp_types::opaque_debug!(Kernel);
+
+impl Kernel {
+    /// Returns the rules of access, permissions, approvals and definitions.
+    #[must_use]
+    pub fn governance(&self) -> &Governance {
+        &self.0.fleet.context().governance
+    }
+
+    /// Returns the index of the tools of all servers.
+    #[must_use]
+    pub fn index(&self) -> &ToolIndex {
+        &self.0.fleet.context().index
+    }
+
+    /// Returns the servers that were registered at run time, and those that wait for an operator.
+    #[must_use]
+    pub fn registrations(&self) -> &Registrations {
+        &self.0.dispatcher.parts().registrations
+    }
+
+    /// Returns the connected clients, and the callers of the last minutes.
+    #[must_use]
+    pub fn clients(&self) -> &Clients {
+        self.0.fleet.context().callers.clients()
+    }
+
+    // === Servers ===
+
+    /// Returns the servers, by their ids, with everything that operators may know of them.
+    #[must_use]
+    pub fn servers(&self) -> Vec<KernelServer> {
+        describe_all(&self.0.fleet)
+    }
+
+    /// Starts a server unless it runs, waits until it is connected or failed, and returns its state.
+    ///
+    /// Returns `None` if there is no such server.
+    ///
+    /// # Cancel safety
+    /// The server goes on starting if the future is dropped.
+    pub async fn start_server(&self, id: &ServerId) -> Option<ServerState> {
+        Some(self.0.fleet.get(id.as_str())?.operator_start(None).await)
+    }
+
+    /// Drains a server and stops it with its process tree, and returns its state.
+    ///
+    /// No call starts the server until it is [started](Self::start_server) again.
+    /// Returns `None` if there is no such server.
+    ///
+    /// # Cancel safety
+    /// The server goes on stopping if the future is dropped.
+    pub async fn stop_server(&self, id: &ServerId) -> Option<ServerState> {
+        Some(self.0.fleet.get(id.as_str())?.operator_stop(None).await)
+    }
+
+    /// Drains a server and starts it again, without counting earlier failures; returns its state.
+    ///
+    /// Returns `None` if there is no such server.
+    ///
+    /// # Cancel safety
+    /// The server goes on restarting if the future is dropped.
+    pub async fn restart_server(&self, id: &ServerId) -> Option<ServerState> {
+        Some(self.0.fleet.get(id.as_str())?.operator_restart(None).await)
+    }
+
+    /// Returns the last lines that a server wrote to its standard error, the oldest first: at most 500, of 64 KiB.
+    ///
+    /// Returns `None` if there is no such server.
+    #[must_use]
+    pub fn server_log(&self, id: &ServerId) -> Option<Vec<KernelLogLine>> {
+        Some(self.0.fleet.get(id.as_str())?.log().last_lines(usize::MAX))
+    }
+
+    /// Drains all servers and stops them with their process trees.
+    ///
+    /// # Cancel safety
+    /// The servers go on stopping if the future is dropped.
+    pub async fn stop(&self) {
+        self.0.fleet.stop(ShutdownReason::OperatorRequest).await;
+    }
+
+    // === The program around it ===
+
+    /// Returns when the kernel was started.
+    #[must_use]
+    pub fn began(&self) -> &Timestamp {
+        &self.0.process.started_at
+    }
+
+    /// Returns the addresses of the kernel.
+    #[must_use]
+    pub fn reachable(&self) -> Reachable {
+        self.0.process.reachable.lock().clone()
+    }
+
+    /// Sets the addresses of the kernel.
+    pub fn set_reachable(&self, change: impl FnOnce(&mut Reachable)) {
+        change(&mut self.0.process.reachable.lock());
+    }
+
+    /// Requests the program around the kernel to stop it, within a time if one is given; only the first request counts.
+    ///
+    /// ```
+    /// use mgp_kernel::Kernel;
+    /// use std::time::Duration;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let kernel = Kernel::builder().build().await.unwrap();
+    /// kernel.ask_to_leave(Some(Duration::from_secs(5)));
+    /// let within = kernel.asked_to_leave().await;
+    /// assert_eq!(within, Some(Duration::from_secs(5)));
+    /// # });
+    /// ```
+    pub fn ask_to_leave(&self, timeout: Option<Duration>) {
+        self.0.process.request_stop(timeout);
+    }
+
+    /// Waits until the kernel is [requested to stop](Self::ask_to_leave), and returns the time for it.
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again at any time.
+    pub async fn asked_to_leave(&self) -> Option<Duration> {
+        self.0.process.stop_requested().await
+    }
+}

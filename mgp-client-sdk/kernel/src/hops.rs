@@ -1,0 +1,220 @@
+//! Kernels behind kernels: a call that runs in a circle is refused, and kernels that start each other stop doing so.
+//!
+//! Each kernel counts the kernels that a call has passed in `_meta`, in requests to other kernels only.
+//! A program that a kernel starts finds in its environment how many kernels started each other before it.
+//!
+//! Applies to: both.
+
+use std::future::{Ready, ready};
+use std::sync::Arc;
+
+use mgp_types::mcp::{Meta, Tool};
+use mgp_types::service::{Call, Context, Either, Facts, Kind, MgpService, Reply};
+use mgp_types::{Payload, RpcError};
+use serde::Deserialize;
+use tower_service::Service;
+
+/// Kernels that a call may pass, and that may start each other.
+const MAX_HOPS: u32 = 8;
+
+/// Kernels that a listed tool may be behind.
+const MAX_LEVELS: u32 = 3;
+
+/// The member of `_meta` with the count.
+const MEMBER: &str = "dev.cloto/hops";
+
+/// The environment variable with the number of kernels that started each other.
+pub(super) const VARIABLE: &str = "MGP_HOPS";
+
+/// The name that kernels give in their `serverInfo`.
+pub(super) const KERNEL_NAME: &str = "mgp";
+
+/// The number of kernels that a call has passed.
+#[derive(Clone, Copy, Debug)]
+struct Hops(u32);
+
+/// Returns how many kernels started each other before this one.
+pub(super) fn depth() -> u32 {
+    let depth = std::env::var(VARIABLE).ok().and_then(|depth| depth.parse().ok());
+    depth.unwrap_or(0)
+}
+
+/// Returns whether a kernel at this depth must not start.
+pub(super) fn is_too_deep(depth: u32) -> bool {
+    depth >= MAX_HOPS
+}
+
+/// Reads how many kernels a call has passed, and refuses a call that has passed too many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HopLimitLayer;
+
+mgp_types::layer_service! {
+    /// Service of [`HopLimitLayer`].
+    pub(super) HopLimit for HopLimitLayer
+}
+
+impl<S: MgpService> Service<Call> for HopLimit<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        if call.kind() == Kind::Request
+            && let Some(passed) = passed(&call)
+        {
+            if passed >= MAX_HOPS {
+                return Either::Right { future: ready(Err(too_many_hops())) };
+            }
+            call.cx_mut().extensions.insert(Hops(passed));
+        }
+        Either::Left { future: self.inner.call(call) }
+    }
+}
+
+/// Returns the count of the caller; one that cannot be read counts as too many.
+fn passed(call: &Call) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Meta {
+        #[serde(rename = "dev.cloto/hops")]
+        hops: Option<u64>,
+    }
+    // Few calls come from kernels, so that few are parsed.
+    let meta = call.params().meta_str().filter(|meta| meta.contains(MEMBER))?;
+    match serde_json::from_str::<Meta>(meta) {
+        Ok(meta) => meta.hops.map(|hops| u32::try_from(hops).unwrap_or(u32::MAX)),
+        Err(_) => Some(u32::MAX),
+    }
+}
+
+fn too_many_hops() -> RpcError {
+    RpcError::invalid_params(format!(
+        "the call has passed {MAX_HOPS} kernels: one of them has itself among its servers; \
+         find it with `mgp doctor` and remove it from the configuration"
+    ))
+}
+
+/// Writes into requests to kernels how many kernels the call has passed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HopCountLayer;
+
+mgp_types::layer_service! {
+    /// Service of [`HopCountLayer`].
+    pub(super) HopCount for HopCountLayer
+}
+
+impl<S: MgpService> Service<Call> for HopCount<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = S::Future;
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> S::Future {
+        let callee = Arc::clone(&call.cx().callee);
+        count(&mut call, &callee);
+        self.inner.call(call)
+    }
+}
+
+/// Counts this kernel in a request to another kernel.
+pub(super) fn count(call: &mut Call, callee: &Facts) {
+    if call.kind() == Kind::Request && is_kernel(callee) {
+        let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
+        let passed = Payload::from_trusted(passed.saturating_add(1).to_string());
+        call.hop_mut().meta.push((MEMBER.into(), passed));
+    }
+}
+
+/// Returns whether a kernel calls: it has an index of its own, so all tools are listed to it.
+pub(super) fn is_from_kernel(cx: &Context) -> bool {
+    cx.extensions.get::<Hops>().is_some()
+}
+
+/// Counts one more kernel for each tool that a kernel lists, and drops those behind too many.
+///
+/// Without the bound the lists of two kernels that list each other would grow for ever.
+pub(super) fn nested_tools(tools: Vec<Tool>, callee: &Facts) -> Vec<Tool> {
+    if !is_kernel(callee) {
+        return tools;
+    }
+    let nested = |mut tool: Tool| {
+        tool.meta = Some(add_level(tool.meta.take())?);
+        Some(tool)
+    };
+    tools.into_iter().filter_map(nested).collect()
+}
+
+/// Counts one more kernel in the `_meta` of an entry; returns `None` if there are too many.
+pub(super) fn add_level(meta: Option<Meta>) -> Option<Meta> {
+    let mut meta = meta.unwrap_or_default();
+    let levels = meta.get(MEMBER).and_then(|levels| levels.get::<u32>().ok()).unwrap_or(0);
+    if levels >= MAX_LEVELS {
+        return None;
+    }
+    meta.encode(MEMBER, &(levels + 1)).ok()?;
+    Some(meta)
+}
+
+/// Returns whether a server calls itself a kernel.
+pub(super) fn is_kernel(callee: &Facts) -> bool {
+    #[derive(Deserialize)]
+    struct Info<'a> {
+        #[serde(borrow)]
+        name: std::borrow::Cow<'a, str>,
+    }
+    // This runs for each call; few servers mention the name at all, so that few are parsed.
+    let Some(info) = callee.info.as_ref().filter(|info| info.as_str().contains("\"mgp\"")) else {
+        return false;
+    };
+    serde_json::from_str::<Info<'_>>(info.as_str()).is_ok_and(|info| info.name == KERNEL_NAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Router, Stack, mock};
+    use tower_layer::Layer as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_has_passed_too_many_kernels_is_refused() {
+        let router = Router::new().route(
+            "tools/call",
+            Stack::from_fn(|call: Call| async move {
+                let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
+                Reply::of(&passed)
+            }),
+        );
+        let mut client = mock::client(Stack::new(HopLimitLayer.layer(router)));
+        for (meta, expected) in [
+            ("{}", Some("0")),
+            (r#"{"dev.cloto/hops":1}"#, Some("1")),
+            (r#"{"dev.cloto/hops":7}"#, Some("7")),
+            (r#"{"dev.cloto/hops":8}"#, None),
+            (r#"{"dev.cloto/hops":99999999999}"#, None),
+            (r#"{"dev.cloto/hops":"x"}"#, None),
+        ] {
+            let params = format!(r#"{{"name":"a","_meta":{meta}}}"#);
+            let outcome = client.request("tools/call", &params).await;
+            match expected {
+                Some(expected) => assert_eq!(outcome.unwrap().as_str(), expected, "{meta}"),
+                None => assert!(outcome.unwrap_err().message().contains("passed 8 kernels")),
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_whose_info_only_mentions_the_name_of_kernels_is_not_one() {
+        for (info, expected) in [
+            (r#"{"name":"mgp","version":"1"}"#, true),
+            (r#"{ "version": "1", "name" : "mgp" }"#, true),
+            (r#"{"name":"files","version":"1","icons":[{"name":"mgp"}]}"#, false),
+            (r#"{"name":"files","title":"\"name\":\"mgp\""}"#, false),
+            (r#"{"name":"files","title":"mgp"}"#, false),
+        ] {
+            let mut facts = Facts::default();
+            facts.info = Some(Payload::from_trusted(info.to_owned()));
+            assert_eq!(is_kernel(&facts), expected, "{info}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The kernel: many servers behind one governed server of MCP and MGP (MGP §8, §15, §16).
+//!
+//! ```text
+//! hosts, agents ─▶ upstream server ─▶ dispatcher ─▶ one governed, supervised client for each server
+//!                                      │
+//!                        find and call, registry, health, access
+//! ```
+//!
+//! - `fleet/`: the servers, each with its supervised client and the lists it last returned.
+//! - `dispatch/`: from a call of a client to the server it is for; `caller_view.rs`: what a caller sees.
+//! - `admin/`: the methods for operators, `mgp/kernel/*`; `reload.rs`: changes of the configuration.
+//! - `registration.rs`: servers that are registered at run time.
+//! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
+//! - `cli_hints.rs`: remedies of refusals as commands of that program.
+
+mod active_config;
+mod admin;
+mod builder;
+mod caller_view;
+mod callers;
+mod cli_hints;
+mod clients;
+mod coalesced;
+mod dispatch;
+mod error;
+mod fleet;
+mod handle;
+mod hops;
+mod policy;
+mod process_info;
+mod registration;
+mod reload;
+mod upstream;
+
+pub use builder::KernelBuilder;
+pub use clients::{Carrier, Clients, Connected, Present};
+pub use error::KernelError;
+pub use handle::Kernel;
+pub use process_info::Reachable;

@@ -1,0 +1,48 @@
+//! From `mgp.toml` to the settings of the layers (MGP §15.2).
+
+use mgp_discovery::{Approved, Confirm, Kernel, Restart, Server};
+use mgp_lifecycle::SuperviseConfig;
+use mgp_security::{ConfirmFrom, ServerPolicy};
+
+/// Returns the policy of a configured server; without `[servers.mgp]` it is the default policy.
+pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
+    let general = kernel.permission_policy.clone();
+    let defaults = ServerPolicy::default().auto_approve_except(kernel.auto_approve_except.clone());
+    let Some(mgp) = &server.mgp else {
+        return defaults.permission_policy(general);
+    };
+    let mut policy = defaults
+        .trust(mgp.trust_level.clone())
+        .default_policy(mgp.default_policy)
+        .permission_policy(mgp.permission_policy.clone().unwrap_or(general))
+        .permissions(mgp.permissions.iter().cloned())
+        .confirm(match mgp.confirm {
+            Confirm::Moderate => ConfirmFrom::Moderate,
+            _ => ConfirmFrom::Dangerous,
+        });
+    for (tool, risk) in &mgp.risk {
+        policy = policy.risk(tool.as_str(), risk.clone());
+    }
+    for (tool, validator) in &mgp.validators {
+        policy = policy.validator(tool.as_str(), validator.clone());
+    }
+    policy
+}
+
+/// Returns the policy of a server that was registered at run time.
+pub(super) fn registered_policy(kernel: &Kernel, approved: &Approved) -> ServerPolicy {
+    policy(kernel, &approved.server).deny(approved.denied.iter().cloned())
+}
+
+/// Returns when a server is restarted.
+pub(super) fn supervision(server: &Server) -> SuperviseConfig {
+    let Restart { policy, max, window, backoff_base, backoff_max, .. } =
+        server.mgp.as_ref().map(|mgp| mgp.restart.clone()).unwrap_or_default();
+    let mut config = SuperviseConfig::default();
+    config.policy = policy;
+    config.max_restarts = max;
+    config.window = window;
+    config.backoff_base = backoff_base;
+    config.backoff_max = backoff_max;
+    config
+}

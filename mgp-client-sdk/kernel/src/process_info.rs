@@ -1,0 +1,59 @@
+//! The kernel and the program around it: addresses, time of the start, and requests to stop.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mgp_types::Timestamp;
+use mgp_types::sync::Mutex;
+use tokio::sync::watch;
+
+/// The addresses of a kernel and the files it was made from, as far as the program around it has set them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reachable {
+    /// The state folder.
+    pub state: Option<PathBuf>,
+    /// The path of the local socket.
+    pub socket: Option<PathBuf>,
+    /// The URL it serves.
+    pub http: Option<String>,
+    /// The files of the configuration.
+    pub config: Vec<PathBuf>,
+}
+
+pub(super) struct ProcessInfo {
+    pub(super) reachable: Mutex<Reachable>,
+    pub(super) started_at: Timestamp,
+    stop: watch::Sender<Option<StopRequest>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct StopRequest {
+    timeout: Option<Duration>,
+}
+
+impl Default for ProcessInfo {
+    fn default() -> Self {
+        let (reachable, stop) = (Mutex::default(), watch::Sender::new(None));
+        Self { reachable, started_at: Timestamp::now(), stop }
+    }
+}
+
+impl ProcessInfo {
+    /// Requests a stop; only the first request counts.
+    pub(super) fn request_stop(&self, timeout: Option<Duration>) {
+        self.stop.send_if_modified(|stop| {
+            let is_first = stop.is_none();
+            stop.get_or_insert(StopRequest { timeout });
+            is_first
+        });
+    }
+
+    /// Waits for a request to stop, and returns its time-out.
+    pub(super) async fn stop_requested(&self) -> Option<Duration> {
+        // The sender lives in `self`, so the channel is never closed.
+        let mut stop = self.stop.subscribe();
+        let request = stop.wait_for(Option::is_some).await;
+        request.ok().and_then(|request| *request).and_then(|request| request.timeout)
+    }
+}

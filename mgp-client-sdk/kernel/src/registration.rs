@@ -1,0 +1,160 @@
+//! Servers that are registered at run time: how the fleet runs, drains and forgets them (MGP §15.4, §15.5).
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mgp_discovery::{Approved, Judge, Known, RegistrationConfig, Registrations, Servers};
+use mgp_security::NameFlaw;
+use mgp_toolindex::{Everything, Sessions};
+use mgp_types::mgp::ShutdownReason;
+use mgp_types::service::{BoxFuture, Context, Hidden, ServerId, Visibility, visibility};
+use mgp_types::{ErrorCode, RpcError};
+
+use super::active_config::SharedConfig;
+use super::caller_view::CallerView;
+use super::fleet::{Fleet, ManagedServer};
+use super::policy::registered_policy;
+
+/// The id of the kernel itself, by which grants name its own tools.
+const KERNEL_ID: &str = "mgp";
+
+/// Runs registered servers; [`Registrations`] hold it, so it does not hold them.
+#[derive(Clone)]
+pub(super) struct RegisteredServers {
+    fleet: Fleet,
+    config: SharedConfig,
+    sessions: Sessions,
+}
+
+/// Creates the registrations of a kernel.
+pub(super) fn registrations(
+    servers: RegisteredServers,
+    view: &CallerView,
+    judge: Option<Arc<dyn Judge>>,
+    config: RegistrationConfig,
+) -> Registrations {
+    let governance = servers.fleet.context().governance.clone();
+    let (store, audit) = (Arc::clone(governance.store()), Arc::clone(governance.audit()));
+    let (access, view) = (governance.access().clone(), view.clone());
+    let may = visibility(move |cx: &Context, server: Option<&ServerId>, tool: &str| {
+        if server.is_some() {
+            return view.sees(cx, server, tool);
+        }
+        // A grant of everything on a server with the kernel's id is not meant for registrations.
+        let kernel = ServerId::from(KERNEL_ID);
+        access.sees(cx, Some(&kernel), tool)?;
+        match access.named(&cx.principal, Some(&kernel), tool, SystemTime::now()) {
+            Some(_) => Ok(()),
+            None => Err(Hidden::by("no grant names it")),
+        }
+    });
+    let builder = Registrations::builder(store, Arc::new(servers))
+        .audit(audit)
+        .may(Arc::new(may))
+        .config(config);
+    match judge {
+        Some(judge) => builder.judge(judge).build(),
+        None => builder.build(),
+    }
+}
+
+impl RegisteredServers {
+    pub(super) fn new(fleet: Fleet, config: SharedConfig, sessions: Sessions) -> Self {
+        Self { fleet, config, sessions }
+    }
+
+    /// Returns a server if it was registered at run time.
+    fn get(&self, id: &ServerId) -> Option<Arc<ManagedServer>> {
+        self.fleet.get(id.as_str()).filter(|server| server.approved().is_some())
+    }
+
+    /// Adds a server to the fleet, with its policy in force.
+    fn insert(&self, approved: Approved) -> Result<Arc<ManagedServer>, RpcError> {
+        let id = approved.id().clone();
+        if self.fleet.get(id.as_str()).is_some() || self.configured(&id) {
+            let message = format!("the configuration has a server `{id}` now");
+            return Err(RpcError::new(ErrorCode::SERVER_ALREADY_REGISTERED, message));
+        }
+        let policy = registered_policy(&self.config.config().kernel, &approved);
+        self.fleet.context().governance.policies().set(id, policy);
+        Ok(self.fleet.insert(approved.server.clone(), Some(approved))?)
+    }
+
+    /// Drains and removes a server; this completes even if the future is dropped.
+    async fn take_out(&self, id: &ServerId) {
+        if self.get(id).is_none() {
+            return;
+        }
+        let (fleet, id) = (self.fleet.clone(), id.clone());
+        let removed = tokio::spawn(async move {
+            fleet.remove(&id, ShutdownReason::OperatorRequest).await;
+        });
+        // It fails only when the runtime ends.
+        let _ = removed.await;
+    }
+
+    async fn forget(&self, id: &ServerId) -> Result<(), RpcError> {
+        let failed = |error| {
+            RpcError::internal(format!("the tools of `{id}` are not forgotten")).because(error)
+        };
+        self.fleet.forget(id).await.map_err(failed)?;
+        let context = self.fleet.context();
+        context.governance.deregistered(id).await?;
+        // Removes its tools from the sessions of callers.
+        for cx in context.callers.all(|_| true) {
+            let session = self.sessions.find(&cx, None).ok().flatten();
+            self.sessions.view(&cx.principal, session.as_ref(), &context.index, &Everything);
+        }
+        Ok(())
+    }
+}
+
+impl mgp_discovery::Fleet for RegisteredServers {
+    fn known(&self) -> Vec<Known> {
+        mgp_discovery::Fleet::known(&self.fleet)
+    }
+}
+
+impl Servers for RegisteredServers {
+    fn configured(&self, server: &ServerId) -> bool {
+        let id = server.as_str();
+        self.config.has_server(id) || NameFlaw::check_server(id, []).is_err()
+    }
+
+    fn start(&self, approved: Approved) -> BoxFuture<'static, Result<(), RpcError>> {
+        let this = self.clone();
+        // Right away if the id is free, so that it is taken before the future is polled.
+        let inserted = match self.get(approved.id()) {
+            None => Ok(self.insert(approved)),
+            Some(_) => Err(approved),
+        };
+        Box::pin(async move {
+            let server = match inserted {
+                Ok(inserted) => inserted?,
+                Err(approved) => {
+                    this.take_out(approved.id()).await;
+                    this.insert(approved)?
+                }
+            };
+            if this.fleet.is_known(&server) {
+                return Ok(());
+            }
+            server.start().await;
+            Ok(server.client().ready().await.map(drop)?)
+        })
+    }
+
+    fn drain(&self, server: &ServerId, _: Duration) -> BoxFuture<'static, ()> {
+        let (this, server) = (self.clone(), server.clone());
+        Box::pin(async move { this.take_out(&server).await })
+    }
+
+    fn remove(&self, server: &ServerId) -> BoxFuture<'static, Result<(), RpcError>> {
+        let (this, server) = (self.clone(), server.clone());
+        Box::pin(async move {
+            this.take_out(&server).await;
+            // A server of the configuration with the same id keeps what is known about it.
+            if this.configured(&server) { Ok(()) } else { this.forget(&server).await }
+        })
+    }
+}

@@ -1,0 +1,351 @@
+//! Another configuration while the kernel runs: only what changed is touched (MGP §15.2).
+
+use std::sync::{Arc, Weak};
+
+use futures_util::future::{join, join_all};
+use mgp_discovery::{Change, Config, Effect, Finding, Loaded, Reach, Reload, Reloaded, Server};
+use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
+use mgp_types::service::{Principal, ServerId};
+use mgp_types::{ErrorCode, RpcError};
+use tokio::sync::watch;
+
+use super::active_config::{ConfigOrigin, context_plan};
+use super::error::KernelError;
+use super::handle::{Kernel, KernelParts};
+use super::policy::{policy, registered_policy, supervision};
+
+impl Kernel {
+    /// Reads the files of its [sources](super::KernelBuilder::sources) again and applies the new configuration.
+    ///
+    /// Policies, agents and budgets apply from the next message on.
+    /// Servers that were removed or changed are drained before they are stopped; all others keep running.
+    /// A kernel with sources does the same by itself whenever a file changes.
+    ///
+    /// # Errors
+    /// [`KernelError`] if the files cannot be used: then the configuration before stays in force.
+    ///
+    /// # Cancel safety
+    /// Once the files are read, the reload completes even if the future is dropped.
+    pub async fn reload(&self) -> Result<KernelReloadResult, KernelError> {
+        self.reload_by(&file_owner()).await
+    }
+
+    pub(super) async fn reload_by(
+        &self,
+        by: &Principal,
+    ) -> Result<KernelReloadResult, KernelError> {
+        let Some(ConfigOrigin { sources, trust }) = &self.0.config.origin else {
+            return Err(KernelError::NoSources);
+        };
+        let mut loaded = sources.load(trust).await?;
+        keep_broken_servers(self, &mut loaded);
+        apply_loaded(self, loaded, by).await
+    }
+
+    /// Applies another configuration, as [`reload`](Self::reload) does.
+    ///
+    /// Servers in this process stay.
+    ///
+    /// ```
+    /// use mgp_kernel::Kernel;
+    /// use mgp_discovery::Config;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let kernel = Kernel::builder().build().await.unwrap();
+    /// let text = "servers = [{ id = 'files', command = 'mcp-files' }]";
+    /// let changed = kernel.configure(Config::parse("mgp.toml", text).unwrap().config).await.unwrap();
+    /// assert_eq!(changed[0].change, "added");
+    /// assert_eq!(kernel.servers()[0].id, "files");
+    /// # kernel.stop().await;
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// [`KernelError`] if a policy cannot be recorded, or a server cannot be set up.
+    ///
+    /// # Cancel safety
+    /// As [`reload`](Self::reload).
+    pub async fn configure(&self, config: Config) -> Result<Vec<KernelChange>, KernelError> {
+        apply_detached(self, config, Vec::new(), &file_owner()).await
+    }
+}
+
+/// Keeps the entry before of each server whose new entry cannot be read, so that a typing error stops no server.
+fn keep_broken_servers(kernel: &Kernel, loaded: &mut Loaded) {
+    let before = kernel.0.config.config();
+    for id in &loaded.broken {
+        if loaded.config.server(id).is_none() {
+            loaded.config.servers.extend(before.server(id).cloned());
+        }
+    }
+}
+
+async fn apply_loaded(
+    kernel: &Kernel,
+    loaded: Loaded,
+    by: &Principal,
+) -> Result<KernelReloadResult, KernelError> {
+    let mut result = KernelReloadResult::new();
+    log_findings(&loaded);
+    let findings = findings_of(&loaded);
+    kernel.0.config.set_findings(findings.clone());
+    result.findings = findings.into();
+    let audit_changed = kernel.0.config.config().kernel.audit != loaded.config.kernel.audit;
+    result.changed = apply_detached(kernel, loaded.config, loaded.broken, by).await?;
+    if audit_changed {
+        let what = "`kernel.audit` applies from the next start of the kernel on";
+        result.findings.push(KernelFinding::new("warning", what));
+    }
+    Ok(result)
+}
+
+/// Applies a configuration in a task of its own: a server that was stopped to be replaced is always started again.
+async fn apply_detached(
+    kernel: &Kernel,
+    config: Config,
+    broken: Vec<String>,
+    by: &Principal,
+) -> Result<Vec<KernelChange>, KernelError> {
+    let (kernel, by) = (kernel.clone(), by.clone());
+    let applied = tokio::spawn(async move { apply(&kernel, config, broken, &by).await });
+    applied.await.unwrap_or_else(|error| {
+        let message = "the configuration was not applied to the end";
+        Err(KernelError::Governed(RpcError::internal(message).because(error)))
+    })
+}
+
+async fn apply(
+    kernel: &Kernel,
+    mut config: Config,
+    broken: Vec<String>,
+    by: &Principal,
+) -> Result<Vec<KernelChange>, KernelError> {
+    let parts = &*kernel.0;
+    let dispatch = parts.dispatcher.parts();
+    let _applying = parts.config.applying.lock().await;
+    let before = parts.config.config();
+    // Servers in this process are in no file.
+    let local = before.servers.iter().filter(|server| matches!(server.reach, Reach::Within));
+    config.servers.retain(|server| !local.clone().any(|local| local.id == server.id));
+    config.servers.extend(local.cloned());
+    let change = Change::between(&before, &config);
+    if change.is_empty() {
+        parts.config.shared.set(config, broken);
+        dispatch.registrations.reconfigured().await?;
+        return Ok(Vec::new());
+    }
+    // A registered server whose id a file has taken must not run under the file's policy.
+    let taken = change.added.iter().map(|server| &server.id);
+    join_all(taken.map(|id| parts.fleet.remove(id, ShutdownReason::OperatorRequest))).await;
+    apply_governance(kernel, &before, &config, by).await?;
+    dispatch.sessions.replan(context_plan(&config));
+    parts.config.interactive.set(&config.agents);
+    if dispatch.meta_tools.set(&config) {
+        parts.fleet.context().notifications.tools_changed(|_| true);
+    }
+    let changes = changes(&change);
+    let replaced = reconfigure_servers(kernel, &before, &change);
+    // The next configuration is compared with this one, even if servers fail below.
+    parts.config.shared.set(config, broken);
+    let mut outcome = replace_servers(kernel, &before, &change, replaced).await;
+    for id in &change.removed {
+        if let Err(error) = kernel.governance().remove_policy(by, id, None).await {
+            outcome = outcome.and(Err(KernelError::Governed(error)));
+        }
+    }
+    // Ids of registered servers may have been taken or given back.
+    if let Err(error) = dispatch.registrations.reconfigured().await {
+        outcome = outcome.and(Err(error.into()));
+    }
+    outcome.map(|()| changes)
+}
+
+/// Applies new rules to servers that keep running, and returns the changed servers that have to be started again.
+fn reconfigure_servers(kernel: &Kernel, before: &Config, change: &Change) -> Vec<Server> {
+    let mut replaced = Vec::new();
+    for changed in &change.changed {
+        let has_other_supervision = before
+            .server(changed.server.id.as_str())
+            .is_some_and(|old| supervision(old) != supervision(&changed.server));
+        if changed.effect == Effect::Restart || has_other_supervision {
+            replaced.push(changed.server.clone());
+        } else {
+            kernel.0.fleet.reconfigure(changed.server.clone());
+        }
+    }
+    replaced
+}
+
+/// Removes, replaces and adds servers; no server waits for another one to drain, and the first error is returned.
+async fn replace_servers(
+    kernel: &Kernel,
+    before: &Config,
+    change: &Change,
+    replaced: Vec<Server>,
+) -> Result<(), KernelError> {
+    let fleet = &kernel.0.fleet;
+    let remove = async |id: &ServerId| fleet.remove(id, ShutdownReason::OperatorRequest).await;
+    let replace = async |server: Server| {
+        remove(&server.id).await;
+        let id = server.id.to_string();
+        fleet.add(server).map(drop).map_err(|why| KernelError::Server { server: id, why })
+    };
+    // A program with a new id is started once it has ended under the old one.
+    let removed = before.servers.iter().filter(|old| change.removed.contains(&old.id));
+    let removed: Vec<&Reach> = removed.map(|old| &old.reach).collect();
+    let (renamed, added): (Vec<_>, Vec<_>) =
+        change.added.iter().cloned().partition(|server| removed.contains(&&server.reach));
+    let removing = join_all(change.removed.iter().map(remove));
+    let adding = join_all(added.into_iter().chain(replaced).map(replace));
+    let (_, added) = join(removing, adding).await;
+    let renamed = join_all(renamed.into_iter().map(replace)).await;
+    added.into_iter().chain(renamed).fold(Ok(()), Result::and)
+}
+
+/// Sets policies and groups, on the record.
+async fn apply_governance(
+    kernel: &Kernel,
+    before: &Config,
+    after: &Config,
+    by: &Principal,
+) -> Result<(), KernelError> {
+    let governance = kernel.governance();
+    for server in &after.servers {
+        let policy = policy(&after.kernel, server);
+        if *governance.policies().of(Some(&server.id)) != policy
+            || before.server(server.id.as_str()).is_none()
+        {
+            let set = governance.set_policy(by, &server.id, policy, None);
+            set.await.map_err(KernelError::Governed)?;
+        }
+    }
+    for server in kernel.0.fleet.all().values() {
+        let Some(approved) = server.approved() else { continue };
+        let policy = registered_policy(&after.kernel, approved);
+        if *governance.policies().of(Some(server.id())) != policy {
+            let set = governance.set_policy(by, server.id(), policy, None);
+            set.await.map_err(KernelError::Governed)?;
+        }
+    }
+    let groups = |config: &Config, name: &str| {
+        config.agents.get(name).map(|agent| agent.groups.clone()).unwrap_or_default()
+    };
+    for name in before.agents.keys().chain(after.agents.keys()) {
+        let now = groups(after, name);
+        if groups(before, name) != now {
+            let set = governance.set_groups(by, name, now, None);
+            set.await.map_err(KernelError::Governed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Applies each change of the files that a kernel was configured by, until the kernel is dropped.
+pub(super) fn follow_files(kernel: &Kernel, origin: ConfigOrigin, loaded: &Loaded) {
+    kernel.0.config.set_findings(findings_of(loaded));
+    let reload = Reload::new(origin.sources, origin.trust, loaded);
+    tokio::spawn(follow(Arc::downgrade(&kernel.0), reload, kernel.0.config.lifetime()));
+}
+
+async fn follow(kernel: Weak<KernelParts>, mut reload: Reload, mut lifetime: watch::Receiver<()>) {
+    loop {
+        let reloaded = tokio::select! {
+            reloaded = reload.next() => reloaded,
+            // `reload` keeps the state folder in use, which the next kernel may need.
+            _ = lifetime.changed() => return,
+        };
+        let Some(kernel) = kernel.upgrade().map(Kernel) else { return };
+        let mut loaded = match reloaded {
+            Reloaded::Changed(_, loaded) => loaded,
+            Reloaded::Kept(error) => {
+                kernel.0.config.set_findings(findings_of_error(&error));
+                continue;
+            }
+            _ => continue,
+        };
+        keep_broken_servers(&kernel, &mut loaded);
+        match apply_loaded(&kernel, *loaded, &file_owner()).await {
+            Ok(result) => {
+                tracing::info!(changes = result.changed.len(), "configuration reloaded");
+            }
+            Err(error) => tracing::error!(%error, "configuration reloaded in part only"),
+        }
+    }
+}
+
+/// Returns the principal that changes of files are recorded under: a user who may write the files.
+fn file_owner() -> Principal {
+    Principal::new(Principal::local().tenant().clone(), "configuration").operator()
+}
+
+/// Logs errors and warnings of files.
+pub(super) fn log_findings(loaded: &Loaded) {
+    for finding in &loaded.findings {
+        tracing::warn!("{finding}");
+    }
+    if let Some(unapproved) = &loaded.unapproved {
+        tracing::warn!("{unapproved}");
+    }
+}
+
+/// Returns the errors and warnings of files that can be used.
+fn findings_of(loaded: &Loaded) -> Vec<KernelFinding> {
+    let mut findings: Vec<_> = loaded.findings.iter().map(kernel_finding).collect();
+    if let Some(unapproved) = &loaded.unapproved {
+        let mut finding = KernelFinding::new("warning", unapproved.to_string());
+        finding.file = Some(unapproved.file.display().to_string());
+        findings.push(finding);
+    }
+    findings
+}
+
+/// Returns why files cannot be used.
+fn findings_of_error(error: &mgp_discovery::Error) -> Vec<KernelFinding> {
+    match error {
+        mgp_discovery::Error::Faults(faults) => {
+            faults.findings().iter().map(kernel_finding).collect()
+        }
+        error => vec![KernelFinding::new("error", error.to_string())],
+    }
+}
+
+fn kernel_finding(finding: &Finding) -> KernelFinding {
+    let text = match &finding.remedy {
+        Some(remedy) => format!("{}; {remedy}", finding.what),
+        None => finding.what.clone(),
+    };
+    let mut result = KernelFinding::new(finding.severity.to_string(), text);
+    result.file = Some(finding.file.display().to_string());
+    result.line = Some(finding.line as u64);
+    result.server_id.clone_from(&finding.server);
+    result
+}
+
+fn changes(change: &Change) -> Vec<KernelChange> {
+    let one = |kind: &str, id: Option<&str>, what: &str| {
+        let mut change = KernelChange::new(kind, what);
+        change.id = id.map(str::to_owned);
+        change
+    };
+    let mut all = Vec::new();
+    all.extend(change.added.iter().map(|server| one("server", Some(server.id.as_str()), "added")));
+    all.extend(change.removed.iter().map(|id| one("server", Some(id.as_str()), "removed")));
+    let changed = change.changed.iter();
+    all.extend(changed.map(|changed| one("server", Some(changed.server.id.as_str()), "changed")));
+    for (name, agent) in &change.agents {
+        let what = if agent.is_some() { "changed" } else { "removed" };
+        all.push(one("agent", Some(name), what));
+    }
+    all.extend(change.kernel.as_ref().map(|_| one("kernel", None, "changed")));
+    all.extend(change.tool_creation.map(|_| one("tool_creation", None, "changed")));
+    all
+}
+
+impl From<KernelError> for RpcError {
+    fn from(error: KernelError) -> Self {
+        match error {
+            KernelError::Governed(error) => error,
+            error => Self::new(ErrorCode::INVALID_PARAMS, error.to_string()),
+        }
+    }
+}

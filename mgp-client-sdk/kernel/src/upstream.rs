@@ -1,0 +1,107 @@
+//! The server that hosts and agents connect to: one server of MCP and MGP.
+
+use std::sync::Arc;
+
+use mgp_lifecycle::Fleet;
+use mgp_server_sdk::Server;
+use mgp_types::mcp::{ListChanged, ResourcesCapability};
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::service::{Call, Context, gate};
+
+use super::admin;
+use super::callers::CallerChange;
+use super::cli_hints::CliHintLayer;
+use super::coalesced::Coalesced;
+use super::dispatch::{self, Dispatcher};
+use super::handle::Kernel;
+use super::hops::{self, HopLimitLayer};
+
+/// The extensions that the kernel serves.
+const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::Streaming)
+    .with(Extension::ToolSecurity)
+    .with(Extension::AccessControl)
+    .with(Extension::Lifecycle)
+    .with(Extension::Discovery)
+    .with(Extension::ToolDiscovery);
+
+/// Instructions for models.
+const INSTRUCTIONS: &str = "Tools of many servers are behind this one. \
+    Find the right one with mgp_tools_discover, then call it by its name, or with mgp_tools_call.";
+
+impl Kernel {
+    /// Returns a server that passes calls on to the servers of the kernel.
+    ///
+    /// Serve it on stdio, at a URL, or over any pair of streams.
+    pub fn server(&self) -> Server {
+        let dispatcher = &self.0.dispatcher;
+        let (router, visible) =
+            (dispatch::router(dispatcher, admin::router(self)), dispatcher.visible_fleet());
+        let context = self.0.fleet.context();
+        let index = context.index.clone();
+        let server = Server::new(hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"))
+            .herald(&context.notifications, dispatcher.clone());
+        server.drain_handle().fleet(Arc::clone(&visible) as Arc<dyn Fleet>);
+        let noting = dispatcher.clone();
+        server
+            .instructions(INSTRUCTIONS)
+            .offer(|offer| {
+                if let Some(mgp) = &mut offer.mgp {
+                    mgp.extensions = EXTENSIONS;
+                }
+                let mut list_changed = ListChanged::new();
+                list_changed.list_changed = Some(true);
+                offer.capabilities.tools = Some(list_changed.clone());
+                // Offered even if no server has any now: servers may be added and lists may change.
+                offer.capabilities.prompts = Some(list_changed);
+                let mut resources = ResourcesCapability::new();
+                resources.list_changed = Some(true);
+                resources.subscribe = Some(true);
+                offer.capabilities.resources = Some(resources);
+                offer.capabilities.completions.get_or_insert_default();
+            })
+            .logging()
+            .tasks_of(move |tool| dispatch::task_support(&index, tool))
+            .layer((
+                // A call that runs in a circle is refused before anything else looks at it.
+                HopLimitLayer,
+                // Clients are known from their first call on, also if that call is refused.
+                gate(move |call| {
+                    note_caller(&noting, call);
+                    Ok(())
+                }),
+                // On the way out, the remedy of a refusal becomes a command of the program.
+                CliHintLayer,
+            ))
+            .health(|health| health.fleet(visible))
+            .endpoints(router)
+    }
+}
+
+/// Notes the caller of a call, and passes changes on to the servers.
+fn note_caller(dispatcher: &Dispatcher, call: &Call) {
+    match dispatcher.parts().fleet.context().callers.note(call) {
+        CallerChange::LogLevel => request_log_levels(dispatcher, call.cx()),
+        // Servers that asked for roots before any client was connected ask again.
+        CallerChange::Connected if call.cx().caller.asks.roots => {
+            dispatcher.announce_roots(call.cx());
+        }
+        CallerChange::Connected | CallerChange::None => {}
+    }
+}
+
+/// Requests of all servers the log messages that clients want now; one task per caller, however often it changes them.
+fn request_log_levels(dispatcher: &Dispatcher, cx: &Context) {
+    #[derive(Default)]
+    struct LogLevels;
+    let dispatcher = dispatcher.clone();
+    cx.scope.state::<Coalesced<LogLevels>>().request(move || {
+        let dispatcher = dispatcher.clone();
+        async move {
+            let fleet = &dispatcher.parts().fleet;
+            for server in fleet.all().values() {
+                server.request_log_level(fleet.context()).await;
+            }
+        }
+    });
+}

@@ -1,0 +1,54 @@
+//! Calls that wait for an operator, decided by the kernel's own methods.
+
+use mgp_testkit::until;
+use mgp_types::ErrorCode;
+use mgp_types::method::{KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny};
+use mgp_types::mgp::{KernelApproval, KernelApprovalDecisionParams, KernelApprovalsParams};
+
+use crate::world::World;
+
+#[tokio::test]
+async fn an_approved_call_runs_once() {
+    let world = World::new().await;
+    let (operator, agent) = (world.operator().await, world.agent().await);
+    let list = async || {
+        let all = operator.request::<KernelApprovals>(&KernelApprovalsParams::new()).await.unwrap();
+        all.approvals
+    };
+    let opened = async || -> KernelApproval {
+        let mut open = None;
+        until("a call waits", async || {
+            open = list().await.into_iter().find(|one| one.state == "open");
+            open.is_some()
+        })
+        .await;
+        open.unwrap()
+    };
+    // The call waits for the decision.
+    let deciding = async {
+        let open = opened().await;
+        assert_eq!((open.tool.as_deref(), open.agent_id.as_deref()), (Some("wipe"), Some("ada")));
+        assert!(open.question.contains("Run the tool `wipe`"), "{}", open.question);
+        let mut params = KernelApprovalDecisionParams::new(open.id.as_str());
+        params.because = Some("the disk is sold".to_owned());
+        operator.request::<KernelApprovalsApprove>(&params).await.unwrap().approval
+    };
+    let (ran, approved) = tokio::join!(async { agent.call("wipe").await }, deciding);
+    assert_eq!(approved.state, "approved");
+    assert_eq!(approved.justification.as_deref(), Some("the disk is sold"));
+    assert!(ran.unwrap().is_error != Some(true));
+    assert_eq!(list().await[0].state, "used");
+
+    // The next call needs another decision; a denial refuses it.
+    let denying = async {
+        let open = opened().await;
+        let params = KernelApprovalDecisionParams::new(open.id.as_str());
+        // The caller cannot decide about its own call.
+        let own = agent.request::<KernelApprovalsDeny>(&params).await.unwrap_err();
+        assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED);
+        operator.request::<KernelApprovalsDeny>(&params).await.unwrap();
+    };
+    let (refused, ()) = tokio::join!(async { agent.call("wipe").await }, denying);
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
+    world.end().await;
+}

@@ -1,0 +1,89 @@
+//! Decisions about definitions and permissions, and their records.
+
+use std::sync::atomic::Ordering;
+
+use mgp_types::method::{
+    KernelAudit, KernelAuditVerify, KernelPermissions, KernelPermissionsApprove,
+    KernelPermissionsRevoke, KernelServersRestart, KernelTools, KernelToolsApprove,
+};
+use mgp_types::mgp::{
+    KernelAuditParams, KernelAuditVerifyParams, KernelPermissionChangeParams,
+    KernelPermissionsParams, KernelServerParams, KernelTool, KernelToolDecisionParams,
+    KernelToolsParams, ToolStanding,
+};
+
+use crate::world::World;
+
+#[tokio::test]
+async fn a_changed_definition_waits_and_is_approved() {
+    let world = World::new().await;
+    let (operator, agent) = (world.operator().await, world.agent().await);
+    let mut params = KernelToolsParams::new();
+    params.agent_id = Some("ada".to_owned());
+    let now = async || -> KernelTool {
+        let all = operator.request::<KernelTools>(&params).await.unwrap().tools;
+        all.into_iter().find(|tool| tool.tool_id == "clock.now").unwrap()
+    };
+    let before = now().await;
+    assert_eq!((before.standing, before.seen_by_agent), (ToolStanding::Pinned, Some(true)));
+
+    world.has_new_text.store(true, Ordering::Relaxed);
+    operator.request::<KernelServersRestart>(&KernelServerParams::new("clock")).await.unwrap();
+    world
+        .until("the definition waits", |world| {
+            !world.kernel.governance().definitions().waiting().unwrap().is_empty()
+        })
+        .await;
+    let waits = now().await;
+    assert_eq!((waits.standing, waits.seen_by_agent), (ToolStanding::Changed, Some(false)));
+    assert!(waits.hidden_because.unwrap().contains("waits for an operator"));
+    assert!(waits.reasons[0].contains("at last"), "{:?}", waits.reasons);
+    assert!(agent.call("now").await.is_err());
+
+    let mut decision = KernelToolDecisionParams::new("clock", "now");
+    decision.fingerprint = Some("0".repeat(64));
+    let error = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
+    assert!(error.to_string().contains("another definition"), "{error}");
+    decision.fingerprint = waits.fingerprint;
+    let result = operator.request::<KernelToolsApprove>(&decision).await.unwrap();
+    assert_eq!(result.status, "approved");
+    world
+        .until("the new definition is listed", |world| {
+            let now = world.kernel.index().get("clock", "now");
+            now.is_some_and(|now| now.description() == Some("The time, at last"))
+        })
+        .await;
+    assert!(agent.call("now").await.is_ok());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn permissions_are_approved_listed_and_revoked() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    let mut change = KernelPermissionChangeParams::new("clock", vec!["system.info".into()]);
+    change.because = Some("it returns the time".to_owned());
+    let result = operator.request::<KernelPermissionsApprove>(&change).await.unwrap();
+    assert_eq!(result.permissions[0].decision, "approved");
+    let all = operator.request::<KernelPermissions>(&KernelPermissionsParams::new()).await.unwrap();
+    assert_eq!(all.permissions[0].source, "operator");
+    assert_eq!(all.permissions[0].justification.as_deref(), Some("it returns the time"));
+    operator.request::<KernelPermissionsRevoke>(&change).await.unwrap();
+    let all = operator.request::<KernelPermissions>(&KernelPermissionsParams::new()).await.unwrap();
+    assert_eq!(all.permissions[0].decision, "revoked");
+
+    change.server_id = "clok".to_owned();
+    assert!(operator.request::<KernelPermissionsApprove>(&change).await.is_err());
+
+    let mut query = KernelAuditParams::new();
+    (query.server_id, query.newest_first) = (Some("clock".to_owned()), Some(true));
+    query.limit = Some(1);
+    // The log contains everything that was answered.
+    let page = operator.request::<KernelAudit>(&query).await.unwrap();
+    assert_eq!(page.events[0].event_type.as_str(), "PERMISSION_REVOKED");
+    assert!(page.next.is_some());
+    let verified =
+        operator.request::<KernelAuditVerify>(&KernelAuditVerifyParams::new()).await.unwrap();
+    assert!(verified.ok && verified.records > 2, "{verified:?}");
+    world.end().await;
+}

@@ -1,0 +1,9 @@
+//! The methods for operators, `mgp/kernel/*`: their effects, and the refusal of all other callers.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod approvals;
+mod decisions;
+mod refused;
+mod servers;
+mod world;

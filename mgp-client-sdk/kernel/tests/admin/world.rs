@@ -1,0 +1,87 @@
+//! Kernels with a server in this process, and their clients.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::Client;
+use mgp_discovery::ServerMgp;
+use mgp_kernel::Kernel;
+use mgp_server_sdk::{Server, Tool};
+use mgp_transport::{Connection, duplex};
+use mgp_types::mgp::{DefaultPolicy, RiskLevel};
+use mgp_types::service::{Pass, Principal, Stack};
+
+/// A kernel with the server `clock`.
+pub(crate) struct World {
+    _folder: mgp_testkit::TempDir,
+    pub(crate) kernel: Kernel,
+    /// Gives the tool `now` another description from the next start on.
+    pub(crate) has_new_text: Arc<AtomicBool>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let folder = mgp_testkit::temp_dir();
+        let has_new_text = Arc::new(AtomicBool::new(false));
+        let new_text = Arc::clone(&has_new_text);
+        let clock = move || {
+            let text =
+                if new_text.load(Ordering::Relaxed) { "The time, at last" } else { "The time" };
+            let now = Tool::new("now", text, || async { "noon" });
+            let slow = Tool::new("slow", "Takes a while", || async {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                "done"
+            });
+            let wipe = Tool::new("wipe", "Wipes the disk", || async { "wiped" });
+            Server::new("clock", "1.2").tool(now).tool(slow).tool(wipe)
+        };
+        let mut mgp = ServerMgp::default();
+        mgp.default_policy = DefaultPolicy::OptOut;
+        mgp.risk = [("now", RiskLevel::Safe), ("slow", RiskLevel::Safe)]
+            .map(|(tool, risk)| (tool.to_owned(), risk))
+            .into();
+        let kernel = Kernel::builder().local_as("clock", mgp, clock);
+        let kernel = kernel.in_folder(folder.path()).await.unwrap();
+        let world = Self { _folder: folder, kernel, has_new_text };
+        world
+            .until("its tools are known", |world| world.kernel.index().tools_of("clock").len() == 3)
+            .await;
+        world
+    }
+
+    pub(crate) async fn operator(&self) -> Client {
+        self.connect(Principal::local().operator()).await
+    }
+
+    pub(crate) async fn agent(&self) -> Client {
+        self.connect(Principal::local().agent("ada")).await
+    }
+
+    async fn connect(&self, principal: Principal) -> Client {
+        self.connect_with(principal, None).await
+    }
+
+    /// Connects with the credentials of a key.
+    pub(crate) async fn connect_with(&self, principal: Principal, pass: Option<Pass>) -> Client {
+        let (here, there) = duplex();
+        let stack = self.kernel.server().into_stack().unwrap();
+        let stack = Stack::from_fn(move |mut call| {
+            if let Some(pass) = &pass {
+                call.cx_mut().extensions.insert(pass.clone());
+            }
+            stack.send(call)
+        });
+        let connection = Connection::new(there.reader, there.writer, stack).principal(principal);
+        tokio::spawn(connection.run());
+        Client::builder("host", "1").connect(here.reader, here.writer).await.unwrap()
+    }
+
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        mgp_testkit::until(what, async || holds(self)).await;
+    }
+
+    pub(crate) async fn end(self) {
+        self.kernel.stop().await;
+    }
+}

@@ -1,0 +1,143 @@
+//! Reloads of the configuration, and servers that are known without a start.
+
+use mgp_security::AuditQuery;
+use mgp_types::method::{KernelReload, ToolsSession};
+use mgp_types::mgp::{KernelReloadParams, ServerState, SessionParams};
+
+use crate::world::{World, until};
+
+const A: &str = "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
+    risk = { look = 'safe' }\n";
+const B: &str = "[[servers]]\nid = 'b'\n{SERVER}\n";
+
+#[tokio::test]
+async fn a_change_of_the_file_touches_only_what_changed() {
+    let world = World::new(A).await;
+    world.knows("a").await;
+    let pid = world.server("a").pid.unwrap();
+    let agent = world.agent("ada").await;
+    assert!(agent.call("look").await.is_ok());
+
+    // Another server, and other rules for the first, which keeps running.
+    world.write(&format!("{}{B}", A.replace("opt-out", "opt-in")));
+    until("the new server is there", || world.kernel.servers().len() == 2).await;
+    world.knows("b").await;
+    assert_eq!(agent.call("a.look").await.unwrap_err().code().0, 1001, "in force at once");
+    assert_eq!(world.server("a").pid, Some(pid));
+
+    // An invalid file changes nothing.
+    world.write("[[servers\n");
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!((world.kernel.servers().len(), world.server("a").pid), (2, Some(pid)));
+
+    // Another command for the first server, and the second is removed.
+    world.write(&A.replace("{SERVER}", "command = 'sh'\nargs = ['{DIR}/server.sh', 'second']"));
+    until("one server is left", || world.kernel.servers().len() == 1).await;
+    until("the new command is used", || {
+        let look = world.kernel.index().get("a", "look");
+        look.is_some_and(|look| look.description().unwrap().ends_with("second"))
+            || !world.kernel.governance().definitions().waiting().unwrap().is_empty()
+    })
+    .await;
+    assert_ne!(world.server("a").pid, Some(pid));
+    assert!(world.kernel.index().tools_of("b").is_empty(), "its tools are not found");
+
+    let log = world.kernel.governance().log().unwrap();
+    log.flush().await.unwrap();
+    let result = log.query(AuditQuery::new().event_type("dev.cloto.policy_changed")).await.unwrap();
+    assert!(result.events.iter().any(|event| event.actor.id == "configuration"));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_reload_by_an_operator_returns_the_changes() {
+    let world = World::new(A).await;
+    let operator = world.operator().await;
+    world.write(&format!("{A}[agents.ada]\nbudget = 2000\n[[servers]]\nid = 'c'\ncomand = 'x'\n"));
+    let result = operator.request::<KernelReload>(&KernelReloadParams::new()).await.unwrap();
+    let changed: Vec<_> =
+        result.changed.iter().map(|one| (one.kind.as_str(), one.id.as_deref())).collect();
+    assert_eq!(changed, [("agent", Some("ada"))], "{result:?}");
+    assert!(
+        result.findings.iter().any(|finding| finding.message.contains("did you mean `command`"))
+    );
+    let agent = world.agent("ada").await;
+    let session = agent.request::<ToolsSession>(&SessionParams::new()).await.unwrap();
+    assert_eq!(session.max_tokens, Some(2000));
+
+    world.write("[[servers\n");
+    let error = operator.request::<KernelReload>(&KernelReloadParams::new()).await.unwrap_err();
+    assert!(error.to_string().contains("mgp.toml:1:"), "{error}");
+    assert_eq!(world.kernel.servers().len(), 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_known_server_is_not_started_before_its_first_call() {
+    let mut world = World::new(A).await;
+    world.knows("a").await;
+    until("the server is connected", || world.server("a").status == ServerState::Connected).await;
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+
+    world.restart().await;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(world.server("a").status, ServerState::Registered, "known, not started");
+    assert_eq!(world.server("a").tools, 3);
+    let agent = world.agent("ada").await;
+    agent.call("look").await.unwrap();
+    assert_eq!(world.server("a").status, ServerState::Connected);
+    agent.close().await;
+
+    // A server with a changed entry may have other tools.
+    world.write(&A.replace("{SERVER}", "{SERVER}\nenv = { VALUE = 'new' }"));
+    world.restart().await;
+    until("it is started to read its tools again", || {
+        world.server("a").status == ServerState::Connected
+    })
+    .await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_reload_completes_even_if_the_caller_disconnects() {
+    // A server that stops slowly.
+    let slow =
+        A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 1']");
+    let world = World::new(&slow).await;
+    world.knows("a").await;
+    let pid = world.server("a").pid.unwrap();
+    world.write(&slow.replace("sleep 1", "sleep 0"));
+    {
+        let reload = world.kernel.reload();
+        tokio::pin!(reload);
+        let is_out = async {
+            until("the server is removed", || world.kernel.servers().is_empty()).await;
+        };
+        tokio::select! {
+            reloaded = &mut reload => panic!("it stops slowly: {reloaded:?}"),
+            () = is_out => {}
+        }
+    }
+    until("the server runs again", || {
+        world.kernel.servers().iter().any(|a| a.pid.is_some_and(|new| new != pid))
+    })
+    .await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_new_server_does_not_wait_for_one_that_drains() {
+    let slow =
+        A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 2']");
+    let world = World::new(&slow).await;
+    world.knows("a").await;
+    world.write(&format!("{}{B}", slow.replace("sleep 2", "sleep 0")));
+    let is_there = |id: &str| world.kernel.servers().iter().any(|server| server.id == id);
+    let (reloaded, ()) = tokio::join!(world.kernel.reload(), async {
+        world.knows("b").await;
+        assert!(!is_there("a"), "it is still stopping");
+    });
+    reloaded.unwrap();
+    assert!(is_there("a") && is_there("b"));
+    world.end().await;
+}

@@ -1,0 +1,159 @@
+//! `[[servers]]`, and the keys of `[servers.mgp]` for starts, offers and restarts.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_types::mgp::{ServerState, TrustLevel};
+
+use crate::world::{World, until};
+
+/// Starts a kernel, and returns the description by its server of how it was started.
+async fn start(config: &str) -> (World, String) {
+    let world = World::new(config).await;
+    world.knows("a").await;
+    let look = world.kernel.index().get("a", "look").unwrap();
+    let text = look.description().unwrap().to_owned();
+    (world, text)
+}
+
+#[tokio::test]
+async fn a_program_is_started_as_configured() {
+    let here = std::env::current_dir().unwrap();
+    for (keys, expected) in [
+        ("{SERVER}", format!("{}  ", here.display())),
+        (
+            "command = 'sh'\nargs = ['{DIR}/server.sh', 'first']",
+            format!("{}  first", here.display()),
+        ),
+        ("{SERVER}\ncwd = 'below'", "below  ".to_owned()),
+        ("{SERVER}\nenv = { VALUE = '${MGP_NO_SUCH_VARIABLE:-filled}' }", " filled ".to_owned()),
+    ] {
+        let (world, text) = start(&format!("[[servers]]\nid = 'a'\n{keys}")).await;
+        assert!(text.ends_with(&expected), "{keys}: {text}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_offered_what_is_configured() {
+    for (keys, has, lacks) in [
+        ("", "\"security\"", "\"no such\""),
+        ("mgp = false", "\"initialize\"", "dev.cloto"),
+        ("[servers.mgp]\nextensions = ['audit']", "\"audit\"", "\"security\""),
+    ] {
+        let (world, _) = start(&format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{keys}")).await;
+        let log = world.log("a");
+        assert!(log.contains(has) && !log.contains(lacks), "{keys}: {log}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn the_configured_era_is_used() {
+    let entry = |era: &str| format!("[[servers]]\nid = 'a'\n{{SERVER}}\n{era}");
+    for (era, probed) in [("", true), ("era = 'auto'", true), ("era = 'legacy'", false)] {
+        let (world, _) = start(&entry(era)).await;
+        assert_eq!(world.log("a").contains("server/discover"), probed, "{era}");
+        world.end().await;
+    }
+    // The server supports only the legacy era.
+    let world = World::new(&entry("era = 'modern'\n[servers.mgp]\nrestart_policy = 'never'")).await;
+    until("the reason is shown", || world.server("a").error.is_some()).await;
+    let error = world.server("a").error.unwrap();
+    assert!(error.contains("does not speak revision `2026-07-28`"), "{error}");
+    assert!(error.contains("the era `auto`"), "{error}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_url_is_reached_with_its_headers() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&seen);
+    let app = axum::Router::new().fallback(move |headers: axum::http::HeaderMap| {
+        let word = headers.get("x-word").map(|word| word.to_str().unwrap().to_owned());
+        noted.lock().unwrap().extend(word);
+        async { axum::http::StatusCode::NOT_FOUND }
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let world = World::new(&format!(
+        "[[servers]]\nid = 'a'\ntransport = 'http'\nurl = 'http://{address}/mcp?key=secret'\n\
+         headers = {{ x-word = 'hello' }}\n[servers.mgp]\nrestart_policy = 'never'"
+    ))
+    .await;
+    until("the URL is requested", || !seen.lock().unwrap().is_empty()).await;
+    assert_eq!(seen.lock().unwrap()[0], "hello");
+    assert_eq!(world.server("a").reach, format!("http://{address}/mcp"), "no secret is shown");
+    until("the reason is shown", || world.server("a").error.is_some()).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_server_is_restarted_as_the_five_keys_configure() {
+    let ends = "[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = ['-c', 'exit 3']\n[servers.mgp]\n";
+    for (keys, restarts) in [
+        ("restart_policy = 'never'", 0),
+        ("max_restarts = 0", 0),
+        ("max_restarts = 2\nbackoff_base_ms = 1\nbackoff_max_ms = 2", 2),
+        (
+            "restart_policy = 'always'\nmax_restarts = 3\nbackoff_base_ms = 1\nrestart_window_secs = 60",
+            3,
+        ),
+    ] {
+        let world = World::new(&format!("{ends}{keys}")).await;
+        let is_down = || {
+            let server = world.server("a");
+            server.restarts >= restarts && server.status == ServerState::Error
+        };
+        until("it is not restarted any more", is_down).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let server = world.server("a");
+        assert_eq!((server.restarts, server.status), (restarts, ServerState::Error), "{keys}");
+        assert!(server.error.unwrap().contains("code 3"), "{keys}");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn the_source_trust_and_tags_of_a_server_are_listed() {
+    let (world, _) = start(
+        "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ntrust_level = 'sandboxed'\n\
+         tags = ['garden']\npermissions_required = ['camera']",
+    )
+    .await;
+    let server = world.server("a");
+    assert_eq!(server.trust_level, TrustLevel::Sandboxed);
+    assert!(server.source.ends_with("mgp.toml"), "{}", server.source);
+    assert!(server.reach.starts_with("sh /") && server.reach.ends_with("server.sh"));
+    assert_eq!((server.tools, server.era.as_deref()), (3, Some("legacy")));
+    assert_eq!(server.protocol_version.as_deref(), Some("2025-06-18"));
+    assert!(server.pid.is_some() && server.since.is_some() && server.tokens > 0);
+    let tool = world.kernel.index().get("a", "look").unwrap();
+    assert!(tool.categories().any(|category| category == "garden"));
+
+    let operator = world.operator().await;
+    let mut params = mgp_types::mgp::DiscoveryListParams::new();
+    let mut filter = mgp_types::mgp::DiscoveryFilter::new();
+    filter.permissions = vec!["camera".into()].into();
+    params.filter = Some(filter);
+    let listed = operator.request::<mgp_types::method::DiscoveryList>(&params).await.unwrap();
+    assert_eq!(listed.servers.len(), 1, "its required permissions are listed");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn no_more_than_eight_start_at_once() {
+    let servers = (0..12).fold(String::new(), |servers, number| {
+        servers + &format!("[[servers]]\nid = 's{number}'\ncommand = 'sleep'\nargs = ['30']\n")
+    });
+    let world = World::new(&servers).await;
+    let starting = || {
+        let all = world.kernel.servers();
+        all.iter().filter(|server| server.status == ServerState::Connecting).count()
+    };
+    until("eight are starting", || starting() == 8).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(starting(), 8, "the others wait");
+    world.end().await;
+}

@@ -1,0 +1,49 @@
+//! One HTTP request as bytes, and its answer.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A request to call a tool in the modern era, by a client that offers MGP.
+pub(crate) const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"now","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"dev.cloto/mgp":{"version":"0.3.0","extensions":["streaming"]}}}}}}"#;
+
+/// The headers of that request.
+pub(crate) const HEADERS: [(&str, &str); 5] = [
+    ("Content-Type", "application/json"),
+    ("Accept", "application/json, text/event-stream"),
+    ("MCP-Protocol-Version", "2026-07-28"),
+    ("Mcp-Method", "tools/call"),
+    ("Mcp-Name", "now"),
+];
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Value,
+}
+
+/// Sends a request with these headers and closes the connection after the answer.
+pub(crate) async fn post(to: SocketAddr, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut text = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        write!(text, "{name}: {value}\r\n").unwrap();
+    }
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    stream.write_all(format!("{text}\r\n{body}").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    Answer {
+        status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+        head: head.to_lowercase(),
+        body: serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")),
+    }
+}

@@ -1,0 +1,187 @@
+//! 2000 to 2099: servers that are not connected.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, EraChoice, SuperviseConfig};
+use mgp_lifecycle::{ReadyLayer, State};
+use mgp_security::AuditLayer;
+use mgp_server_sdk::{Server, Tool};
+use mgp_transport::ChildCommand;
+use mgp_types::ErrorCode;
+use mgp_types::method::{Request, ToolsCall};
+use mgp_types::mgp::{AuditEvent, ServerState, ShutdownReason};
+use mgp_types::service::{AuditSink, Audited, Router, Stack, Start, Ticket, Unaudited};
+use serde_json::json;
+
+use crate::expected_error::ExpectedError;
+use crate::gateway;
+use crate::held_tool::HeldTool;
+use crate::peer::{PEERS, Peer};
+use crate::script;
+
+/// An audit log that was closed.
+struct Closed;
+
+impl AuditSink for Closed {
+    fn begin(&self, _: Start) -> Audited<Ticket> {
+        Audited::Ready(Err(Unaudited::Closed))
+    }
+
+    fn record(&self, _: AuditEvent) -> Audited<()> {
+        Audited::Ready(Err(Unaudited::Closed))
+    }
+}
+
+#[tokio::test]
+async fn code_2000_server_not_ready() {
+    // The server behind a gateway has ended.
+    let client = gateway::client(Server::new("below", "1")).await;
+    client.close().await;
+    let stack = gateway::to(client).into_stack().unwrap();
+    ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+        .message(["connection closed"])
+        .check_all_peers(&stack, "t")
+        .await;
+
+    // A call that cannot be recorded does not run.
+    let tool = Tool::new("t", "Does something", || async { "done" });
+    let audit = AuditLayer::new(Arc::new(Closed)).server("s");
+    let stack = Server::new("s", "1").tool(tool).layer(audit).into_stack().unwrap();
+    ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+        .message(["the call was not run", "the audit log is closed", "must be started anew"])
+        .check_all_peers(&stack, "t")
+        .await;
+
+    // A supervised server that was not started yet.
+    let builder = Client::builder("gateway", "1").server_id("files");
+    let config = SuperviseConfig::default();
+    let files = builder.supervise(ChildCommand::new("no-such-program"), config).unwrap();
+    let below = files.stack().clone();
+    let calls = Router::new().route(ToolsCall::METHOD, below);
+    let stack = Server::new("gateway", "1").endpoints(calls).into_stack().unwrap();
+    ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+        .message(["server `files` was not started yet; start it first"])
+        .details(["state", "server_id"])
+        .started(false)
+        .check_all_peers(&stack, "t")
+        .await;
+    for (state, words) in [
+        (ServerState::Connecting, "server `files` is starting; try again in a moment"),
+        (ServerState::Disconnected, "server `files` is stopped; start it first"),
+        (ServerState::Error, "server `files` failed; restart it once the cause is gone"),
+    ] {
+        ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+            .message([words])
+            .details(["state", "server_id"])
+            .started(false)
+            .check_all_peers(&in_state(State::new(state)), "t")
+            .await;
+    }
+
+    // The server ends during a call: it may have run, and the details contain that.
+    for kind in PEERS {
+        let held = HeldTool::default();
+        let below = Server::new("below", "1").tool(held.tool("t"));
+        let (client, serving) = gateway::through(Client::builder("gateway", "1"), below).await;
+        let stack = gateway::to(client).into_stack().unwrap();
+        let mut peer = Peer::join(&stack, kind).await;
+        let call = peer.send("tools/call", json!({ "name": "t", "arguments": {} })).await;
+        held.begun().await;
+        serving.abort();
+        let answer = peer.answer(call).await;
+        ExpectedError::new(ErrorCode::SERVER_NOT_READY)
+            .message(["connection closed"])
+            .no_retry()
+            .started(true)
+            .check(&peer, &answer);
+    }
+}
+
+/// Returns a server behind a gate that reports a state.
+fn in_state(state: State) -> Stack {
+    let tool = Tool::new("t", "Does something", || async { "done" });
+    let gate = ReadyLayer::new(state).server("files");
+    Server::new("s", "1").tool(tool).layer(gate).into_stack().unwrap()
+}
+
+#[tokio::test]
+async fn code_2001_server_draining() {
+    // A draining server: a retry helps only if the server will be back.
+    for (reason, comes_back, words) in [
+        (
+            ShutdownReason::OperatorRequest,
+            false,
+            "(operator_request) and starts no new calls; use another one",
+        ),
+        (
+            ShutdownReason::IdleTimeout,
+            false,
+            "(idle_timeout) and starts no new calls; use another one",
+        ),
+        (
+            ShutdownReason::ConfigurationChange,
+            true,
+            "starts no new calls; try again once it is back",
+        ),
+        (ShutdownReason::ResourceLimit, true, "starts no new calls; try again once it is back"),
+    ] {
+        let held = HeldTool::default();
+        let server = Server::new("s", "1").tool(held.tool("t"));
+        let drain = server.drain_handle();
+        let stack = server.into_stack().unwrap();
+        let mut first = Peer::join(&stack, PEERS[0]).await;
+        let running = first.send("tools/call", json!({ "name": "t", "arguments": {} })).await;
+        held.begun().await;
+        drain.begin(reason, Duration::from_secs(30));
+        let mut expected = ExpectedError::new(ErrorCode::SERVER_DRAINING)
+            .message([words])
+            .details(["state", "reason"])
+            .started(false);
+        if comes_back {
+            expected = expected.after_a_second();
+        }
+        expected.check_all_peers(&stack, "t").await;
+        // Calls in flight at the start of the drain run to their end.
+        held.release();
+        let answer = first.answer(running).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "held", "{answer}");
+    }
+
+    // The gate of a client in front of a draining server.
+    for (reason, comes_back) in [("operator_request", false), ("configuration_change", true)] {
+        let state = State::new(ServerState::Connected);
+        state.enter(ServerState::Draining, reason).unwrap();
+        let mut expected = ExpectedError::new(ErrorCode::SERVER_DRAINING)
+            .message(["server `files` is draining and takes no new calls"])
+            .details(["state", "server_id"])
+            .started(false);
+        if comes_back {
+            expected = expected.after_a_second();
+        }
+        expected.check_all_peers(&in_state(state), "t").await;
+    }
+}
+
+#[tokio::test]
+async fn code_2002_server_restarting() {
+    // The server behind a gateway forgets each session as soon as it is used.
+    let server =
+        script::Server::legacy(|seen| (seen.method() == "tools/call").then(|| script::status(404)))
+            .await;
+    let builder = script::client().era(EraChoice::Legacy);
+    let client = builder.connect_url(&server.url).await.unwrap();
+    let stack = gateway::to(client).into_stack().unwrap();
+    ExpectedError::new(ErrorCode::SERVER_RESTARTING)
+        .message(["the server no longer has the session"])
+        .check_all_peers(&stack, "t")
+        .await;
+
+    // A server that is being restarted.
+    ExpectedError::new(ErrorCode::SERVER_RESTARTING)
+        .message(["server `files` is being restarted; try again in a moment"])
+        .details(["state", "server_id"])
+        .started(false)
+        .check_all_peers(&in_state(State::new(ServerState::Restarting)), "t")
+        .await;
+}

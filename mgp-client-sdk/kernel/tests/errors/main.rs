@@ -1,0 +1,22 @@
+//! Every error code as bytes, for peers that negotiated MGP and for plain ones (MGP §14).
+//!
+//! `docs/errors.md` has a row for each code and names its test here; `page.rs` compares the two.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod expected_error;
+mod external;
+mod gateway;
+mod held_tool;
+mod http;
+mod jsonrpc;
+mod lifecycle;
+mod page;
+mod peer;
+mod registration;
+mod resource;
+#[path = "../../../tests/http/script.rs"]
+#[expect(dead_code, reason = "other stories of the same server need all of it")]
+mod script;
+mod security;
+mod validation;

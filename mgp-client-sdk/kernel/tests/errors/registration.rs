@@ -1,0 +1,201 @@
+//! 4004 and 4100 to 4102: registration and deregistration of servers (MGP §15).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_discovery::{Approved, Fleet, Known, Registrations, Servers};
+use mgp_security::{AuditLayer, KernelToolsLayer};
+use mgp_server_sdk::Server;
+use mgp_types::mcp::Era;
+use mgp_types::mgp::{Extension, ServerState, ServerSummary};
+use mgp_types::service::{
+    BoxFuture, Everyone, Hidden, MemoryAudit, ServerId, Stack, Visibility, visibility,
+};
+use mgp_types::store::MemoryStore;
+use mgp_types::{ErrorCode, RpcError};
+use serde_json::{Value, json};
+
+use crate::expected_error::ExpectedError;
+use crate::peer::{Dialect, PEERS, Peer};
+
+/// A configuration with the server `files`; no server runs.
+struct Configured;
+
+impl Fleet for Configured {
+    fn known(&self) -> Vec<Known> {
+        let mut files = ServerSummary::new("files", ServerState::Connected);
+        files.tools = vec!["read".to_owned()].into();
+        vec![Known::new(files, [])]
+    }
+}
+
+impl Servers for Configured {
+    fn configured(&self, server: &ServerId) -> bool {
+        server.as_str() == "files"
+    }
+
+    fn start(&self, _: Approved) -> BoxFuture<'static, Result<(), RpcError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn drain(&self, _: &ServerId, _: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
+
+    fn remove(&self, _: &ServerId) -> BoxFuture<'static, Result<(), RpcError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Returns registrations with this rule of access, and their audit log.
+fn registrations(may: impl Visibility + 'static) -> (Registrations, MemoryAudit) {
+    let audit = MemoryAudit::new();
+    let registrations = Registrations::builder(Arc::new(MemoryStore::new()), Arc::new(Configured))
+        .may(Arc::new(may))
+        .audit(Arc::new(audit.clone()))
+        .build();
+    (registrations, audit)
+}
+
+/// Returns a server with the methods, as methods and as tools.
+fn kernel(registrations: &Registrations, audit: &MemoryAudit) -> Stack {
+    Server::new("kernel", "1")
+        .endpoints(registrations.router())
+        .layer(KernelToolsLayer::new(registrations.router()))
+        .layer(AuditLayer::new(Arc::new(audit.clone())))
+        .offer(|offer| {
+            let mgp = offer.mgp.as_mut().unwrap();
+            mgp.extensions = mgp.extensions.with(Extension::Discovery);
+        })
+        .into_stack()
+        .unwrap()
+}
+
+/// Returns a server whose callers may register servers.
+fn registrar() -> Stack {
+    let (registrations, audit) = registrations(Everyone);
+    kernel(&registrations, &audit)
+}
+
+/// A small program to register, in a folder that is removed with it; it is read, but not started.
+struct Program {
+    path: PathBuf,
+    _folder: mgp_testkit::TempDir,
+}
+
+impl Program {
+    fn new(name: &str) -> Self {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join(name);
+        std::fs::write(&path, "\u{7f}ELF").unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Self { path, _folder: folder }
+    }
+}
+
+/// Sends a request as each peer; the method is unknown to plain ones.
+async fn check_mgp_peers(expected: ExpectedError, method: &str, params: &Value) {
+    let stack = registrar();
+    for kind in PEERS {
+        let mut peer = Peer::join(&stack, kind).await;
+        let answer = peer.ask(method, params.clone()).await;
+        if peer.dialect == Dialect::Mgp {
+            expected.check_mgp(&answer);
+        } else {
+            let unknown = if peer.era == Era::Modern { -32021 } else { -32601 };
+            assert_eq!(answer["error"]["code"], unknown, "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn code_4004_resource_not_found() {
+    let expected = ExpectedError::new(ErrorCode::RESOURCE_NOT_FOUND)
+        .message(["no server `nothing` is registered", "`mgp/discovery/list`"])
+        .details(["server_id"]);
+    check_mgp_peers(expected, "mgp/discovery/deregister", &json!({ "id": "nothing" })).await;
+}
+
+#[tokio::test]
+async fn code_4100_discovery_unavailable() {
+    let script = json!({ "id": "made", "command": "sh", "args": ["-c", "exec mcp-files"] });
+    let expected = ExpectedError::new(ErrorCode::DISCOVERY_UNAVAILABLE)
+        .message([
+            "`made` is not registered: nothing here can judge",
+            "have an operator register it",
+        ])
+        .details(["server_id", "remedy"]);
+    check_mgp_peers(expected, "mgp/discovery/register", &script).await;
+}
+
+#[tokio::test]
+async fn code_4101_server_already_registered() {
+    let program = Program::new("taken");
+    let taken = json!({ "id": "files", "command": program.path });
+    let expected = ExpectedError::new(ErrorCode::SERVER_ALREADY_REGISTERED)
+        .message(["there is a server `files`", "choose another id"])
+        .details(["server_id", "remedy"]);
+    check_mgp_peers(expected, "mgp/discovery/register", &taken).await;
+
+    // A registration that waits for an operator takes its id too.
+    let stack = registrar();
+    let mut peer = Peer::join(&stack, PEERS[0]).await;
+    let params = json!({ "id": "made", "command": program.path });
+    let result = peer.ask("mgp/discovery/register", params).await;
+    assert_eq!(result["result"]["status"], "pending_approval", "{result}");
+    let params = json!({ "id": "made", "command": program.path, "args": ["--other"] });
+    let answer = peer.ask("mgp/discovery/register", params).await;
+    ExpectedError::new(ErrorCode::SERVER_ALREADY_REGISTERED)
+        .message(["it waits for an operator"])
+        .details(["server_id", "remedy"])
+        .check_mgp(&answer);
+    let result = peer.ask("mgp/discovery/deregister", json!({ "id": "made" })).await;
+    assert_eq!(result["result"]["status"], "deregistered", "{result}");
+}
+
+#[tokio::test]
+async fn code_4102_cannot_deregister_config() {
+    let expected = ExpectedError::new(ErrorCode::CANNOT_DEREGISTER_CONFIG)
+        .message(["`files` comes from the configuration", "`mgp.toml`"])
+        .details(["server_id", "remedy"]);
+    check_mgp_peers(expected, "mgp/discovery/deregister", &json!({ "id": "files" })).await;
+}
+
+#[tokio::test]
+async fn as_tools_the_methods_answer_the_same_in_every_spelling_and_are_recorded_once() {
+    let spellings =
+        ["mgp_discovery_deregister", "mgp.discovery.deregister", "mgp/discovery/deregister"];
+    for spelling in spellings {
+        let call = json!({ "name": spelling, "arguments": { "id": "files" } });
+        for kind in PEERS {
+            let mut peer = Peer::join(&registrar(), kind).await;
+            let answer = peer.ask("tools/call", call.clone()).await;
+            ExpectedError::new(ErrorCode::CANNOT_DEREGISTER_CONFIG)
+                .message(["`files` comes from the configuration"])
+                .details(["server_id", "remedy"])
+                .check(&peer, &answer);
+        }
+
+        // A caller without a grant is refused, and only the audit of the call records it.
+        let (registrations, audit) =
+            registrations(visibility(|_, _, _| Err(Hidden::by("no entry"))));
+        let mut peer = Peer::join(&kernel(&registrations, &audit), PEERS[0]).await;
+        let answer = peer.ask("tools/call", call).await;
+        ExpectedError::new(ErrorCode::PERMISSION_DENIED)
+            .message(["only operators may call `mgp/discovery/deregister`"])
+            .details(["method", "remedy"])
+            .check_mgp(&answer);
+        let events = audit.events();
+        let types: Vec<_> = events.iter().map(|event| event.event_type.as_str()).collect();
+        assert_eq!(types, ["TOOL_BLOCKED", "PERMISSION_DENIED"]);
+        // The method itself is recorded by its handler.
+        peer.ask("mgp/discovery/deregister", json!({ "id": "files" })).await;
+        assert_eq!(audit.events()[2].event_type.as_str(), "PERMISSION_DENIED");
+        assert_eq!(audit.events().len(), 3);
+    }
+}

@@ -1,0 +1,191 @@
+//! Questions of servers reach the caller they belong to, in the four pairs of eras.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mgp_client_sdk::ToolResult;
+use mgp_kernel::Kernel;
+use mgp_server_sdk::Resource;
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{ContextExt, Visited};
+use mgp_types::mcp::{
+    CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, EmptyParams, Era,
+    ListRootsResult, Root,
+};
+use mgp_types::method::{RootsList, RootsListChanged};
+use mgp_types::service::{Call, Router};
+
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+
+#[derive(Deserialize, JsonSchema)]
+struct Guest {
+    /// The guest's name.
+    name: String,
+}
+
+fn curious(era: Era) -> Server {
+    let form = Tool::new("form", "Asks", |cx: Context| async move {
+        let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+        Ok::<_, RpcError>(guest.map_or_else(|| "declined".to_owned(), |guest| guest.name))
+    });
+    let page = Tool::new("page", "Shows", |cx: Context| async move {
+        let visited = cx.elicit_url("Sign in", "https://example.com/x").id("page-1").await?;
+        cx.elicitation_complete("page-1").await;
+        Ok::<_, RpcError>(if matches!(visited, Visited::Agreed) {
+            "visited"
+        } else {
+            "not visited"
+        })
+    });
+    let model = Tool::new("model", "Thinks", |cx: Context| async move {
+        let answer = cx.sample("2+2?").max_tokens(5).await?;
+        Ok::<_, RpcError>(format!("{answer:?}"))
+    });
+    let roots = Tool::new("roots", "Looks", |cx: Context| async move {
+        let roots = cx.roots().await?;
+        Ok::<_, RpcError>(roots.iter().map(|root| root.uri.clone()).collect::<Vec<_>>().join(","))
+    });
+    limit_era(Server::new("c", "1").tool(form).tool(page).tool(model).tool(roots), era)
+}
+
+const TOOLS: [&str; 4] = ["form", "page", "model", "roots"];
+
+async fn world(era: Era) -> Kernel {
+    let kernel = build(Kernel::builder().local_as("c", open(&TOOLS), move || curious(era))).await;
+    wait_for_tools(&kernel, "c", 4).await;
+    kernel
+}
+
+#[tokio::test]
+async fn each_question_reaches_the_caller_and_its_answer_the_server() {
+    for (above, below) in PAIRS {
+        let kernel = world(below).await;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let over: Arc<AtomicUsize> = Arc::default();
+        let counted_ends = Arc::clone(&over);
+        let builder = host_of(above)
+            .on_elicitation(move |question: ElicitParams| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    assert_eq!(question.message, "Who comes?");
+                    let content = serde_json::from_str(r#"{"name":"Ann"}"#).unwrap();
+                    let mut answer = ElicitResult::new(ElicitAction::Accept);
+                    answer.content = Some(content);
+                    Ok(answer)
+                }
+            })
+            .on_url_elicitation(|question| async move {
+                assert_eq!(question.url.as_deref(), Some("https://example.com/x"));
+                Ok(ElicitResult::new(ElicitAction::Accept))
+            })
+            .on_elicitation_complete(move |id| {
+                assert_eq!(id, "page-1");
+                counted_ends.fetch_add(1, Ordering::SeqCst);
+            })
+            .on_sampling(|_| async {
+                Ok(serde_json::from_str::<CreateMessageResult>(
+                    r#"{"role":"assistant","model":"m","content":{"type":"text","text":"four"}}"#,
+                )
+                .unwrap())
+            })
+            .roots([Root::new("file:///work")]);
+        let host = host(&kernel, "ann", builder).await;
+        let pair = format!("{above:?} {below:?}");
+        assert_eq!(host.call("form").await.unwrap().to_text(), "Ann", "{pair}");
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "{pair}");
+        assert_eq!(host.call("page").await.unwrap().to_text(), "visited", "{pair}");
+        if (above, below) == (Era::Legacy, Era::Legacy) {
+            until("the page is complete", || async { over.load(Ordering::SeqCst) == 1 }).await;
+        }
+        assert!(host.call("model").await.unwrap().to_text().contains("four"), "{pair}");
+        assert_eq!(host.call("roots").await.unwrap().to_text(), "file:///work", "{pair}");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_offers_nothing_is_asked_nothing() {
+    for (above, below) in PAIRS {
+        let kernel = world(below).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
+        for tool in TOOLS {
+            let refused = host.call(tool).await;
+            let is_refused = refused.as_ref().map_or(true, |result| result.is_error == Some(true));
+            assert!(is_refused, "{above:?} {below:?} {tool}: {refused:?}");
+        }
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_offers_forms_only_gets_no_url() {
+    for (above, below) in PAIRS {
+        let kernel = world(below).await;
+        let builder = host_of(above)
+            .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Decline)) });
+        let host = host(&kernel, "ann", builder).await;
+        assert_eq!(host.call("form").await.unwrap().to_text(), "declined", "{above:?} {below:?}");
+        let refused = host.call("page").await;
+        let text = match &refused {
+            Ok(result) => result.to_text(),
+            Err(error) => error.to_string(),
+        };
+        assert!(text.contains("url"), "{above:?} {below:?}: {text}");
+        kernel.stop().await;
+    }
+}
+
+/// Returns a server that asks for the roots whenever they change, as many do when they start.
+fn looking(seen: &Arc<Mutex<Vec<String>>>) -> Server {
+    let seen = Arc::clone(seen);
+    let router = Router::new().on_notification::<RootsListChanged, _, _>(move |cx, _| {
+        let seen = Arc::clone(&seen);
+        tokio::spawn(async move {
+            let peer = cx.peer.clone();
+            let call =
+                Call::ask::<RootsList>(&EmptyParams::new(), peer.context(&cx.scope)).unwrap();
+            let answer = peer.send(call).await;
+            let word = match answer.and_then(|reply| reply.get::<ListRootsResult>()) {
+                Ok(result) => result.roots.iter().map(|root| root.uri.clone()).collect(),
+                Err(error) => error.message().to_owned(),
+            };
+            seen.lock().unwrap().push(word);
+        });
+        async { Ok(()) }
+    });
+    limit_era(
+        Server::new("l", "1").resource(Resource::text("a://a", "a", "a")).endpoints(router),
+        Era::Legacy,
+    )
+}
+
+#[tokio::test]
+async fn roots_outside_of_calls_come_from_the_only_client_that_offers_them() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let made = Arc::clone(&seen);
+    let kernel = build(Kernel::builder().local_as("l", open(&[]), move || looking(&made))).await;
+    let plain = host(&kernel, "plain", host_of(Era::Legacy)).await;
+    until("the server is connected", || async { plain.resources().await.unwrap().len() == 1 })
+        .await;
+    let has = |word: &'static str| {
+        let seen = Arc::clone(&seen);
+        move || {
+            let has = seen.lock().unwrap().iter().any(|line| line.contains(word));
+            async move { has }
+        }
+    };
+    // The server is notified when a client with roots connects, and when its roots change.
+    let ann = host(&kernel, "ann", host_of(Era::Legacy).roots([Root::new("file:///ann")])).await;
+    until("the roots of ann", has("file:///ann")).await;
+    seen.lock().unwrap().clear();
+    ann.roots_changed().await.unwrap();
+    until("they are read again", has("file:///ann")).await;
+    seen.lock().unwrap().clear();
+
+    let bob = host(&kernel, "bob", host_of(Era::Legacy).roots([Root::new("file:///bob")])).await;
+    until("two clients offer roots", has("no call is in flight")).await;
+    assert!(!seen.lock().unwrap().iter().any(|line| line.contains("file:")), "{seen:?}");
+    drop((ann, bob));
+    kernel.stop().await;
+}

@@ -1,0 +1,146 @@
+//! Notifications: changed lists, and updated resources.
+
+use std::sync::{Arc, Mutex};
+
+use mgp_client_sdk::{Changed, ToolResult};
+use mgp_kernel::Kernel;
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
+use mgp_types::mcp::Era;
+
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+
+type Handles = Arc<Mutex<Option<(Tools, Resources, Prompts)>>>;
+
+fn changing(era: Era, handles: &Handles) -> Server {
+    let server = Server::new("c", "1")
+        .tool(Tool::new("one", "Counts", || async { "1" }))
+        .resource(Resource::text("test://a", "a", "text"))
+        .prompt(Prompt::new("p", "A prompt", || async { "hello" }));
+    *handles.lock().unwrap() = Some((server.tools(), server.resources(), server.prompts()));
+    limit_era(server, era)
+}
+
+#[tokio::test]
+async fn a_change_of_a_server_is_notified_to_the_host() {
+    for (above, below) in PAIRS {
+        let pair = format!("{above:?} {below:?}");
+        let handles = Handles::default();
+        let made = Arc::clone(&handles);
+        let builder =
+            Kernel::builder().local_as("c", open(&["one", "two"]), move || changing(below, &made));
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "c", 1).await;
+        let changes: Arc<Mutex<Vec<Changed>>> = Arc::default();
+        let sink = Arc::clone(&changes);
+        let builder = host_of(above).on_change(move |what| sink.lock().unwrap().push(what.clone()));
+        let host = host(&kernel, "ann", builder).await;
+        until("it is listed", || async { host.resources().await.unwrap().len() == 1 }).await;
+        host.subscribe("test://a").await.unwrap();
+        changes.lock().unwrap().clear();
+
+        let (tools, resources, prompts) = handles.lock().unwrap().clone().unwrap();
+        let has = |what: Changed| {
+            let changes = Arc::clone(&changes);
+            move || {
+                let is_notified = changes.lock().unwrap().contains(&what);
+                async move { is_notified }
+            }
+        };
+        resources.updated("test://a");
+        until(&format!("an update {pair}"), has(Changed::Resource("test://a".to_owned()))).await;
+        resources.add(Resource::text("test://b", "b", "text")).unwrap();
+        until(&format!("resources {pair}"), has(Changed::Resources)).await;
+        assert_eq!(host.resources().await.unwrap().len(), 2, "{pair}");
+        prompts.add(Prompt::new("q", "Another", || async { "hello" }));
+        until(&format!("prompts {pair}"), has(Changed::Prompts)).await;
+        assert_eq!(host.prompts().await.unwrap().len(), 2, "{pair}");
+        tools.add(Tool::new("two", "Counts on", || async { "2" }));
+        until(&format!("tools {pair}"), has(Changed::Tools)).await;
+
+        host.unsubscribe("test://a").await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        changes.lock().unwrap().clear();
+        resources.updated("test://a");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(
+            !changes.lock().unwrap().contains(&Changed::Resource("test://a".to_owned())),
+            "{pair}"
+        );
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notified() {
+    for era in [Era::Legacy, Era::Modern] {
+        let handles = Handles::default();
+        let builder = Kernel::builder()
+            .local_as("c", open(&["one"]), move || changing(Era::Modern, &handles));
+        let kernel = build(builder).await;
+        wait_for_tools(&kernel, "c", 1).await;
+        let changes: Arc<Mutex<[usize; 2]>> = Arc::default();
+        let mut hosts = Vec::new();
+        for number in 0..2 {
+            let sink = Arc::clone(&changes);
+            let builder = host_of(era).on_change(move |what| {
+                if *what == Changed::Tools {
+                    sink.lock().unwrap()[number] += 1;
+                }
+            });
+            hosts.push(host(&kernel, ["ann", "bob"][number], builder).await);
+        }
+        let before = hosts[0].tools().await.unwrap().len();
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        *changes.lock().unwrap() = [0, 0];
+        assert_eq!(hosts[0].call("one").await.unwrap().to_text(), "1");
+        until("ann is notified", || async { changes.lock().unwrap()[0] > 0 }).await;
+        if era == Era::Legacy {
+            assert_eq!(hosts[0].tools().await.unwrap().len(), before + 1);
+        }
+        assert_eq!(changes.lock().unwrap()[1], 0, "the list of bob has not changed");
+        hosts[0].call("one").await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert_eq!(changes.lock().unwrap()[0], 1, "the second call changes nothing");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
+    for below in [Era::Legacy, Era::Modern] {
+        let handles = Handles::default();
+        let made = Arc::clone(&handles);
+        let mut mgp = open(&["one", "die"]);
+        mgp.restart.backoff_base = std::time::Duration::from_millis(10);
+        let make = move || {
+            let die = Tool::new("die", "Ends the server", |cx: Context| async move {
+                cx.peer.close("the server ends");
+                "gone"
+            });
+            changing(below, &made).tool(die)
+        };
+        let kernel = build(Kernel::builder().local_as("c", mgp, make)).await;
+        wait_for_tools(&kernel, "c", 2).await;
+        let changes: Arc<Mutex<Vec<Changed>>> = Arc::default();
+        let sink = Arc::clone(&changes);
+        let builder =
+            host_of(Era::Legacy).on_change(move |what| sink.lock().unwrap().push(what.clone()));
+        let host = host(&kernel, "ann", builder).await;
+        host.subscribe("test://a").await.unwrap();
+        let update = Changed::Resource("test://a".to_owned());
+        let _ = host.call("die").await;
+        until("an update after the restart", || async {
+            changes.lock().unwrap().contains(&update)
+        })
+        .await;
+        changes.lock().unwrap().clear();
+        let (_, resources, _) = handles.lock().unwrap().clone().unwrap();
+        resources.updated("test://a");
+        until("an update of the new instance", || async {
+            changes.lock().unwrap().contains(&update)
+        })
+        .await;
+        kernel.stop().await;
+    }
+}

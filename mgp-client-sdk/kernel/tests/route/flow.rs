@@ -1,0 +1,123 @@
+//! Progress, chunks, log messages and cancellation, in the four pairs of eras.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::ToolResult;
+use mgp_kernel::Kernel;
+use mgp_server_sdk::prelude::*;
+use mgp_server_sdk::{LogLevel, Logger};
+use mgp_types::mcp::Era;
+use mgp_types::service::{Item, Outlet};
+use tokio::sync::Notify;
+
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+
+/// Notifies when it is dropped with its call.
+struct NotifyOnDrop(Arc<Notify>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+fn worker(era: Era, begun: Arc<Notify>, dropped: Arc<Notify>) -> Server {
+    let steps = Tool::new("steps", "Works", |cx: Context, log: Logger| async move {
+        for step in 1..=3 {
+            let _ = cx.outlet.text(&format!("{step} ")).await;
+            let _ = cx.outlet.progress(step.into(), 3.0).await;
+            log.clone().named("w").log(LogLevel::Info, &format!("step {step}")).await;
+            log.log(LogLevel::Debug, "hidden").await;
+        }
+        "1 2 3 "
+    });
+    let waits = Tool::new("waits", "Waits", move || {
+        let (begun, dropped) = (Arc::clone(&begun), Arc::clone(&dropped));
+        async move {
+            let _rings = NotifyOnDrop(dropped);
+            begun.notify_one();
+            std::future::pending::<()>().await;
+            "never"
+        }
+    });
+    limit_era(Server::new("w", "1").tool(steps).tool(waits).logging(), era)
+}
+
+async fn world(era: Era) -> (Kernel, Arc<Notify>, Arc<Notify>) {
+    let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let parts = (Arc::clone(&begun), Arc::clone(&dropped));
+    let make = move || worker(era, Arc::clone(&parts.0), Arc::clone(&parts.1));
+    let kernel = build(Kernel::builder().local_as("w", open(&["steps", "waits"]), make)).await;
+    wait_for_tools(&kernel, "w", 2).await;
+    (kernel, begun, dropped)
+}
+
+#[tokio::test]
+async fn progress_and_logs_of_a_call_reach_its_caller() {
+    for (above, below) in PAIRS {
+        let (kernel, ..) = world(below).await;
+        let logs: Arc<Mutex<Vec<String>>> = Arc::default();
+        let sink = Arc::clone(&logs);
+        let builder = host_of(above).on_log(move |message| {
+            sink.lock().unwrap().push(format!(
+                "{} {:?}",
+                message.logger.unwrap_or_default(),
+                message.data
+            ));
+        });
+        let host = host(&kernel, "ann", builder).await;
+        let items: Arc<Mutex<Vec<Item>>> = Arc::default();
+        let taken = Arc::clone(&items);
+        let mut call = host
+            .call("steps")
+            .outlet(Outlet::from_fn(move |item| taken.lock().unwrap().push(item)));
+        if above == Era::Modern {
+            call = call.log_level(LogLevel::Info);
+        }
+        let result = call.await.unwrap();
+        assert_eq!(result.to_text(), "1 2 3 ", "{above:?} {below:?}");
+        let pair = format!("{above:?} {below:?}");
+        until(&format!("all logs {pair}"), || async { logs.lock().unwrap().len() == 3 }).await;
+        let items = items.lock().unwrap().clone();
+        let steps = items.iter().filter(|item| matches!(item, Item::Progress(_))).count();
+        let chunks = items.iter().filter(|item| matches!(item, Item::Chunk(_))).count();
+        assert_eq!((steps, chunks), (3, 3), "{pair} {items:?}");
+        let logs = logs.lock().unwrap().clone();
+        assert!(logs.iter().all(|line| line.starts_with("w/w ")), "{pair} {logs:?}");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_cancelled_by_the_host_ends_at_the_server() {
+    for (above, below) in PAIRS {
+        let (kernel, begun, dropped) = world(below).await;
+        let host = host(&kernel, "ann", host_of(above)).await;
+        let call = host.call("waits");
+        let running = tokio::spawn(async move { call.await });
+        begun.notified().await;
+        running.abort();
+        let ended = tokio::time::timeout(Duration::from_secs(10), dropped.notified()).await;
+        assert!(ended.is_ok(), "{above:?} {below:?}");
+        assert_eq!(host.call("steps").await.unwrap().to_text(), "1 2 3 ");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_log_level_set_by_the_host_is_set_at_the_server() {
+    let (kernel, ..) = world(Era::Legacy).await;
+    let logs: Arc<Mutex<Vec<LogLevel>>> = Arc::default();
+    let sink = Arc::clone(&logs);
+    let builder =
+        host_of(Era::Legacy).on_log(move |message| sink.lock().unwrap().push(message.level));
+    let host = host(&kernel, "ann", builder).await;
+    host.set_level(LogLevel::Debug).await.unwrap();
+    until("debug messages arrive", || async {
+        host.call("steps").await.unwrap();
+        logs.lock().unwrap().contains(&LogLevel::Debug)
+    })
+    .await;
+    kernel.stop().await;
+}

@@ -1,0 +1,13 @@
+//! Calls other than tool calls through a kernel, between hosts and servers in this process.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod asking;
+mod changes;
+mod flow;
+mod hops;
+mod lists;
+mod tasks;
+mod tenants;
+mod tenants_mixed;
+mod world;

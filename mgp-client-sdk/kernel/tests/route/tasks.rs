@@ -1,0 +1,125 @@
+//! Calls that become tasks of the kernel, and tools of servers that only run as tasks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_client_sdk::ToolResult;
+use mgp_kernel::Kernel;
+use mgp_server_sdk::ContextExt;
+use mgp_server_sdk::prelude::*;
+use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult, Era, TaskSupport};
+use tokio::sync::Notify;
+
+use crate::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
+
+#[derive(Deserialize, JsonSchema)]
+struct Guest {
+    /// The guest's name.
+    name: String,
+}
+
+const TOOLS: [&str; 3] = ["slow", "only", "asks"];
+
+fn slow(era: Era, may_end: Arc<Notify>) -> Server {
+    let slow = Tool::new("slow", "Takes long", move || {
+        let may_end = Arc::clone(&may_end);
+        async move {
+            may_end.notified().await;
+            "done"
+        }
+    });
+    let only = Tool::new("only", "Runs as a task", || async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        "done too"
+    });
+    let asks = Tool::new("asks", "Asks as a task", |cx: Context| async move {
+        cx.begin_task().await?;
+        let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+        Ok::<_, RpcError>(guest.map_or_else(|| "declined".to_owned(), |guest| guest.name))
+    });
+    let server = Server::new("s", "1")
+        .tool(slow.task(TaskSupport::Optional))
+        .tool(only.task(TaskSupport::Required))
+        .tool(asks.task(TaskSupport::Required));
+    limit_era(server, era)
+}
+
+async fn world(era: Era) -> (Kernel, Arc<Notify>) {
+    let may_end = Arc::new(Notify::new());
+    let ends = Arc::clone(&may_end);
+    let make = move || slow(era, Arc::clone(&ends));
+    let kernel = build(Kernel::builder().local_as("s", open(&TOOLS), make)).await;
+    wait_for_tools(&kernel, "s", 3).await;
+    (kernel, may_end)
+}
+
+#[tokio::test]
+async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
+    for (above, below) in PAIRS {
+        let (kernel, _) = world(below).await;
+        let builder = host_of(above).on_elicitation(|_: ElicitParams| async {
+            let mut answer = ElicitResult::new(ElicitAction::Accept);
+            answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
+            Ok(answer)
+        });
+        let host = host(&kernel, "ann", builder).await;
+        for (tool, expected) in [("only", "done too"), ("asks", "Ann")] {
+            let result = host.call(tool).await;
+            let result =
+                result.unwrap_or_else(|error| panic!("{above:?} {below:?} {tool}: {error}"));
+            assert_eq!(result.to_text(), expected, "{above:?} {below:?}");
+        }
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_task_belongs_to_its_caller_and_ends_with_its_call() {
+    for below in [Era::Legacy, Era::Modern] {
+        let (kernel, may_end) = world(below).await;
+        let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
+        let bob = host(&kernel, "bob", host_of(Era::Legacy)).await;
+        let call = ann.call("slow").as_task();
+        let running = tokio::spawn(async move { call.await });
+        let task = loop {
+            let page = ann.list_tasks_page(None).await.unwrap();
+            if let Some(task) = page.tasks.first() {
+                break task.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        assert!(bob.list_tasks_page(None).await.unwrap().tasks.is_empty(), "{below:?}");
+        assert!(bob.get_task(&task.task_id).await.is_err(), "{below:?}");
+        assert!(bob.cancel_task(&task.task_id).await.is_err(), "{below:?}");
+        assert!(ann.get_task(&task.task_id).await.is_ok(), "{below:?}");
+        may_end.notify_one();
+        assert_eq!(running.await.unwrap().unwrap().to_text(), "done", "{below:?}");
+
+        let call = ann.call("slow").as_task();
+        let running = tokio::spawn(async move { call.await });
+        let task = loop {
+            let page = ann.list_tasks_page(None).await.unwrap();
+            if let Some(task) = page.tasks.iter().find(|one| one.task_id != task.task_id) {
+                break task.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        ann.cancel_task(&task.task_id).await.unwrap();
+        assert!(running.await.unwrap().is_err(), "{below:?}");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_modern_caller_that_supports_tasks_gets_one() {
+    for below in [Era::Legacy, Era::Modern] {
+        let (kernel, may_end) = world(below).await;
+        let host = host(&kernel, "ann", host_of(Era::Modern)).await;
+        let call = host.call("slow").as_task();
+        let running = tokio::spawn(async move { call.await });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        may_end.notify_one();
+        assert_eq!(running.await.unwrap().unwrap().to_text(), "done", "{below:?}");
+        kernel.stop().await;
+    }
+}

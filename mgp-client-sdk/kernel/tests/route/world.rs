@@ -1,0 +1,60 @@
+//! Kernels, servers and hosts of the tests.
+
+use mgp_client_sdk::{Client, ClientBuilder};
+use mgp_discovery::ServerMgp;
+use mgp_kernel::{Kernel, KernelBuilder};
+use mgp_lifecycle::EraChoice;
+use mgp_server_sdk::Server;
+pub(crate) use mgp_testkit::until;
+use mgp_transport::{Connection, duplex};
+use mgp_types::mcp::{Era, Revision};
+use mgp_types::mgp::{DefaultPolicy, RiskLevel};
+use mgp_types::service::Principal;
+
+/// The four pairs of eras: of the host, and of the servers.
+pub(crate) const PAIRS: [(Era, Era); 4] = [
+    (Era::Legacy, Era::Legacy),
+    (Era::Legacy, Era::Modern),
+    (Era::Modern, Era::Legacy),
+    (Era::Modern, Era::Modern),
+];
+
+/// Returns settings of a server that all callers may use, with these safe tools.
+pub(crate) fn open(tools: &[&str]) -> ServerMgp {
+    let mut mgp = ServerMgp::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    for tool in tools {
+        mgp.risk.insert((*tool).to_owned(), RiskLevel::Safe);
+    }
+    mgp
+}
+
+/// Limits a server to one era.
+pub(crate) fn limit_era(server: Server, era: Era) -> Server {
+    server.offer(|offer| offer.revisions.retain(|revision: &Revision| revision.era() == era))
+}
+
+pub(crate) async fn build(builder: KernelBuilder) -> Kernel {
+    builder.build().await.unwrap()
+}
+
+/// Connects a host to a kernel, as an agent.
+pub(crate) async fn host(kernel: &Kernel, agent: &str, builder: ClientBuilder) -> Client {
+    let (here, there) = duplex();
+    let stack = kernel.server().into_stack().unwrap();
+    let connection = Connection::new(there.reader, there.writer, stack)
+        .principal(Principal::local().agent(agent));
+    tokio::spawn(connection.run());
+    builder.connect(here.reader, here.writer).await.unwrap()
+}
+
+/// Returns the builder of a host that uses one era.
+pub(crate) fn host_of(era: Era) -> ClientBuilder {
+    let choice = if era == Era::Legacy { EraChoice::Legacy } else { EraChoice::Modern };
+    Client::builder("host", "1").era(choice)
+}
+
+/// Waits until this number of a server's tools is in the index.
+pub(crate) async fn wait_for_tools(kernel: &Kernel, server: &str, tools: usize) {
+    until("its tools are known", || async { kernel.index().tools_of(server).len() == tools }).await;
+}

@@ -1,0 +1,461 @@
+//! Obtains tokens: discovery, refresh, registration, login, and storing the results (MCP authorization).
+
+use tokio::time::timeout;
+use tracing::{debug, warn};
+use url::Url;
+
+use super::address;
+use super::assertion;
+use super::authorize::Request;
+use super::browser::Browser;
+use super::challenge::Demand;
+use super::config::{ClientCredentials, Grant};
+use super::discovery::{Choice, Discovered, discover};
+use super::dpop::{Binding, ProofKey, Prover, Schemes, binding};
+use super::error::AuthError;
+use super::now;
+use super::register::{self, RegistrationOrigin, identity};
+use super::scope::{Scopes, select_scopes};
+use super::session::{Session, TokenWork, is_stale};
+use super::store::{Registration, RegistrationKind, TokenEntry, TokenKind, Tokens};
+use super::token::{self, Form, Identity};
+
+impl Session {
+    /// Does one piece of work; never called concurrently.
+    pub(super) async fn do_work(&self, work: TokenWork) -> Result<(), AuthError> {
+        let server = self.config.server()?;
+        if !self.is_loaded() {
+            let stored = self.config.store.latest(&address::canonical(&server)).await?;
+            self.note_stored(stored.as_ref());
+            self.set_loaded(stored.and_then(|stored| self.usable(stored)));
+        }
+        match work {
+            TokenWork::Prepare => self.prepare(&server).await,
+            TokenWork::Renew(demand) => self.renew(&server, demand).await,
+            TokenWork::StepUp(demand) => self.step_up(&server, demand).await,
+        }
+    }
+
+    /// Renews a token that expires soon, before the server refuses it.
+    async fn prepare(&self, server: &Url) -> Result<(), AuthError> {
+        let Some(mut entry) = self.entry() else { return Ok(()) };
+        let Some(tokens) = entry.tokens.clone().filter(is_stale) else { return Ok(()) };
+        let found = match self.discover(server, entry.metadata.as_deref(), Some(&entry)).await {
+            Ok(found) => found,
+            Err(error) => return unless_valid(&tokens, error),
+        };
+        if found.server.issuer != entry.issuer {
+            // Credentials of one issuer are never sent to another; the next refusal of the server starts the login.
+            entry.tokens = None;
+            self.take(entry);
+            return Ok(());
+        }
+        let renewed = self.renew_ahead(server, &found, entry).await;
+        renewed.or_else(|error| unless_valid(&tokens, error))
+    }
+
+    async fn renew_ahead(
+        &self,
+        server: &Url,
+        found: &Discovered,
+        before: TokenEntry,
+    ) -> Result<(), AuthError> {
+        let demand = Demand::default();
+        let lock = self.lock_renewal(server, found).await?;
+        let mut entry = self.load_entry(server, found, Some(before)).await?;
+        let scopes = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
+        if self.refresh(found, &mut entry, &demand).await? {
+            return Ok(());
+        }
+        if !self.config.is_machine() {
+            self.save_without_tokens(entry).await;
+            return Ok(());
+        }
+        drop(lock);
+        match self.fetch(found, entry, &scopes, &demand).await {
+            // The next refusal of the server starts again.
+            Err(AuthError::TokenNotBound { .. }) => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Replaces tokens that were refused.
+    async fn renew(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
+        let before = self.entry();
+        let mut again = 0;
+        if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
+            again = self.with_limits(|limits| limits.refused(tokens, now()))?;
+            // A bound token worked before: the server accepts them, even if its challenge does not mention that.
+            if tokens.kind == TokenKind::Dpop && again == 0 {
+                forget_bearers(&mut demand);
+            }
+        }
+        let found = self.discover(server, demand.metadata.as_deref(), before.as_ref()).await?;
+        let lock = self.lock_renewal(server, &found).await?;
+        let mut entry = self.load_entry(server, &found, before).await?;
+        let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
+        let enough = demand.scope.as_ref().is_none_or(|scopes| granted.contains_all(scopes));
+        // The last attempt is a login: a refreshed token may be refused for a reason that only a login changes.
+        if enough && again < self.config.limit && self.refresh(&found, &mut entry, &demand).await? {
+            return Ok(());
+        }
+        // The lock is not stored while a person logs in.
+        drop(lock);
+        let scopes = self.scopes(&found, demand.scope.as_ref(), &granted);
+        self.fetch(&found, entry, &scopes, &demand).await
+    }
+
+    /// Gets tokens with more scopes than were granted.
+    async fn step_up(&self, server: &Url, mut demand: Demand) -> Result<(), AuthError> {
+        let wanted = demand.scope.clone().unwrap_or_default();
+        self.with_limits(|limits| limits.step_up(&wanted, now()))?;
+        let before = self.entry();
+        if kind(before.as_ref()) == Some(TokenKind::Dpop) {
+            // The token was accepted as valid, but not sufficient.
+            forget_bearers(&mut demand);
+        }
+        let hint = demand.metadata.clone().or_else(|| before.as_ref()?.metadata.clone());
+        let found = self.discover(server, hint.as_deref(), before.as_ref()).await?;
+        let entry = self.load_entry(server, &found, before).await?;
+        let granted = entry.tokens.as_ref().map(|tokens| tokens.scopes.clone()).unwrap_or_default();
+        let scopes = self.scopes(&found, Some(&wanted), &granted);
+        self.fetch(&found, entry, &scopes, &demand).await
+    }
+
+    // === Discovery ===
+
+    async fn discover(
+        &self,
+        server: &Url,
+        metadata: Option<&str>,
+        before: Option<&TokenEntry>,
+    ) -> Result<Discovered, AuthError> {
+        let preferred = before.map(|entry| entry.issuer.as_str());
+        // Credentials that the user registered belong to the first issuer they were used at.
+        let bound = before.filter(|entry| {
+            self.config.bound_id().is_some() && self.is_from_our_credentials(entry)
+        });
+        let bound = bound.filter(|entry| entry.registration.is_some());
+        let only = self.config.issuer.as_deref().or(bound.map(|entry| entry.issuer.as_str()));
+        let found =
+            discover(&self.config.fetcher, server, metadata, Choice { only, preferred }).await?;
+        debug!(server = address::canonical(server), issuer = %found.server.issuer, "authorization server found");
+        Ok(found)
+    }
+
+    fn scopes(&self, found: &Discovered, wanted: Option<&Scopes>, granted: &Scopes) -> Scopes {
+        let offered = found.server.scopes().filter(|_| !self.config.is_machine());
+        let before = self.config.scopes.union(granted);
+        select_scopes(wanted, found.scopes.as_ref(), &before, offered.as_ref())
+    }
+
+    // === Tokens ===
+
+    /// Uses the refresh token, if there is one; returns `false` if a new login is needed.
+    async fn refresh(
+        &self,
+        found: &Discovered,
+        entry: &mut TokenEntry,
+        demand: &Demand,
+    ) -> Result<bool, AuthError> {
+        let in_use = self.entry().and_then(|entry| entry.tokens).map(|tokens| tokens.access);
+        if let Some(tokens) = &entry.tokens
+            && in_use.is_some_and(|access| access != tokens.access)
+            && !is_stale(tokens)
+        {
+            // Another process renewed it.
+            self.take(entry.clone());
+            return Ok(true);
+        }
+        let Some(tokens) = entry.tokens.clone() else { return Ok(false) };
+        let (Some(refresh), Some(registration)) =
+            (tokens.refresh.clone(), entry.registration.clone())
+        else {
+            return Ok(false);
+        };
+        let binding = match (self.binding(found, demand, Some(entry))?, tokens.kind) {
+            // The server would not accept the result.
+            (Binding::None, TokenKind::Dpop) => return Ok(false),
+            // A bound token stays bound, and its refresh request needs proofs.
+            (_, TokenKind::Dpop) => Binding::Must,
+            (binding, TokenKind::Bearer) => binding,
+        };
+        let key = key(entry, binding)?;
+        let form = vec![
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh.expose()),
+            ("resource", &found.resource),
+        ];
+        let who = self.identity(found, &registration);
+        let asked = self.ask(found, &who, form, &tokens.scopes, (binding, key.as_ref()));
+        match asked.await {
+            Ok(mut renewed) => {
+                // A refresh token that is not rotated stays valid.
+                renewed.refresh = renewed.refresh.or_else(|| Some(refresh.clone()));
+                entry.tokens = Some(renewed);
+                self.save(entry.clone()).await;
+                Ok(true)
+            }
+            Err(error) if token::is_final(&error) => {
+                debug!(%error, "refresh token refused");
+                if self.adopt_stored(&tokens, entry).await {
+                    return Ok(true);
+                }
+                entry.tokens = None;
+                if token::is_unknown_client(&error) {
+                    entry.registration = None;
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gets new tokens and stores them.
+    async fn fetch(
+        &self,
+        found: &Discovered,
+        mut entry: TokenEntry,
+        scopes: &Scopes,
+        demand: &Demand,
+    ) -> Result<(), AuthError> {
+        let binding = self.binding(found, demand, Some(&entry))?;
+        let key = key(&mut entry, binding)?;
+        let tokens = self.obtain(found, &mut entry, scopes, (binding, key.as_ref())).await;
+        if let Err(AuthError::TokenNotBound { .. }) = &tokens {
+            // The authorization server no longer binds tokens, so earlier bound tokens no longer decide the binding.
+            entry.tokens = None;
+            self.save_without_tokens(entry).await;
+            return tokens.map(drop);
+        }
+        entry.tokens = Some(tokens?);
+        self.save(entry).await;
+        Ok(())
+    }
+
+    /// Gets tokens with the configured grant.
+    async fn obtain(
+        &self,
+        found: &Discovered,
+        entry: &mut TokenEntry,
+        scopes: &Scopes,
+        bound: Bound<'_>,
+    ) -> Result<Tokens, AuthError> {
+        match &self.config.grant {
+            Grant::Person(Some(browser)) => {
+                self.login(found, entry, browser.as_ref(), scopes, bound).await
+            }
+            Grant::Person(None) if self.entry().is_some_and(|entry| entry.tokens.is_some()) => {
+                Err(AuthError::Expired)
+            }
+            Grant::Person(None) => Err(AuthError::NoBrowser),
+            Grant::Client(credentials) => {
+                entry.registration = Some(preregistered(credentials, found));
+                let form = vec![("grant_type", "client_credentials")];
+                self.ask_for_itself(found, credentials, form, scopes, bound).await
+            }
+            Grant::Assertion(credentials, assertions) => {
+                entry.registration = Some(preregistered(credentials, found));
+                let (issuer, resource) = (&found.server.issuer, &found.resource);
+                let asking = assertions.assertion(issuer, resource, scopes);
+                let assertion = timeout(self.config.login_timeout, asking).await;
+                let assertion = assertion.map_err(|_| AuthError::Stopped)??;
+                let form =
+                    vec![("grant_type", assertion::GRANT), ("assertion", assertion.expose())];
+                self.ask_for_itself(found, credentials, form, scopes, bound).await
+            }
+        }
+    }
+
+    /// Lets a person log in; once more if an old registration turns out to be unknown.
+    async fn login(
+        &self,
+        found: &Discovered,
+        entry: &mut TokenEntry,
+        browser: &dyn Browser,
+        scopes: &Scopes,
+        bound: Bound<'_>,
+    ) -> Result<Tokens, AuthError> {
+        loop {
+            let (tokens, age) = self.login_once(found, entry, browser, scopes, bound).await;
+            match tokens {
+                Ok(tokens) => return Ok(tokens),
+                Err(error) => {
+                    if blames_registration(&error) {
+                        // The next login registers again.
+                        entry.registration = None;
+                        self.save_without_tokens(entry.clone()).await;
+                    }
+                    if age == RegistrationOrigin::New || !token::is_unknown_client(&error) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs one login; also returns whether its registration existed before.
+    async fn login_once(
+        &self,
+        found: &Discovered,
+        entry: &mut TokenEntry,
+        browser: &dyn Browser,
+        scopes: &Scopes,
+        bound: Bound<'_>,
+    ) -> (Result<Tokens, AuthError>, RegistrationOrigin) {
+        let mut age = RegistrationOrigin::New;
+        let tokens = async {
+            let known = entry.registration.as_ref();
+            let registered = known.and_then(|known| known.redirect_uri.as_deref());
+            let late = |_| AuthError::browser("the login timed out");
+            let asking = timeout(self.config.login_timeout, browser.redirect_uri(registered));
+            let redirect_uri = asking.await.map_err(late)??;
+            // Checked before anything is sent: without PKCE there is no login.
+            let request = Request::new(&found.server, redirect_uri)?;
+            let (config, redirect_uri) = (&self.config, &request.redirect_uri);
+            let registering =
+                register::registration(&config.fetcher, config, &found.server, redirect_uri, known);
+            let registration;
+            (registration, age) = registering.await?;
+            let who = identity(&registration);
+            entry.registration = Some(without_given_secret(registration));
+            if age == RegistrationOrigin::New {
+                self.save_without_tokens(entry.clone()).await;
+            }
+            let url = request.url(&found.server, &who.id, &found.resource, scopes, bound.1)?;
+            let back = timeout(config.login_timeout, browser.authorize(&url)).await;
+            let code = request.code(&back.map_err(late)??)?;
+            let form = vec![
+                ("grant_type", "authorization_code"),
+                ("code", code.expose()),
+                ("redirect_uri", redirect_uri),
+                ("code_verifier", request.pkce.verifier.expose()),
+                ("resource", &found.resource),
+            ];
+            self.ask(found, &who, form, scopes, bound).await
+        };
+        let tokens = tokens.await;
+        (tokens, age)
+    }
+
+    async fn ask_for_itself(
+        &self,
+        found: &Discovered,
+        credentials: &ClientCredentials,
+        mut form: Form<'_>,
+        scopes: &Scopes,
+        bound: Bound<'_>,
+    ) -> Result<Tokens, AuthError> {
+        let text = scopes.to_string();
+        form.push(("resource", &found.resource));
+        if !scopes.is_empty() {
+            form.push(("scope", &text));
+        }
+        let who = credentials.identity(&found.server);
+        let mut tokens = self.ask(found, &who, form, scopes, bound).await?;
+        // OAuth 2.1 §4.2.3: no refresh token; the credentials serve as well.
+        tokens.refresh = None;
+        Ok(tokens)
+    }
+
+    async fn ask(
+        &self,
+        found: &Discovered,
+        identity: &Identity,
+        form: Form<'_>,
+        scopes: &Scopes,
+        (binding, key): Bound<'_>,
+    ) -> Result<Tokens, AuthError> {
+        let bound = (binding, key.map(|key| Prover { key, nonces: &self.nonces }));
+        token::request(&self.config.fetcher, &found.server, identity, form, scopes, bound).await
+    }
+
+    /// Decides whether the tokens to request are bound to a key.
+    fn binding(
+        &self,
+        found: &Discovered,
+        demand: &Demand,
+        before: Option<&TokenEntry>,
+    ) -> Result<Binding, AuthError> {
+        let settled = binding(self.config.dpop, found, demand, kind(before))?;
+        debug!(?settled, issuer = %found.server.issuer, "token binding decided");
+        Ok(settled)
+    }
+
+    /// Returns the client's identity; a secret that the user configured is not in the store but in the configuration.
+    fn identity(&self, found: &Discovered, registration: &Registration) -> Identity {
+        match &self.config.preregistered {
+            Some(known) if registration.kind == RegistrationKind::Preregistered => {
+                let mut registration = registration.clone();
+                registration.client_secret.clone_from(&known.secret);
+                let method = register::method(&found.server, known.secret.as_ref());
+                method.clone_into(&mut registration.method);
+                identity(&registration)
+            }
+            _ => identity(registration),
+        }
+    }
+}
+
+/// The binding of the requested tokens, and the key.
+type Bound<'a> = (Binding, Option<&'a ProofKey>);
+
+/// Returns the key of an entry; creates one if it is needed.
+fn key(entry: &mut TokenEntry, binding: Binding) -> Result<Option<ProofKey>, AuthError> {
+    if binding == Binding::None {
+        return Ok(None);
+    }
+    if entry.key.is_none() {
+        entry.key = Some(ProofKey::new()?);
+    }
+    Ok(entry.key.clone())
+}
+
+fn kind(entry: Option<&TokenEntry>) -> Option<TokenKind> {
+    entry.and_then(|entry| entry.tokens.as_ref()).map(|tokens| tokens.kind)
+}
+
+fn forget_bearers(demand: &mut Demand) {
+    if demand.schemes == Schemes::Bearer {
+        demand.schemes = Schemes::Unstated;
+    }
+}
+
+/// Ignores an error if the present token is still valid.
+fn unless_valid(tokens: &Tokens, error: AuthError) -> Result<(), AuthError> {
+    if tokens.expires_at.is_none_or(|at| at > now()) {
+        warn!(%error, "renewing a token failed; it expires soon");
+        return Ok(());
+    }
+    Err(error)
+}
+
+/// Returns whether a login may have failed because the registration is no longer accepted; many authorization servers
+/// show a page then and do not redirect.
+fn blames_registration(error: &AuthError) -> bool {
+    match error {
+        AuthError::Denied { error, .. } => error != "access_denied",
+        AuthError::Browser(_) => true,
+        error => token::is_unknown_client(error),
+    }
+}
+
+/// Removes the secret that the user configured: the store keeps only whose credentials they are.
+fn without_given_secret(mut registration: Registration) -> Registration {
+    if registration.kind == RegistrationKind::Preregistered {
+        registration.client_secret = None;
+    }
+    registration
+}
+
+fn preregistered(credentials: &ClientCredentials, found: &Discovered) -> Registration {
+    let who = credentials.identity(&found.server);
+    Registration {
+        client_id: who.id,
+        client_secret: None,
+        expires_at: None,
+        method: who.proof.method().to_owned(),
+        redirect_uri: None,
+        kind: RegistrationKind::Preregistered,
+    }
+}

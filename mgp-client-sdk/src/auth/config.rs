@@ -1,0 +1,134 @@
+//! The configuration of an OAuth client.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::service::Fetcher;
+use url::Url;
+
+use super::address;
+use super::assertion::AssertionSource;
+use super::browser::Browser;
+use super::dpop::DpopMode;
+use super::error::AuthError;
+use super::jwt::SigningKey;
+use super::metadata::AuthServer;
+use super::register::method;
+use super::scope::Scopes;
+use super::secret::Secret;
+use super::store::TokenStore;
+use super::token::{Identity, POST, Proof};
+
+#[derive(Clone)]
+pub(super) struct OAuthConfig {
+    pub(super) server: String,
+    pub(super) fetcher: Fetcher,
+    pub(super) name: String,
+    pub(super) document: Option<String>,
+    pub(super) preregistered: Option<Preregistered>,
+    pub(super) issuer: Option<String>,
+    pub(super) scopes: Scopes,
+    pub(super) store: Arc<dyn TokenStore>,
+    pub(super) grant: Grant,
+    pub(super) dpop: DpopMode,
+    pub(super) limit: u32,
+    pub(super) login_timeout: Duration,
+}
+
+/// Credentials that the user got from the authorization server's operator.
+#[derive(Clone)]
+pub(super) struct Preregistered {
+    pub(super) id: String,
+    pub(super) secret: Option<Secret>,
+}
+
+/// The party on whose behalf tokens are requested.
+#[derive(Clone)]
+pub(super) enum Grant {
+    /// A person who logs in.
+    Person(Option<Arc<dyn Browser>>),
+    /// The client itself.
+    Client(ClientCredentials),
+    /// The subject of an assertion.
+    Assertion(ClientCredentials, Arc<dyn AssertionSource>),
+}
+
+/// Credentials of a client that acts on its own behalf.
+///
+/// ```
+/// use mgp_client_sdk::auth::ClientCredentials;
+///
+/// let credentials = ClientCredentials::secret("nightly-job", "s3cret");
+/// assert!(!format!("{credentials:?}").contains("s3cret"));
+/// ```
+#[derive(Clone)]
+pub struct ClientCredentials {
+    id: String,
+    proof: Proof,
+}
+
+impl ClientCredentials {
+    /// Creates credentials from an id and a secret.
+    pub fn secret(id: impl Into<String>, secret: impl Into<Secret>) -> Self {
+        Self { id: id.into(), proof: Proof::Basic(secret.into()) }
+    }
+
+    /// Creates credentials from an id and a private key; its assertions are valid for one issuer and two minutes.
+    pub fn key(id: impl Into<String>, key: SigningKey) -> Self {
+        Self { id: id.into(), proof: Proof::Key(key) }
+    }
+
+    /// Creates an id without credentials.
+    pub fn public(id: impl Into<String>) -> Self {
+        Self { id: id.into(), proof: Proof::None }
+    }
+
+    /// Returns the identity for a token endpoint without metadata.
+    pub(super) fn plain(&self) -> Identity {
+        Identity { id: self.id.clone(), proof: self.proof.clone() }
+    }
+
+    /// Returns the identity for a token endpoint.
+    pub(super) fn identity(&self, server: &AuthServer) -> Identity {
+        let proof = match &self.proof {
+            Proof::Basic(secret) if method(server, Some(secret)) == POST => {
+                Proof::Post(secret.clone())
+            }
+            proof => proof.clone(),
+        };
+        Identity { id: self.id.clone(), proof }
+    }
+}
+
+impl OAuthConfig {
+    /// Returns the server's URL, which must be safe for tokens.
+    pub(super) fn server(&self) -> Result<Url, AuthError> {
+        address::parse_secure("the server's URL", &self.server)
+    }
+
+    /// Returns the id that belongs to one issuer, because the user got it there.
+    pub(super) fn bound_id(&self) -> Option<&str> {
+        match &self.grant {
+            Grant::Client(credentials) | Grant::Assertion(credentials, _) => Some(&credentials.id),
+            Grant::Person(_) if self.document.is_some() => None,
+            Grant::Person(_) => {
+                self.preregistered.as_ref().map(|preregistered| preregistered.id.as_str())
+            }
+        }
+    }
+
+    /// Returns whether tokens are obtained without a person.
+    pub(super) fn is_machine(&self) -> bool {
+        !matches!(self.grant, Grant::Person(_))
+    }
+}
+
+impl fmt::Debug for ClientCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCredentials")
+            .field("id", &self.id)
+            .field("proof", &self.proof)
+            .finish()
+    }
+}

@@ -1,0 +1,121 @@
+//! Sharing of tokens with other processes through the store.
+
+use tracing::{debug, warn};
+use url::Url;
+
+use super::address;
+use super::discovery::Discovered;
+use super::dpop::DpopMode;
+use super::error::AuthError;
+use super::session::{Session, is_stale};
+use super::store::{RegistrationKind, RenewalLock, StoreError, TokenEntry, TokenKind, Tokens};
+
+impl Session {
+    /// Waits for the right to renew tokens; its holder reads the store, uses the refresh token, and writes the result
+    /// before another process uses the same one.
+    pub(super) async fn lock_renewal(
+        &self,
+        server: &Url,
+        found: &Discovered,
+    ) -> Result<RenewalLock, AuthError> {
+        if self.config.is_machine() {
+            // Machines have no refresh tokens.
+            return Ok(RenewalLock::default());
+        }
+        let server = address::canonical(server);
+        match self.config.store.lock_renewal(&server, &found.server.issuer).await {
+            Err(error) if !matches!(error, StoreError::Busy { .. }) => {
+                warn!(%error, "renewing tokens without a lock; another process may do the same");
+                Ok(RenewalLock::default())
+            }
+            lock => Ok(lock?),
+        }
+    }
+
+    /// Returns the entry of an issuer: the known one, or a newer one that another process stored.
+    pub(super) async fn load_entry(
+        &self,
+        server: &Url,
+        found: &Discovered,
+        known: Option<TokenEntry>,
+    ) -> Result<TokenEntry, AuthError> {
+        let (server, issuer) = (address::canonical(server), &found.server.issuer);
+        let known = known.filter(|known| known.issuer == *issuer);
+        let stored = self.config.store.load(&server, issuer).await?;
+        self.note_stored(stored.as_ref());
+        let stored = stored.and_then(|stored| self.usable(stored));
+        let issued = |entry: &TokenEntry| entry.tokens.as_ref().map(|tokens| tokens.issued_at);
+        // Within one second the store is newer: another process has written it.
+        let is_newer = |stored: &TokenEntry, known: &TokenEntry| {
+            issued(stored).is_some() && issued(stored) >= issued(known)
+        };
+        let mut entry = match (known, stored) {
+            (Some(known), Some(stored)) if is_newer(&stored, &known) => stored,
+            (Some(known), _) => known,
+            (None, stored) => stored.unwrap_or_else(|| TokenEntry::new(server, issuer)),
+        };
+        entry.metadata.clone_from(&found.metadata);
+        Ok(entry)
+    }
+
+    /// Uses the tokens that another process stored in place of invalid ones; returns `false` if there are none.
+    pub(super) async fn adopt_stored(&self, dead: &Tokens, entry: &TokenEntry) -> bool {
+        let stored = self.config.store.load(&entry.server, &entry.issuer).await.ok().flatten();
+        let stored = stored.and_then(|stored| self.usable(stored)).filter(|stored| {
+            let is_other = |tokens: &Tokens| tokens.access != dead.access && !is_stale(tokens);
+            stored.tokens.as_ref().is_some_and(is_other)
+        });
+        let Some(stored) = stored else { return false };
+        self.note_stored(Some(&stored));
+        self.take(stored);
+        true
+    }
+
+    /// Uses an entry from now on, and stores it; if storing fails, the login still serves this process.
+    pub(super) async fn save(&self, entry: TokenEntry) {
+        self.take(entry.clone());
+        match self.config.store.save(entry.clone()).await {
+            Ok(()) => self.note_stored(Some(&entry)),
+            Err(error) => warn!(%error, "storing tokens failed; the next start needs a login"),
+        }
+    }
+
+    /// Stores an entry without new tokens, unless another process stored some since the store was read.
+    pub(super) async fn save_without_tokens(&self, entry: TokenEntry) {
+        let stored = self.config.store.load(&entry.server, &entry.issuer).await.ok().flatten();
+        let Some(stored) = stored.filter(|stored| self.is_newer_in_store(stored)) else {
+            return self.save(entry).await;
+        };
+        debug!("another process stored tokens meanwhile");
+        self.take(self.usable(stored).unwrap_or(entry));
+    }
+
+    /// Returns an entry if it was made with the configured credentials; its tokens only if they may be used.
+    pub(super) fn usable(&self, entry: TokenEntry) -> Option<TokenEntry> {
+        let mut entry = Some(entry).filter(|entry| self.is_from_our_credentials(entry))?;
+        entry.tokens = entry.tokens.filter(|tokens| match self.config.dpop {
+            DpopMode::Offered => true,
+            DpopMode::Always => tokens.kind == TokenKind::Dpop,
+            DpopMode::Never => tokens.kind == TokenKind::Bearer,
+        });
+        Some(entry)
+    }
+
+    /// Returns whether an entry was made with the configured credentials.
+    pub(super) fn is_from_our_credentials(&self, entry: &TokenEntry) -> bool {
+        let preregistered =
+            entry.registration.as_ref().filter(|r| r.kind == RegistrationKind::Preregistered);
+        match (preregistered, self.config.bound_id()) {
+            (Some(registration), bound) => {
+                let preregistered = self
+                    .config
+                    .preregistered
+                    .as_ref()
+                    .map(|preregistered| preregistered.id.as_str());
+                Some(registration.client_id.as_str()) == bound.or(preregistered)
+            }
+            (None, Some(_)) => entry.registration.is_none(),
+            (None, None) => true,
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Handlers of a client: for requests of its server and for notifications.
+
+use std::future::{Future, ready};
+use std::sync::Arc;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::{
+    CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, ElicitationCapability,
+    ListChanged, ListRootsResult, LogMessageParams, Root, SamplingCapability,
+};
+use mgp_types::method::{
+    CallbackRequest, ElicitationComplete, ElicitationCreate, LogMessage, Notification, RootsList,
+    SamplingCreateMessage,
+};
+use mgp_types::mgp::{CallbackRequestParams, Extension, LifecycleParams};
+use mgp_types::service::{BoxFuture, Progress, Router};
+
+use super::ClientBuilder;
+use crate::handler::{Changed, ClientHandler};
+
+/// Handlers of elicitation, one for each mode.
+#[derive(Default)]
+pub(super) struct ElicitationHandlers {
+    form: Option<ElicitHook>,
+    url: Option<ElicitHook>,
+}
+
+type ElicitHook =
+    Arc<dyn Fn(ElicitParams) -> BoxFuture<'static, Result<ElicitResult, RpcError>> + Send + Sync>;
+
+fn elicit_hook<F, Fut>(handler: F) -> ElicitHook
+where
+    F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
+{
+    Arc::new(move |question| Box::pin(handler(question)))
+}
+
+impl ElicitationHandlers {
+    /// Adds the handlers to a router; a mode without one is refused (MCP elicitation).
+    pub(super) fn add_handlers(self, router: Router) -> Router {
+        if self.form.is_none() && self.url.is_none() {
+            return router;
+        }
+        router.on::<ElicitationCreate, _, _>(move |_, question| {
+            let (mode, handler) =
+                if question.is_url() { ("url", &self.url) } else { ("form", &self.form) };
+            let answer = handler.as_ref().map(|handler| handler(question));
+            async move {
+                if let Some(answer) = answer {
+                    return answer.await;
+                }
+                let message = format!("this client offers no elicitation of mode `{mode}`");
+                Err(RpcError::invalid_params(message))
+            }
+        })
+    }
+}
+
+impl ClientBuilder {
+    // === Requests ===
+
+    /// Sets the handler that asks the person with a form.
+    ///
+    /// [`ElicitParams::accept_with`] fills in the defaults of the form, [`ElicitParams::accept`] accepts it unchanged.
+    pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
+    {
+        let offered = self.offered_elicitation();
+        offered.form.get_or_insert_default();
+        self.elicitation.form = Some(elicit_hook(handler));
+        self
+    }
+
+    /// Sets the handler that asks the person to open a page; completion is reported to
+    /// [`on_elicitation_complete`](Self::on_elicitation_complete).
+    ///
+    /// Do not fetch the page: it is for the person, who must see its whole address first.
+    pub fn on_url_elicitation<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<ElicitResult, RpcError>> + Send + 'static,
+    {
+        let offered = self.offered_elicitation();
+        offered.url.get_or_insert_default();
+        self.elicitation.url = Some(elicit_hook(handler));
+        self
+    }
+
+    /// Sets the handler that asks a model.
+    ///
+    /// Conversations with tools are refused; see [`on_sampling_with_tools`](Self::on_sampling_with_tools).
+    pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
+    {
+        self.config.offer.capabilities.sampling.get_or_insert_with(SamplingCapability::new);
+        self.sample(move |conversation| {
+            let tools = !conversation.tools.is_empty() || conversation.tool_choice.is_some();
+            let answer = (!tools).then(|| handler(conversation));
+            async move {
+                match answer {
+                    Some(answer) => answer.await,
+                    None => {
+                        Err(RpcError::invalid_params("this client offers no sampling with tools"))
+                    }
+                }
+            }
+        })
+    }
+
+    /// Sets the handler that asks a model which may request tools; the server runs them.
+    pub fn on_sampling_with_tools<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
+    {
+        let capabilities = &mut self.config.offer.capabilities;
+        let offered = capabilities.sampling.get_or_insert_with(SamplingCapability::new);
+        offered.tools.get_or_insert_default();
+        self.sample(handler)
+    }
+
+    fn sample<F, Fut>(self, handler: F) -> Self
+    where
+        F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<CreateMessageResult, RpcError>> + Send + 'static,
+    {
+        self.add_handlers(|router| {
+            router.on::<SamplingCreateMessage, _, _>(move |_, params| handler(params))
+        })
+    }
+
+    fn offered_elicitation(&mut self) -> &mut ElicitationCapability {
+        let capabilities = &mut self.config.offer.capabilities;
+        capabilities.elicitation.get_or_insert_with(ElicitationCapability::new)
+    }
+
+    /// Sets the handler that returns the directories the client works in.
+    pub fn on_roots<F, Fut>(mut self, handler: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<Root>, RpcError>> + Send + 'static,
+    {
+        let mut roots = ListChanged::new();
+        roots.list_changed = Some(true);
+        self.config.offer.capabilities.roots.get_or_insert(roots);
+        self.add_handlers(|router| {
+            router.on::<RootsList, _, _>(move |_, _| {
+                let roots = handler();
+                async move { Ok(ListRootsResult::new(roots.await?)) }
+            })
+        })
+    }
+
+    /// Sets the directories the client works in.
+    pub fn roots(self, roots: impl IntoIterator<Item = Root>) -> Self {
+        let roots: Vec<_> = roots.into_iter().collect();
+        self.on_roots(move || ready(Ok(roots.clone())))
+    }
+
+    /// Sets a handler for the requests it declares, and for all notifications.
+    pub fn handler(mut self, handler: impl ClientHandler) -> Self {
+        let handler = Arc::new(handler);
+        let accepted_requests = handler.accepted_requests();
+        if accepted_requests.elicitation {
+            let own = Arc::clone(&handler);
+            self = self.on_elicitation(move |question| {
+                let own = Arc::clone(&own);
+                async move { own.elicit(question).await }
+            });
+        }
+        if handler.accepts_urls() {
+            let own = Arc::clone(&handler);
+            self = self.on_url_elicitation(move |question| {
+                let own = Arc::clone(&own);
+                async move { own.elicit_url(question).await }
+            });
+        }
+        if accepted_requests.sampling {
+            let own = Arc::clone(&handler);
+            self = self.on_sampling(move |conversation| {
+                let own = Arc::clone(&own);
+                async move { own.sample(conversation).await }
+            });
+        }
+        if accepted_requests.roots {
+            let own = Arc::clone(&handler);
+            self = self.on_roots(move || {
+                let own = Arc::clone(&own);
+                async move { own.roots().await }
+            });
+        }
+        let (logs, changes) = (Arc::clone(&handler), Arc::clone(&handler));
+        let states = Arc::clone(&handler);
+        self.on_log(move |message| logs.log(message))
+            .on_change(move |what| changes.changed(what))
+            .on_lifecycle(move |change| states.state_changed(change))
+            .on_progress(move |tool, step| handler.progress(tool, step))
+    }
+
+    /// Adds handlers of further requests.
+    pub fn answers(self, router: Router) -> Self {
+        self.add_handlers(|own| own.merge(router))
+    }
+
+    pub(super) fn add_handlers(mut self, add: impl FnOnce(Router) -> Router) -> Self {
+        self.config.answers = add(std::mem::take(&mut self.config.answers));
+        self
+    }
+
+    // === Notifications ===
+
+    /// Sets a hook that receives log messages.
+    pub fn on_log(self, hook: impl Fn(LogMessageParams) + Send + Sync + 'static) -> Self {
+        self.on::<LogMessage>(hook)
+    }
+
+    /// Sets a hook that receives the id of each completed URL elicitation.
+    ///
+    /// Only legacy servers send it; a modern server notices when the call is made again.
+    pub fn on_elicitation_complete(self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on::<ElicitationComplete>(move |over| hook(&over.elicitation_id))
+    }
+
+    /// Adds a hook that receives changes of lists and of subscribed resources; cached lists are already dropped.
+    ///
+    /// A modern server sends them on a stream, which the client keeps open if the server announces changes; see
+    /// [`ListenConfig`](crate::ListenConfig). After the stream was interrupted everything on it is reported as changed.
+    pub fn on_change(mut self, hook: impl Fn(&Changed) + Send + Sync + 'static) -> Self {
+        self.config.hooks.changed.push(Arc::new(hook));
+        self
+    }
+
+    /// Adds a hook that receives changes of the server's state, such as draining (MGP §11.4).
+    ///
+    /// A modern server sends them on the stream of changes, which the client keeps open for this too.
+    ///
+    /// ```
+    /// use mgp_client_sdk::Client;
+    ///
+    /// let builder = Client::builder("me", "1.0").on_lifecycle(|change| {
+    ///     println!("{} because of {:?}", change.new_state, change.reason);
+    /// });
+    /// # drop(builder);
+    /// ```
+    pub fn on_lifecycle(mut self, hook: impl Fn(&LifecycleParams) + Send + Sync + 'static) -> Self {
+        self.config.hooks.states.push(Arc::new(hook));
+        self
+    }
+
+    /// Sets a hook that receives the progress of tool calls: the tool and the step.
+    pub fn on_progress(mut self, hook: impl Fn(&str, &Progress) + Send + Sync + 'static) -> Self {
+        self.config.hooks.progress = Some(Arc::new(hook));
+        self
+    }
+
+    /// Sets a hook that receives the questions a server asks on behalf of a call; answer with
+    /// [`callback_respond`](crate::Mgp::callback_respond) (MGP §13.4).
+    pub fn on_callback(
+        mut self,
+        hook: impl Fn(CallbackRequestParams) + Send + Sync + 'static,
+    ) -> Self {
+        self.mgp = self.mgp.map(|set| set.with(Extension::Callbacks));
+        self.on::<CallbackRequest>(hook)
+    }
+
+    /// Sets a hook that receives a notification; it runs on the connection's task, in wire order, and must not block.
+    pub fn on<N: Notification>(self, hook: impl Fn(N::Params) + Send + Sync + 'static) -> Self {
+        self.add_handlers(|router| {
+            router.on_notification::<N, _, _>(move |_, params| {
+                hook(params);
+                ready(Ok(()))
+            })
+        })
+    }
+}

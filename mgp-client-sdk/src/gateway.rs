@@ -1,0 +1,71 @@
+//! Functions for a gateway: a program that forwards the calls of its own clients to servers.
+//!
+//! - [`supervise`] starts a server whose command or address is resolved again at each start.
+//! - [`ungated`] and [`ungated_supervised`] return the stacks without gates, for the gateway's own requests.
+//! - [`ask_unattributed`] finds the caller to ask when a server sends a request outside of any call.
+//! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server.
+//! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
+//!
+//! The kernel is built on these; clients of a single server do not need them.
+
+use std::sync::Arc;
+
+use mgp_lifecycle::SuperviseConfig;
+use mgp_types::service::{BoxFuture, Context, SpawnError, Stack};
+
+use crate::builder::ClientBuilder;
+use crate::client::Client;
+pub use crate::client::WeakClient;
+use crate::error::Error;
+pub use crate::supervised::ServerTarget;
+use crate::supervised::SupervisedClient;
+pub use crate::switchboard::AwaitLegacyTask;
+use crate::wire::FindCaller;
+
+/// Creates a supervised client whose target is resolved at each start.
+///
+/// # Errors
+/// See [`ClientBuilder::supervise`].
+///
+/// # Panics
+/// If called outside a tokio runtime.
+pub fn supervise<F>(
+    builder: ClientBuilder,
+    resolve: F,
+    config: SuperviseConfig,
+) -> Result<SupervisedClient, Error>
+where
+    F: Fn() -> BoxFuture<'static, Result<ServerTarget, SpawnError>> + Send + Sync + 'static,
+{
+    SupervisedClient::new(builder, Arc::new(resolve), config)
+}
+
+/// Sets the function that finds, by the request's method, the caller to ask when a server asks outside of any call.
+///
+/// Without it, or if `find` returns `None`, the request is refused.
+pub fn ask_unattributed(
+    builder: ClientBuilder,
+    find: impl Fn(&str) -> Option<Context> + Send + Sync + 'static,
+) -> ClientBuilder {
+    builder.config(|config| config.unattributed = Some(FindCaller::new(find)))
+}
+
+/// Returns the stack of a connection without its gates.
+///
+/// Nothing is checked or recorded on it: use it for the gateway's own requests only, never for a caller's.
+#[must_use]
+pub fn ungated(client: &Client) -> &Stack {
+    client.ungated()
+}
+
+/// Returns the stack of a supervised server without its gates; see [`ungated`].
+#[must_use]
+pub fn ungated_supervised(client: &SupervisedClient) -> &Stack {
+    client.ungated()
+}
+
+/// Returns a handle that does not keep the client alive.
+#[must_use]
+pub fn weak(client: &Client) -> WeakClient {
+    client.weak()
+}

@@ -1,0 +1,28 @@
+//! Passes the server's acknowledgement of a stream to the call that opened it.
+
+use mgp_types::mcp::{SubscriptionFilter, SubscriptionsAcknowledgedParams};
+use mgp_types::service::Context;
+use mgp_types::sync::Mutex;
+use tokio::sync::oneshot;
+
+/// An extension of a call that opens a stream; receives what the server agreed to send.
+pub(super) struct AcknowledgeSender(Mutex<Option<oneshot::Sender<SubscriptionFilter>>>);
+
+impl AcknowledgeSender {
+    pub(super) fn new() -> (Self, oneshot::Receiver<SubscriptionFilter>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(Mutex::new(Some(sender))), receiver)
+    }
+}
+
+/// Handles an acknowledgement; streams that the user opened are left alone.
+pub(crate) fn acknowledged(cx: &Context, params: SubscriptionsAcknowledgedParams) {
+    let id = params.meta.as_ref().and_then(|meta| meta.subscription_id().ok().flatten());
+    let Some(call) = id.and_then(|id| cx.peer.in_flight(&id)) else { return };
+    if let Some(AcknowledgeSender(sender)) = call.cx.extensions.get()
+        && let Some(sender) = sender.lock().take()
+    {
+        // The opening may have been cancelled.
+        let _ = sender.send(params.notifications);
+    }
+}

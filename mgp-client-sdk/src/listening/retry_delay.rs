@@ -1,0 +1,90 @@
+//! Delays before a stream is opened again.
+
+use std::time::Duration;
+
+use mgp_types::{Backoff, RpcError, unguessable};
+
+use crate::config::ListenConfig;
+
+/// Doubling delays with some jitter, for a limited number of attempts.
+#[derive(Debug)]
+pub(super) struct RetryDelay {
+    config: ListenConfig,
+    backoff: Backoff,
+    attempts: u32,
+}
+
+impl RetryDelay {
+    pub(super) fn new(config: ListenConfig) -> Self {
+        Self { backoff: Backoff::new(config.retry, config.max_retry), config, attempts: 0 }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.attempts = 0;
+    }
+
+    /// Resets the delays if a stream stayed open longer than the next delay.
+    pub(super) fn stream_ended(&mut self, time: Duration) {
+        if time > self.backoff.delay(self.attempts) {
+            self.reset();
+        }
+    }
+
+    /// Returns the next delay, at least what the server asks for, or `None` after the last attempt.
+    pub(super) fn next(&mut self, error: Option<&RpcError>) -> Option<Duration> {
+        if self.attempts >= self.config.attempts {
+            return None;
+        }
+        let asked = error.and_then(|error| error.as_recovery()?.retry_after_ms);
+        let asked = asked.map_or(Duration::ZERO, Duration::from_millis);
+        let delay = self.backoff.delay(self.attempts).max(asked.min(self.config.max_retry));
+        self.attempts += 1;
+        // Jitter: the clients of a server that was down do not all return at once.
+        Some(delay + delay.mul_f64(random_fraction() / 4.0))
+    }
+}
+
+fn random_fraction() -> f64 {
+    let digits = unguessable().unwrap_or_default();
+    digits.get(..4).and_then(|digits| u16::from_str_radix(digits, 16).ok()).map_or(0.0, f64::from)
+        / f64::from(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::{ErrorCode, Recovery};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(delay: Option<Duration>, seconds: u64) {
+        let (delay, least) = (delay.unwrap(), Duration::from_secs(seconds));
+        assert!(delay >= least && delay <= least + least / 4, "{delay:?} for {least:?}");
+    }
+
+    #[test]
+    fn delays_grow_to_a_maximum_and_end() {
+        let mut retry_delay = RetryDelay::new(ListenConfig::default());
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60, 60, 60] {
+            check(retry_delay.next(None), seconds);
+        }
+        assert_eq!(retry_delay.next(None), None);
+        retry_delay.stream_ended(Duration::from_secs(59));
+        assert_eq!(retry_delay.next(None), None);
+        retry_delay.stream_ended(Duration::from_secs(61));
+        check(retry_delay.next(None), 1);
+    }
+
+    #[test]
+    fn a_server_may_ask_for_longer_delays() {
+        let hint = |ms| {
+            let mut hints = Recovery::default_for(ErrorCode::RATE_LIMITED).unwrap();
+            hints.retry_after_ms = Some(ms);
+            RpcError::new(ErrorCode::RATE_LIMITED, "later").recovery(hints)
+        };
+        let mut retry_delay = RetryDelay::new(ListenConfig::default());
+        check(retry_delay.next(Some(&hint(5000))), 5);
+        check(retry_delay.next(Some(&hint(0))), 2);
+        check(retry_delay.next(Some(&hint(u64::MAX))), 60);
+    }
+}

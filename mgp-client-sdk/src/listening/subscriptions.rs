@@ -1,0 +1,94 @@
+//! Subscriptions: what the server offers to report, and the resources that the user subscribed to.
+
+use std::collections::BTreeSet;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::{ServerCapabilities, SubscriptionFilter};
+
+/// The changes that the server reports and the user has hooks for.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a capability of its own")]
+pub(super) struct Reportable {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+    subscriptions: bool,
+    /// Changes of the server's state, which are sent on any stream.
+    pub(super) states: bool,
+}
+
+impl Reportable {
+    /// Reads the server's capabilities; lists count only if there are hooks for changes.
+    pub(super) fn of(capabilities: &ServerCapabilities, has_hooks: bool) -> Self {
+        let reports = |announced: Option<bool>| has_hooks && announced == Some(true);
+        let resources = capabilities.resources.as_ref();
+        Self {
+            tools: reports(capabilities.tools.as_ref().and_then(|tools| tools.list_changed)),
+            prompts: reports(
+                capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed),
+            ),
+            resources: reports(resources.and_then(|resources| resources.list_changed)),
+            subscriptions: resources.and_then(|resources| resources.subscribe) == Some(true),
+            states: false,
+        }
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        !self.needs_stream() && !self.subscriptions
+    }
+
+    /// Returns whether the stream is needed even without subscribed resources.
+    pub(super) fn needs_stream(self) -> bool {
+        self.tools || self.prompts || self.resources || self.states
+    }
+
+    pub(super) fn reports_resources(self) -> bool {
+        self.subscriptions
+    }
+
+    /// Returns the filter of the stream, or `None` if no stream is needed.
+    pub(super) fn filter(self, subscriptions: &Subscriptions) -> Option<SubscriptionFilter> {
+        if !self.needs_stream() && subscriptions.uris.is_empty() {
+            return None;
+        }
+        let asks = |is_offered: bool| is_offered.then_some(true);
+        let mut filter = SubscriptionFilter::new();
+        filter.tools_list_changed = asks(self.tools);
+        filter.prompts_list_changed = asks(self.prompts);
+        filter.resources_list_changed = asks(self.resources);
+        filter.resource_subscriptions =
+            subscriptions.uris.iter().cloned().collect::<Vec<_>>().into();
+        Some(filter)
+    }
+}
+
+/// The subscribed resources.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Subscriptions {
+    /// Increases with every change.
+    pub(super) generation: u64,
+    uris: BTreeSet<String>,
+}
+
+impl Subscriptions {
+    pub(super) fn add(&mut self, uri: &str) -> bool {
+        self.uris.insert(uri.to_owned())
+    }
+
+    pub(super) fn remove(&mut self, uri: &str) -> bool {
+        self.uris.remove(uri)
+    }
+}
+
+/// The server's answer to the subscriptions of a generation.
+#[derive(Debug)]
+pub(super) struct Agreement {
+    pub(super) generation: u64,
+    pub(super) outcome: Result<SubscriptionFilter, RpcError>,
+}
+
+impl Default for Agreement {
+    fn default() -> Self {
+        Self { generation: 0, outcome: Ok(SubscriptionFilter::new()) }
+    }
+}

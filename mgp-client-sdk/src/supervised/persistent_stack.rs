@@ -1,0 +1,343 @@
+//! The outbound stack of a supervised server, which outlives each of its connections.
+//!
+//! A call travels like this:
+//! 1. Trace and retry: each attempt of a call takes the steps below.
+//! 2. Wait, at most as long as configured, until the server is connected.
+//! 3. Address: the server's id and negotiated facts are added, which the gates need.
+//! 4. The user's gates decide and record; they are built once, so their state survives a restart.
+//! 5. The call is sent on the connection it was made on if that is still open, else on the current one.
+
+use std::future::{Future, Ready, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use mgp_lifecycle::{ReadyLayer, RetryLayer, Session};
+use mgp_types::method::SubscriptionsListen;
+use mgp_types::service::{
+    BoxFuture, Call, Either, Facts, Kind, Peer, Reply, Scope, ScopeId, ScopeKind, ServerId, Stack,
+    closed,
+};
+use mgp_types::sync::Mutex;
+use mgp_types::{RpcError, opaque_debug};
+use pin_project_lite::pin_project;
+use tokio::sync::Notify;
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+use crate::wire::{OutboundStack, spanned};
+
+// === One connection ===
+
+/// One connection of a supervised server, and the calls that run on it.
+pub(crate) struct ActiveConnection {
+    peer: Peer,
+    session: Arc<Session>,
+    scope: ScopeId,
+    stack: Stack,
+    running: AtomicUsize,
+    /// Notified when no call runs any more.
+    idle: Notify,
+    is_retired: AtomicBool,
+}
+
+opaque_debug!(ActiveConnection { peer });
+
+impl ActiveConnection {
+    /// Waits until no call of this connection runs; streams of changes do not count.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let notified = self.idle.notified();
+            if self.running.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_retired.load(Ordering::Acquire) || self.peer.is_closed()
+    }
+
+    fn send(self: Arc<Self>, mut call: Call) -> ResponseFuture {
+        let is_request = call.kind() == Kind::Request;
+        let cx = call.cx_mut();
+        cx.peer = self.peer.clone();
+        // The gates saw the facts of the connection at that time; this one may be newer.
+        cx.callee = self.session.facts();
+        if is_request && cx.callee.speaks_mgp() {
+            // All attempts of a call, and the questions asked on its behalf, have one trace.
+            cx.trace_or_new();
+        }
+        let counts = is_request && !call.is::<SubscriptionsListen>();
+        let running = counts.then(|| RunningCall::start(&self));
+        ResponseFuture { sending: self.stack.send(call), running }
+    }
+}
+
+/// A call that is counted as running until it is dropped.
+struct RunningCall(Arc<ActiveConnection>);
+
+impl RunningCall {
+    fn start(connection: &Arc<ActiveConnection>) -> Self {
+        connection.running.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(connection))
+    }
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
+pin_project! {
+    /// Response future of a call on an [`ActiveConnection`].
+    pub(crate) struct ResponseFuture {
+        #[pin]
+        sending: BoxFuture<'static, Result<Reply, RpcError>>,
+        running: Option<RunningCall>,
+    }
+}
+
+impl Future for ResponseFuture {
+    type Output = Result<Reply, RpcError>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let outcome = std::task::ready!(this.sending.poll(task));
+        // The call has ended, even if its future is dropped much later.
+        *this.running = None;
+        Poll::Ready(outcome)
+    }
+}
+
+// === The current connection ===
+
+/// The connection that calls are sent on now, if there is one, and the facts of the latest one.
+#[derive(Default)]
+pub(crate) struct CurrentConnection {
+    connection: Mutex<Option<Arc<ActiveConnection>>>,
+    facts: Mutex<Option<Arc<Facts>>>,
+}
+
+impl CurrentConnection {
+    /// Sends calls on this connection from now on.
+    pub(crate) fn set(&self, connection: &Arc<ActiveConnection>) {
+        *self.facts.lock() = Some(connection.session.facts());
+        *self.connection.lock() = Some(Arc::clone(connection));
+    }
+
+    /// Sends no more calls on this connection.
+    pub(crate) fn retire(&self, connection: &Arc<ActiveConnection>) {
+        connection.is_retired.store(true, Ordering::Release);
+        self.connection.lock().take_if(|current| Arc::ptr_eq(current, connection));
+    }
+
+    fn get(&self) -> Option<Arc<ActiveConnection>> {
+        self.connection.lock().clone()
+    }
+
+    fn is(&self, connection: &Arc<ActiveConnection>) -> bool {
+        self.connection.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, connection))
+    }
+
+    fn facts(&self) -> Option<Arc<Facts>> {
+        self.facts.lock().clone()
+    }
+}
+
+// === The stack ===
+
+/// The part of the outbound stack that outlives connections.
+#[derive(Clone)]
+pub(crate) struct PersistentStack {
+    current: Arc<CurrentConnection>,
+    server: Option<ServerId>,
+    retry: Option<RetryLayer>,
+    wait: ReadyLayer,
+    /// Steps 4 and 5.
+    gated: Stack,
+    /// Step 5 only.
+    ungated: Stack,
+    scope: Arc<PersistentScope>,
+}
+
+opaque_debug!(PersistentStack { server });
+
+impl PersistentStack {
+    /// Builds the gates, once for all connections.
+    pub(crate) fn new(
+        server: Option<ServerId>,
+        retry: Option<RetryLayer>,
+        ready: &ReadyLayer,
+        max_wait: Duration,
+        gates: impl FnOnce(Stack) -> Stack,
+    ) -> Self {
+        let current = Arc::<CurrentConnection>::default();
+        let ungated = Stack::new(ready.layer(SendOnConnection(Arc::clone(&current))));
+        let wait = ready.clone().wait(max_wait).waits_only();
+        let gated = gates(ungated.clone());
+        Self { current, server, retry, wait, gated, ungated, scope: Arc::default() }
+    }
+
+    pub(crate) fn current(&self) -> &Arc<CurrentConnection> {
+        &self.current
+    }
+
+    /// Returns the stack whose calls are sent on the current connection.
+    pub(crate) fn stack(&self) -> Stack {
+        self.addressed(None)
+    }
+
+    /// Returns [`stack`](Self::stack) without the user's gates.
+    pub(crate) fn ungated(&self) -> Stack {
+        self.without_gates().addressed(None)
+    }
+
+    /// Returns the stack without the user's gates whose calls are made on a connection.
+    pub(crate) fn ungated_on(&self, connection: &Arc<ActiveConnection>) -> Stack {
+        self.without_gates().addressed(Some(Arc::clone(connection)))
+    }
+
+    /// Adds a new connection; returns it with the stack of its client.
+    pub(crate) fn attach(&self, outbound: OutboundStack) -> (Arc<ActiveConnection>, Stack) {
+        let connection = Arc::new(ActiveConnection {
+            peer: outbound.peer.clone(),
+            session: Arc::clone(&outbound.session),
+            scope: outbound.scope,
+            stack: outbound.behind_gates(),
+            running: AtomicUsize::new(0),
+            idle: Notify::new(),
+            is_retired: AtomicBool::new(false),
+        });
+        let stack = self.addressed(Some(Arc::clone(&connection)));
+        (connection, stack)
+    }
+
+    fn without_gates(&self) -> Self {
+        Self { gated: self.ungated.clone(), ..self.clone() }
+    }
+
+    fn addressed(&self, connection: Option<Arc<ActiveConnection>>) -> Stack {
+        let own = connection.as_ref().map(|connection| connection.scope);
+        let address = AddressCall { connection, persistent: self.clone() };
+        // The wait comes before the gates: a decision must not be withdrawn, nor the server replaced, after it was
+        // made.
+        let stack = spanned(self.retry.clone(), self.wait.layer(address));
+        match own {
+            Some(own) if self.retry.is_some() => {
+                Stack::new(ClientScope { own, scope: Arc::clone(&self.scope), inner: stack })
+            }
+            _ => stack,
+        }
+    }
+}
+
+/// A scope that outlives connections.
+struct PersistentScope(Scope);
+
+impl Default for PersistentScope {
+    fn default() -> Self {
+        Self(Scope::new(ScopeKind::Connection))
+    }
+}
+
+impl Drop for PersistentScope {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Moves tool calls from the scope of a connection, whose end would stop their retries, to the persistent scope.
+#[derive(Clone)]
+struct ClientScope {
+    own: ScopeId,
+    scope: Arc<PersistentScope>,
+    inner: Stack,
+}
+
+impl Service<Call> for ClientScope {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        if call.tool().is_some() && call.cx().scope.id() == self.own {
+            call.cx_mut().scope = self.scope.0.clone();
+        }
+        self.inner.send(call)
+    }
+}
+
+/// Adds the server's id and facts to a call, for the gates, and the connection the call was made on.
+#[derive(Clone)]
+struct AddressCall {
+    connection: Option<Arc<ActiveConnection>>,
+    persistent: PersistentStack,
+}
+
+impl Service<Call> for AddressCall {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let current = &self.persistent.current;
+        let cx = call.cx_mut();
+        if cx.server.is_none() {
+            cx.server.clone_from(&self.persistent.server);
+        }
+        let own = self.connection.as_ref().filter(|connection| !connection.is_over());
+        let facts = match own {
+            Some(connection) => Some(connection.session.facts()),
+            None => current.facts(),
+        };
+        if let Some(facts) = facts {
+            cx.callee = facts;
+        }
+        // A handshake is sent on its own connection, which is not the current one yet.
+        if let Some(connection) = own.filter(|connection| !current.is(connection)) {
+            cx.extensions.insert_shared(Arc::clone(connection));
+        }
+        if call.kind() == Kind::Request && call.cx().callee.speaks_mgp() {
+            // The gates record the same trace id that the server receives.
+            call.cx_mut().trace_or_new();
+        }
+        self.persistent.gated.send(call)
+    }
+}
+
+/// The innermost service: sends a call on the connection it was made on if that is open, else on the current one.
+#[derive(Clone)]
+struct SendOnConnection(Arc<CurrentConnection>);
+
+impl Service<Call> for SendOnConnection {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<ResponseFuture, Ready<Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let own = call.cx().extensions.get_shared::<ActiveConnection>();
+        match own.filter(|connection| !connection.is_over()).or_else(|| self.0.get()) {
+            Some(connection) => Either::Left { future: connection.send(call) },
+            None => Either::Right { future: ready(Err(closed("the server is not running"))) },
+        }
+    }
+}

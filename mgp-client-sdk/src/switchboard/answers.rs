@@ -1,0 +1,55 @@
+//! Stores the answers of a legacy caller, so that the rounds of a modern callee do not ask it twice.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mgp_types::Payload;
+use mgp_types::RpcError;
+use mgp_types::service::{Ask, Asker, Asking, BoxFuture, Context};
+use mgp_types::sync::Mutex;
+
+/// Asks the caller of one logical call each question once.
+pub(crate) struct AnswerCache {
+    origin: Context,
+    cache: Arc<Mutex<CachedAnswers>>,
+}
+
+#[derive(Default)]
+struct CachedAnswers {
+    answers: HashMap<String, Payload>,
+    stored: HashMap<String, Payload>,
+}
+
+impl AnswerCache {
+    pub(crate) fn new(origin: Context) -> Self {
+        Self { origin, cache: Arc::default() }
+    }
+}
+
+impl Asker for AnswerCache {
+    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+        if let Some(answer) = self.cache.lock().answers.get(key) {
+            return Box::pin(std::future::ready(Ok(answer.clone())));
+        }
+        let (origin, cache, key) = (self.origin.clone(), Arc::clone(&self.cache), key.to_owned());
+        Box::pin(async move {
+            let answer = origin.ask(&key, ask).await?;
+            cache.lock().answers.insert(key, answer.clone());
+            Ok(answer)
+        })
+    }
+
+    fn forget_early(&self, key: &str) {
+        if let Asking::Via(asker) = &self.origin.asking {
+            asker.forget_early(key);
+        }
+    }
+
+    fn kept(&self, key: &str) -> Option<Payload> {
+        self.cache.lock().stored.get(key).cloned()
+    }
+
+    fn keep(&self, key: &str, value: &Payload) {
+        self.cache.lock().stored.insert(key.to_owned(), value.clone());
+    }
+}

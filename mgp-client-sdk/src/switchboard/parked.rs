@@ -1,0 +1,245 @@
+//! Calls of legacy callees that wait while their modern caller gets an answer.
+//!
+//! The table is bounded. An entry belongs to its principal, and is dropped when its time is up, which cancels the call.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use mgp_types::service::{Ask, Asker, BoxFuture, Principal, Reply};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Payload, RpcError};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// The number of calls that may be parked.
+const MAX_PARKED: usize = 1024;
+/// Time for the caller of a parked call to return.
+const PARK_TTL: Duration = Duration::from_mins(10);
+
+/// A call that runs in its own task and may have open questions.
+pub(crate) struct ParkedCall {
+    principal: Principal,
+    questions: Arc<Questions>,
+    running: JoinHandle<Result<Reply, RpcError>>,
+}
+
+impl Drop for ParkedCall {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
+}
+
+pub(crate) enum ParkedEvent {
+    Done(Result<Reply, RpcError>),
+    /// The call waits for answers.
+    Asks(Vec<(String, Ask)>),
+}
+
+impl ParkedCall {
+    /// Starts a call; `make` gets the channel for its questions.
+    pub(crate) fn start(
+        principal: Principal,
+        make: impl FnOnce(Arc<dyn Asker>) -> BoxFuture<'static, Result<Reply, RpcError>>,
+    ) -> Self {
+        let questions = Arc::new(Questions::default());
+        let running = tokio::spawn(make(Arc::new(ParkedChannel(Arc::clone(&questions)))));
+        Self { principal, questions, running }
+    }
+
+    /// Waits until the call ends or asks a question.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped without loss.
+    pub(crate) async fn next(&mut self) -> ParkedEvent {
+        let (questions, running) = (&self.questions, &mut self.running);
+        poll_fn(|task| {
+            if let Poll::Ready(joined) = std::pin::Pin::new(&mut *running).poll(task) {
+                let outcome =
+                    joined.unwrap_or_else(|_| Err(RpcError::internal("the call was stopped")));
+                return Poll::Ready(ParkedEvent::Done(outcome));
+            }
+            match questions.open(task.waker()) {
+                Some(asks) => Poll::Ready(ParkedEvent::Asks(asks)),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Answers a question.
+    pub(crate) fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
+        self.questions.answer(key, answer);
+    }
+}
+
+// === Questions of one call ===
+
+#[derive(Default)]
+struct Questions(Mutex<OpenQuestions>);
+
+type Answer = oneshot::Sender<Result<Payload, RpcError>>;
+
+#[derive(Default)]
+struct OpenQuestions {
+    asks: Vec<(String, Ask, Answer)>,
+    waker: Option<Waker>,
+}
+
+impl Questions {
+    fn open(&self, waker: &Waker) -> Option<Vec<(String, Ask)>> {
+        let mut open = self.0.lock();
+        // A question that was cancelled needs no answer.
+        open.asks.retain(|(_, _, answer)| !answer.is_closed());
+        if open.asks.is_empty() {
+            open.waker = Some(waker.clone());
+            return None;
+        }
+        Some(open.asks.iter().map(|(key, ask, _)| (key.clone(), ask.clone())).collect())
+    }
+
+    fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
+        let mut open = self.0.lock();
+        if let Some(index) = open.asks.iter().position(|(open, ..)| open == key) {
+            let (.., sender) = open.asks.remove(index);
+            // The question may have been cancelled meanwhile.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+struct ParkedChannel(Arc<Questions>);
+
+impl Asker for ParkedChannel {
+    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+        let (sender, receiver) = oneshot::channel();
+        let waker = {
+            let mut open = self.0.0.lock();
+            open.asks.push((key.to_owned(), ask, sender));
+            open.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Box::pin(async move {
+            receiver.await.unwrap_or_else(|_| {
+                Err(RpcError::new(
+                    ErrorCode::TIMEOUT,
+                    "the question was not answered; make the call again to be asked again",
+                ))
+            })
+        })
+    }
+}
+
+// === The table ===
+
+/// The parked calls, by an unguessable name.
+#[derive(Clone, Default)]
+pub(crate) struct ParkedCalls(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    parked: HashMap<String, (Instant, ParkedCall)>,
+    /// `true` while a task drops expired entries.
+    has_sweeper: bool,
+}
+
+impl Table {
+    /// Drops expired entries; returns when the next one expires.
+    fn drop_expired(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        self.parked.retain(|_, (until, _)| *until > now);
+        self.parked.values().map(|(until, _)| *until).min()
+    }
+}
+
+impl ParkedCalls {
+    /// Parks a call; dropping the entry cancels it.
+    pub(crate) fn put(&self, name: &str, parked: ParkedCall) -> Result<(), RpcError> {
+        let mut table = self.0.lock();
+        table.drop_expired();
+        if table.parked.len() >= MAX_PARKED {
+            return Err(RpcError::new(
+                ErrorCode::RESOURCE_EXHAUSTED,
+                "too many calls wait for answers of their callers; try again once some have theirs",
+            ));
+        }
+        table.parked.insert(name.to_owned(), (Instant::now() + PARK_TTL, parked));
+        if !std::mem::replace(&mut table.has_sweeper, true) {
+            // Entries expire even if the table is not used again.
+            tokio::spawn(drop_expired(Arc::downgrade(&self.0)));
+        }
+        Ok(())
+    }
+
+    /// Takes a parked call, for its own principal only.
+    pub(crate) fn take(&self, name: &str, principal: &Principal) -> Result<ParkedCall, RpcError> {
+        let mut table = self.0.lock();
+        let parked = &mut table.parked;
+        let owned = parked.get(name).is_some_and(|(_, parked)| parked.principal == *principal);
+        let taken = if owned { parked.remove(name) } else { None };
+        match taken {
+            Some((until, parked)) if until > Instant::now() => Ok(parked),
+            _ => Err(RpcError::new(
+                ErrorCode::TIMEOUT,
+                "the call no longer waits for this answer; make it again from the start",
+            )),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().parked.len()
+    }
+}
+
+/// Drops expired entries until the table is empty: one task, however many calls are parked.
+async fn drop_expired(table: Weak<Mutex<Table>>) {
+    loop {
+        let next = {
+            let Some(parked_calls) = table.upgrade().map(ParkedCalls) else { return };
+            let mut table = parked_calls.0.lock();
+            let Some(next) = table.drop_expired() else {
+                table.has_sweeper = false;
+                return;
+            };
+            next
+        };
+        tokio::time::sleep_until(next).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one() -> ParkedCall {
+        let who = Principal::local();
+        ParkedCall::start(who, |_| Box::pin(std::future::pending()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_task_drops_all_expired_entries() {
+        let parked_calls = ParkedCalls::default();
+        for number in 0..100 {
+            parked_calls.put(&number.to_string(), one()).unwrap();
+            drop(parked_calls.take(&number.to_string(), &Principal::local()).unwrap());
+            tokio::task::yield_now().await;
+        }
+        let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        assert!(alive <= 2, "{alive} tasks wait");
+        parked_calls.put("early", one()).unwrap();
+        tokio::time::sleep(PARK_TTL / 2).await;
+        parked_calls.put("late", one()).unwrap();
+        tokio::time::sleep(PARK_TTL / 2 + Duration::from_secs(1)).await;
+        assert_eq!(parked_calls.len(), 1, "its time is up");
+        tokio::time::sleep(PARK_TTL).await;
+        assert_eq!(parked_calls.len(), 0);
+        parked_calls.put("again", one()).unwrap();
+        tokio::time::sleep(PARK_TTL + Duration::from_secs(1)).await;
+        assert_eq!(parked_calls.len(), 0, "the sweeper starts again");
+    }
+}

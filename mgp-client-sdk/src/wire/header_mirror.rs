@@ -1,0 +1,301 @@
+//! Copies arguments of tool calls into `Mcp-Param-*` headers as the tool's schema asks (`x-mcp-header`), and drops
+//! tools whose annotation is invalid (MCP 2026-07-28).
+//!
+//! Only HTTP has headers, and only modern servers read these; otherwise the layer passes calls through.
+//!
+//! Applies to: outbound.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll};
+use std::time::Duration;
+
+use mgp_types::mcp::{Era, ListToolsResult, Tool};
+use mgp_types::method::{Request, ToolsList};
+use mgp_types::service::{
+    BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, HttpFault, Method,
+    MgpService, Outlet, Params, Reply,
+};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Payload, RpcError};
+use serde::Deserialize;
+use tokio::time::Instant;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Time before a tool list that could not be fetched is requested again.
+const REFETCH_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Adds `Mcp-Param-*` headers to tool calls.
+#[derive(Clone)]
+pub(crate) struct HeaderMirrorLayer(Option<Arc<HeaderPlans>>);
+
+struct HeaderPlans {
+    plans: Mutex<KnownPlans>,
+    /// Serialises fetching: one call fetches the list, the others wait for it.
+    fetching: tokio::sync::Mutex<()>,
+    max_pages: usize,
+}
+
+#[derive(Default)]
+struct KnownPlans {
+    /// `true` if the whole list was read.
+    is_complete: bool,
+    /// The time of the last attempt to fetch the list that failed.
+    failed_at: Option<Instant>,
+    plans: HashMap<String, Arc<HeaderPlan>>,
+}
+
+impl KnownPlans {
+    /// Returns whether the list need not be fetched now: it is complete, or a fetch failed a moment ago.
+    fn is_settled(&self) -> bool {
+        self.is_complete || self.failed_at.is_some_and(|at| at.elapsed() < REFETCH_INTERVAL)
+    }
+}
+
+impl HeaderMirrorLayer {
+    /// Creates a layer that does nothing, for a transport without headers.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Creates a layer for a transport with headers; at most `max_pages` pages of a list are read.
+    #[cfg(any(feature = "http", test))]
+    pub(crate) fn new(max_pages: usize) -> Self {
+        let fetching = tokio::sync::Mutex::new(());
+        Self(Some(Arc::new(HeaderPlans { plans: Mutex::default(), fetching, max_pages })))
+    }
+}
+
+impl<S> Layer<S> for HeaderMirrorLayer {
+    type Service = HeaderMirror<S>;
+
+    fn layer(&self, inner: S) -> HeaderMirror<S> {
+        HeaderMirror { inner, headers: self.0.clone() }
+    }
+}
+
+/// Service of [`HeaderMirrorLayer`].
+#[derive(Clone)]
+pub(crate) struct HeaderMirror<S> {
+    inner: S,
+    headers: Option<Arc<HeaderPlans>>,
+}
+
+impl<S: MgpService> Service<Call> for HeaderMirror<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
+
+    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        self.inner.poll_ready(task)
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let Some(headers) = self.headers.as_ref().filter(|_| call.cx().callee.era == Era::Modern)
+        else {
+            return Either::Left { future: self.inner.call(call) };
+        };
+        let (inner, headers) = (self.inner.clone(), Arc::clone(headers));
+        let future: BoxFuture<'static, _> = if call.is::<ToolsList>() {
+            Box::pin(headers.list(inner, call))
+        } else if call.tool().is_some() {
+            Box::pin(headers.call(inner, call))
+        } else {
+            return Either::Left { future: self.inner.call(call) };
+        };
+        Either::Right { future }
+    }
+}
+
+impl HeaderPlans {
+    /// Forwards a request for a page of tools and learns their header plans from the result.
+    async fn list<S: MgpService>(
+        self: Arc<Self>,
+        mut inner: S,
+        call: Call,
+    ) -> Result<Reply, RpcError> {
+        let first = !call.params().mentions("\"cursor\"");
+        let mut reply = inner.call(call).await?;
+        self.learn(&mut reply, first);
+        Ok(reply)
+    }
+
+    /// Sends a tool call with its headers; if they are refused, fetches the list and sends the call once more.
+    async fn call<S: MgpService>(
+        self: Arc<Self>,
+        mut inner: S,
+        call: Call,
+    ) -> Result<Reply, RpcError> {
+        // Once the list is known, no call waits for it.
+        if !self.plans.lock().is_settled() {
+            Box::pin(self.fetch(&mut inner, &call)).await;
+        }
+        let first = self.with_headers(&call)?;
+        let error = match inner.call(first).await {
+            Err(error) if is_refused(&error) => error,
+            outcome => return outcome,
+        };
+        // The server refused before anything ran: the schema has changed since it was listed.
+        tracing::debug!(%error, "headers of a tool call refused; fetching its definition again");
+        self.plans.lock().is_complete = false;
+        Box::pin(self.fetch(&mut inner, &call)).await;
+        if !self.plans.lock().is_complete {
+            // Without newer information the server would refuse again.
+            return Err(error);
+        }
+        let mut again = self.with_headers(&call)?;
+        let cx = again.cx_mut();
+        cx.logical.get_or_insert_with(|| cx.key.to_text());
+        cx.key = CallKey::next();
+        inner.call(again).await
+    }
+
+    /// Returns the call with its own headers, in place of any it already has.
+    fn with_headers(&self, call: &Call) -> Result<Call, RpcError> {
+        let mut call = call.clone();
+        let plan =
+            call.tool().and_then(|tool| self.plans.lock().plans.get(tool.name).map(Arc::clone));
+        let headers = match plan {
+            Some(plan) => plan.headers(call.tool_arguments().as_str())?,
+            // A forwarded call may carry headers of another hop.
+            None => match call.cx().extensions.get::<HeaderParams>() {
+                Some(own) if !own.is_empty() => HeaderParams::new(),
+                _ => return Ok(call),
+            },
+        };
+        call.cx_mut().extensions.insert(headers);
+        Ok(call)
+    }
+
+    /// Reads the whole list on behalf of a call, unless [`is_settled`](HeaderPlans::is_settled).
+    ///
+    /// Without the list, calls are sent without headers, and the server decides.
+    async fn fetch<S: MgpService>(&self, inner: &mut S, call: &Call) {
+        let _one = self.fetching.lock().await;
+        if self.plans.lock().is_settled() {
+            return;
+        }
+        let mut cursor = None;
+        for _ in 0..self.max_pages {
+            let first = cursor.is_none();
+            let page = match inner.call(page_request(call, cursor.take())).await {
+                Ok(mut reply) => {
+                    let next = next_cursor(&reply);
+                    self.learn(&mut reply, first);
+                    next
+                }
+                Err(error) => return self.record_failure(&error.to_string()),
+            };
+            match page {
+                Some(next) => cursor = Some(next),
+                None => return,
+            }
+        }
+        self.record_failure("the list has more pages than `max_pages`");
+    }
+
+    fn record_failure(&self, why: &str) {
+        let before = self.plans.lock().failed_at.replace(Instant::now());
+        if before.is_none() {
+            tracing::warn!(
+                why,
+                "listing tools failed; tools that expect arguments in headers may refuse calls"
+            );
+        } else {
+            tracing::debug!(why, "listing tools failed again");
+        }
+    }
+
+    /// Learns the header plans of a page, and removes tools from it that cannot be called.
+    fn learn(&self, reply: &mut Reply, first: bool) {
+        let next = next_cursor(reply);
+        let mut plans = HashMap::new();
+        let annotated = reply.as_body().is_some_and(|body| {
+            let text = body.as_raw().as_str();
+            // Most lists have no annotation; searching is cheaper than parsing.
+            text.contains("x-mcp-header") || text.contains(r"\u")
+        });
+        // A list that cannot be parsed is refused by its reader.
+        if annotated && let Ok(mut list) = reply.get::<ListToolsResult>() {
+            let before = list.tools.len();
+            list.tools.retain(|tool| is_callable(tool, &mut plans));
+            if list.tools.len() < before
+                && let Ok(fewer) = Reply::of(&list)
+            {
+                *reply = fewer;
+            }
+        }
+        let mut known = self.plans.lock();
+        if first {
+            known.plans.clear();
+        }
+        known.plans.extend(plans);
+        known.is_complete = next.is_none();
+        if known.is_complete {
+            known.failed_at = None;
+        }
+    }
+}
+
+/// Returns whether a call was refused because of its headers, before anything ran.
+///
+/// Only with status 400: with any other status the error may come from the tool itself.
+fn is_refused(error: &RpcError) -> bool {
+    error.code() == ErrorCode::HEADER_MISMATCH
+        && HttpFault::of(error) == Some(HttpFault::Answered(400))
+}
+
+/// Returns whether a tool can be called; stores its plan if it has one.
+fn is_callable(tool: &Tool, plans: &mut HashMap<String, Arc<HeaderPlan>>) -> bool {
+    match HeaderPlan::of(&tool.input_schema) {
+        Ok(plan) if plan.is_empty() => true,
+        Ok(plan) => {
+            plans.insert(tool.name.clone(), Arc::new(plan));
+            true
+        }
+        Err(why) => {
+            // MCP asks clients to warn about tools they leave out.
+            tracing::warn!(tool = %tool.name, %why, "tool left out of the list: invalid header annotation");
+            false
+        }
+    }
+}
+
+fn next_cursor(reply: &Reply) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Page {
+        #[serde(rename = "nextCursor")]
+        next: Option<String>,
+    }
+    reply.get::<Page>().ok()?.next
+}
+
+/// Creates a request for a page of tools, on behalf of a call.
+fn page_request(call: &Call, cursor: Option<String>) -> Call {
+    let mut cx = call.cx().clone();
+    cx.key = CallKey::next();
+    cx.logical = None;
+    cx.outlet = Outlet::none();
+    cx.extensions = Extensions::default();
+    let params = match cursor.map(|cursor| Payload::of(&cursor)) {
+        Some(Ok(cursor)) => {
+            let text = format!(r#"{{"cursor":{}}}"#, cursor.as_str());
+            Params::split(ToolsList::METHOD, text.into()).unwrap_or_default()
+        }
+        _ => Params::none(),
+    };
+    let mut list = Call::request(Method::from_static(ToolsList::METHOD), params, cx);
+    *list.hop_mut() = call.hop().speaker();
+    list
+}
+
+impl fmt::Debug for HeaderMirrorLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "HeaderMirrorLayer" } else { "HeaderMirrorLayer(off)" })
+    }
+}
+
+#[cfg(test)]
+mod tests;

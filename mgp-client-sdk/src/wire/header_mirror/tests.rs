@@ -1,0 +1,223 @@
+//! Headers of tool calls, filtered lists, and schemas that change.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mgp_types::mcp::Revision;
+use mgp_types::method::ToolsCall;
+use mgp_types::service::{Facts, Stack, mock};
+
+use super::*;
+
+const VALID: &str = r#"{"name":"valid","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
+const INVALID: &str = r#"{"name":"invalid","inputSchema":{"type":"object","properties":{"score":{"type":"number","x-mcp-header":"Score"}}}}"#;
+
+/// A server with two pages of tools that records the headers of the calls.
+fn server(lists: &Arc<AtomicUsize>, calls: &Arc<Mutex<Vec<String>>>) -> Stack {
+    let (lists, calls) = (Arc::clone(lists), Arc::clone(calls));
+    Stack::from_fn(move |call: Call| {
+        let answer = if call.is::<ToolsCall>() {
+            let headers = call.cx().extensions.get::<HeaderParams>();
+            let headers = headers.map(|all| {
+                all.iter().fold(String::new(), |text, (name, value)| text + name + ": " + value)
+            });
+            calls.lock().push(headers.unwrap_or_else(|| "none".to_owned()));
+            r#"{"resultType":"complete","content":[]}"#.to_owned()
+        } else {
+            lists.fetch_add(1, Ordering::Relaxed);
+            if call.params().mentions("\"cursor\"") {
+                format!(r#"{{"resultType":"complete","tools":[{VALID}]}}"#)
+            } else {
+                format!(
+                    r#"{{"resultType":"complete","tools":[{INVALID}],"nextCursor":"2","ttlMs":5}}"#
+                )
+            }
+        };
+        async move { Ok(Reply::raw(Payload::from_trusted(answer))) }
+    })
+}
+
+fn client(layer: &HeaderMirrorLayer, server: Stack, revision: Revision) -> mock::Client {
+    let mut client = mock::client(Stack::new(layer.layer(server)));
+    client.cx.callee = Arc::new(Facts::new(revision));
+    client
+}
+
+const CALL: &str = r#"{"name":"valid","arguments":{"region":" padded "}}"#;
+
+#[tokio::test]
+async fn a_call_carries_headers_and_fetches_the_list_once() {
+    let (lists, calls) = (Arc::default(), Arc::default());
+    let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    for _ in 0..2 {
+        modern.request(ToolsCall::METHOD, CALL).await.unwrap();
+    }
+    modern.request(ToolsCall::METHOD, r#"{"name":"other"}"#).await.unwrap();
+    let coded = "Region: =?base64?IHBhZGRlZCA=?=";
+    assert_eq!(*calls.lock(), [coded, coded, "none"]);
+    assert_eq!(lists.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn tools_that_cannot_be_called_are_not_listed() {
+    let (lists, calls) = (Arc::default(), Arc::default());
+    let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let list: ListToolsResult =
+        modern.request(ToolsList::METHOD, "{}").await.unwrap().get().unwrap();
+    assert_eq!(
+        (list.tools.len(), list.next_cursor.as_deref(), list.ttl_ms),
+        (0, Some("2"), Some(5))
+    );
+    let list: ListToolsResult =
+        modern.request(ToolsList::METHOD, r#"{"cursor":"2"}"#).await.unwrap().get().unwrap();
+    assert_eq!(list.tools[0].name, "valid");
+    modern.request(ToolsCall::METHOD, CALL).await.unwrap();
+    assert_eq!(lists.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn without_headers_or_in_the_legacy_era_calls_pass_unchanged() {
+    for (layer, revision) in [
+        (HeaderMirrorLayer::none(), Revision::MODERN),
+        (HeaderMirrorLayer::new(9), Revision::LATEST_LEGACY),
+    ] {
+        let (lists, calls) = (Arc::default(), Arc::default());
+        let mut client = client(&layer, server(&lists, &calls), revision);
+        client.request(ToolsCall::METHOD, CALL).await.unwrap();
+        assert_eq!(*calls.lock(), ["none"]);
+        let list: ListToolsResult =
+            client.request(ToolsList::METHOD, "{}").await.unwrap().get().unwrap();
+        assert_eq!(list.tools.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn headers_of_another_hop_are_dropped() {
+    let (lists, calls) = (Arc::default(), Arc::default());
+    let mut modern = client(&HeaderMirrorLayer::new(9), server(&lists, &calls), Revision::MODERN);
+    let mut headers = HeaderParams::new();
+    headers.push("Tenant", "a");
+    modern.cx.extensions.insert(headers);
+    modern.request(ToolsCall::METHOD, r#"{"name":"other"}"#).await.unwrap();
+    assert_eq!(*calls.lock(), [""]);
+}
+
+#[tokio::test]
+async fn a_schema_that_changed_is_fetched_once_more() {
+    // The annotation appears with the second list; before that no headers are sent.
+    for changes in [true, false] {
+        let lists = Arc::new(AtomicUsize::new(0));
+        let made = Arc::new(AtomicUsize::new(0));
+        let (listed, called) = (Arc::clone(&lists), Arc::clone(&made));
+        let server = Stack::from_fn(move |call: Call| {
+            let answer = if call.is::<ToolsCall>() {
+                called.fetch_add(1, Ordering::Relaxed);
+                match call.cx().extensions.get::<HeaderParams>() {
+                    Some(_) => Ok(r#"{"content":[]}"#.to_owned()),
+                    None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
+                        .because(HttpFault::Answered(400))),
+                }
+            } else if listed.fetch_add(1, Ordering::Relaxed) == 1 && changes {
+                Ok(format!(r#"{{"tools":[{VALID}]}}"#))
+            } else {
+                Ok(r#"{"tools":[]}"#.to_owned())
+            };
+            async move { answer.map(|text| Reply::raw(Payload::from_trusted(text))) }
+        });
+        let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+        let outcome = modern.request(ToolsCall::METHOD, CALL).await;
+        assert_eq!(outcome.is_ok(), changes);
+        assert_eq!((lists.load(Ordering::Relaxed), made.load(Ordering::Relaxed)), (2, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_may_have_run_is_not_repeated() {
+    for fault in [Some(HttpFault::Answered(200)), Some(HttpFault::Answered(500)), None] {
+        let made = Arc::new(AtomicUsize::new(0));
+        let called = Arc::clone(&made);
+        let server = Stack::from_fn(move |call: Call| {
+            let answer = if call.is::<ToolsCall>() {
+                called.fetch_add(1, Ordering::Relaxed);
+                let error = RpcError::new(ErrorCode::HEADER_MISMATCH, "too late");
+                Err(match fault {
+                    Some(fault) => error.because(fault),
+                    None => error,
+                })
+            } else {
+                Ok(Reply::raw(Payload::from_trusted(r#"{"tools":[]}"#)))
+            };
+            async move { answer }
+        });
+        let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+        modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
+        assert_eq!(made.load(Ordering::Relaxed), 1, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_fails_costs_the_headers_and_no_call() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let listed = Arc::clone(&lists);
+    let server = Stack::from_fn(move |call: Call| {
+        let ok = call.is::<ToolsCall>();
+        listed.fetch_add(usize::from(!ok), Ordering::Relaxed);
+        async move { if ok { Ok(Reply::empty()) } else { Err(RpcError::internal("no list")) } }
+    });
+    let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+    for _ in 0..2 {
+        modern.request(ToolsCall::METHOD, CALL).await.unwrap();
+    }
+    assert_eq!(lists.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_list_is_not_requested_with_every_call() {
+    let (lists, calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (listed, called) = (Arc::clone(&lists), Arc::clone(&calls));
+    let server = Stack::from_fn(move |call: Call| {
+        let is_call = call.is::<ToolsCall>();
+        let answer = if is_call {
+            called.fetch_add(1, Ordering::Relaxed);
+            match call.cx().extensions.get::<HeaderParams>() {
+                Some(_) => Ok(Reply::empty()),
+                None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
+                    .because(HttpFault::Answered(400))),
+            }
+        } else if listed.fetch_add(1, Ordering::Relaxed) == 0 {
+            Err(RpcError::internal("no list"))
+        } else {
+            Ok(Reply::raw(Payload::from_trusted(format!(r#"{{"tools":[{VALID}]}}"#))))
+        };
+        async move { answer }
+    });
+    let mut modern = client(&HeaderMirrorLayer::new(9), server, Revision::MODERN);
+    for _ in 0..3 {
+        let error = modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::HEADER_MISMATCH);
+    }
+    assert_eq!((lists.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (1, 3));
+    tokio::time::advance(REFETCH_INTERVAL).await;
+    modern.request(ToolsCall::METHOD, CALL).await.unwrap();
+    assert_eq!((lists.load(Ordering::Relaxed), calls.load(Ordering::Relaxed)), (2, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_with_too_many_pages_is_not_read_with_every_call() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let listed = Arc::clone(&lists);
+    let server = Stack::from_fn(move |call: Call| {
+        let answer = if call.is::<ToolsCall>() {
+            Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
+                .because(HttpFault::Answered(400)))
+        } else {
+            listed.fetch_add(1, Ordering::Relaxed);
+            Ok(Reply::raw(Payload::from_trusted(r#"{"tools":[],"nextCursor":"more"}"#)))
+        };
+        async move { answer }
+    });
+    let mut modern = client(&HeaderMirrorLayer::new(3), server, Revision::MODERN);
+    for _ in 0..5 {
+        modern.request(ToolsCall::METHOD, CALL).await.unwrap_err();
+    }
+    assert_eq!(lists.load(Ordering::Relaxed), 3);
+}

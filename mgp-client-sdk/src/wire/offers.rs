@@ -1,0 +1,46 @@
+//! Checks whether a caller offered to answer a question (MCP elicitation modes, sampling with tools).
+
+use mgp_types::RpcError;
+use mgp_types::mcp::ClientCapabilities;
+use mgp_types::method::{ElicitationCreate, Request, SamplingCreateMessage};
+use mgp_types::service::{Ask, Facts};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// Refuses a question that the caller did not offer to answer, even if its client did.
+pub(crate) fn offers(caller: &Facts, ask: &Ask) -> Result<(), RpcError> {
+    #[derive(Deserialize)]
+    struct Question {
+        mode: Option<String>,
+        tools: Option<IgnoredAny>,
+        #[serde(rename = "toolChoice")]
+        choice: Option<IgnoredAny>,
+    }
+    if !matches!(ask.method(), ElicitationCreate::METHOD | SamplingCreateMessage::METHOD) {
+        return Ok(());
+    }
+    let Ok(question) = ask.params().get::<Question>() else { return Ok(()) };
+    let offered = caller.capabilities.as_ref().and_then(|all| all.get().ok());
+    let offered: ClientCapabilities = offered.unwrap_or_default();
+    let missing = if ask.method() == ElicitationCreate::METHOD {
+        let Some(elicitation) = offered.elicitation else { return Ok(()) };
+        match question.mode.as_deref() {
+            Some("url") if elicitation.url.is_none() => Some("elicitation of mode `url`"),
+            // A caller that names neither mode accepts forms.
+            None | Some("form") if elicitation.form.is_none() && elicitation.url.is_some() => {
+                Some("elicitation of mode `form`")
+            }
+            _ => None,
+        }
+    } else {
+        let uses_tools = question.tools.is_some() || question.choice.is_some();
+        let takes_tools = offered.sampling.is_some_and(|sampling| sampling.tools.is_some());
+        (uses_tools && !takes_tools).then_some("sampling with tools")
+    };
+    match missing {
+        Some(missing) => {
+            Err(RpcError::invalid_params(format!("the caller does not offer {missing}")))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,280 @@
+//! A time-out for every request; progress extends it up to a maximum (MGP §14.3: 3003; MCP time-outs).
+//!
+//! Applies to: outbound.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Task, Poll, ready};
+use std::time::Duration;
+
+use mgp_lifecycle::Refusal;
+use mgp_types::RpcError;
+use mgp_types::method::SubscriptionsListen;
+use mgp_types::service::{
+    BoxFuture, Call, Deadline, Gone, Item, ItemKind, Kind, MgpService, Outlet, Progress, Reply,
+    Sink,
+};
+use mgp_types::sync::Mutex;
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tower_service::Service;
+
+/// Time limits of one request; in the extensions of a call they replace the client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeLimits {
+    /// The longest time without a sign of progress.
+    pub(crate) timeout: Duration,
+    /// The longest time in all.
+    pub(crate) max: Duration,
+}
+
+/// Receives the name of the tool and each progress step of its call.
+pub(crate) type ProgressHook = Arc<dyn Fn(&str, &Progress) + Send + Sync>;
+
+/// Ends requests that take too long with 3003; the server is notified to cancel them.
+///
+/// Tool calls ask for progress: each step restarts the shorter time-out.
+#[derive(Clone)]
+pub(crate) struct RequestTimeoutLayer {
+    time_limits: TimeLimits,
+    progress: Option<ProgressHook>,
+}
+
+impl RequestTimeoutLayer {
+    pub(crate) fn new(time_limits: TimeLimits, progress: Option<ProgressHook>) -> Self {
+        Self { time_limits, progress }
+    }
+}
+
+mgp_types::layer_service! {
+    /// Service of [`RequestTimeoutLayer`].
+    pub(crate) RequestTimeout for RequestTimeoutLayer
+}
+
+impl<S: MgpService> Service<Call> for RequestTimeout<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = ResponseFuture<S::Future>;
+
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> Self::Future {
+        let bounded = call.kind() == Kind::Request && !call.is::<SubscriptionsListen>();
+        let own = call.cx().extensions.get::<TimeLimits>().copied();
+        let time_limits = own.unwrap_or(self.layer.time_limits);
+        let mut timer = Timer {
+            timeout: time_limits.timeout,
+            began: Instant::now(),
+            deadline: Deadline::none(),
+            cap: Deadline::none(),
+            sink: None,
+        };
+        if bounded {
+            timer.cap = Deadline::after(time_limits.max).earlier(call.cx().deadline);
+            timer.deadline = Deadline::after(time_limits.timeout).earlier(timer.cap);
+            call.cx_mut().deadline = timer.cap;
+            timer.sink = self.sink(&mut call);
+        }
+        ResponseFuture { timer: self.inner.call(call), wait: timer, sleep: None }
+    }
+}
+
+impl<S> RequestTimeout<S> {
+    /// Observes the partial results of a tool call.
+    fn sink(&self, call: &mut Call) -> Option<Arc<ActivitySink>> {
+        let tool = call.tool()?.name.to_owned();
+        let hook = self.layer.progress.clone().map(|hook| (tool, hook));
+        let inner = std::mem::take(&mut call.cx_mut().outlet);
+        let sink = Arc::new(ActivitySink { inner, activity: Mutex::default(), hook });
+        call.cx_mut().outlet = Outlet::new(Arc::clone(&sink) as Arc<dyn Sink>);
+        Some(sink)
+    }
+}
+
+struct Timer {
+    timeout: Duration,
+    began: Instant,
+    deadline: Deadline,
+    cap: Deadline,
+    sink: Option<Arc<ActivitySink>>,
+}
+
+impl Timer {
+    /// Returns the deadline that follows from the last partial result.
+    fn extended(&self) -> Option<Instant> {
+        let last = self.sink.as_ref()?.last()?;
+        let next = last.checked_add(self.timeout)?;
+        Some(self.cap.instant().map_or(next, |cap| next.min(cap)))
+    }
+}
+
+pin_project! {
+    /// Response future of [`RequestTimeout`].
+    pub(crate) struct ResponseFuture<F> {
+        #[pin]
+        timer: F,
+        wait: Timer,
+        // Created when the call does not complete at once: a timer costs more than a short call.
+        sleep: Option<Pin<Box<Sleep>>>,
+    }
+}
+
+impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        if let Poll::Ready(outcome) = this.timer.poll(task) {
+            return Poll::Ready(outcome);
+        }
+        let Some(deadline) = this.wait.deadline.instant() else { return Poll::Pending };
+        let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        loop {
+            ready!(sleep.as_mut().poll(task));
+            let now = Instant::now();
+            match this.wait.extended() {
+                Some(later) if later > now => sleep.as_mut().reset(later),
+                _ => {
+                    let waited = now.duration_since(this.wait.began);
+                    let waited = Duration::from_millis(mgp_types::millis(waited));
+                    return Poll::Ready(Err(Refusal::TimedOut(waited).into()));
+                }
+            }
+        }
+    }
+}
+
+// === Observing progress ===
+
+/// Records when each partial result passes on its way to the caller.
+struct ActivitySink {
+    inner: Outlet,
+    activity: Mutex<Activity>,
+    hook: Option<(String, ProgressHook)>,
+}
+
+#[derive(Default)]
+struct Activity {
+    last: Option<Instant>,
+    step: Option<Progress>,
+}
+
+impl ActivitySink {
+    fn last(&self) -> Option<Instant> {
+        self.activity.lock().last
+    }
+
+    /// Records an item; returns `false` if it repeats the one before.
+    ///
+    /// A peer that negotiated MGP sends each step twice, in MCP's form and in its own (§12.6).
+    fn record(&self, item: &Item) -> bool {
+        let mut activity = self.activity.lock();
+        activity.last = Some(Instant::now());
+        let Item::Progress(step) = item else { return true };
+        let is_new = !activity.step.as_ref().is_some_and(|before| is_repeated(before, step));
+        activity.step = Some(step.clone());
+        is_new
+    }
+}
+
+fn is_repeated(before: &Progress, step: &Progress) -> bool {
+    let share = |step: &Progress| (step.progress / step.total.unwrap_or(1.0)).clamp(0.0, 1.0);
+    step.total == Some(1.0)
+        && step.estimated_remaining_ms.is_none()
+        && (share(before) - share(step)).abs() < 1e-9
+        && before.message == step.message
+}
+
+impl Sink for ActivitySink {
+    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+        let is_new = self.record(&item);
+        if let (true, Item::Progress(step), Some((tool, hook))) = (is_new, &item, &self.hook) {
+            hook(tool, step);
+        }
+        if is_new && self.inner.wants(item.kind()) {
+            Box::pin(self.inner.send(item))
+        } else {
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    fn wants(&self, kind: ItemKind) -> bool {
+        kind == ItemKind::Progress || self.inner.wants(kind)
+    }
+}
+
+impl fmt::Debug for RequestTimeoutLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.time_limits.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Stack, mock};
+    use tokio::time::sleep;
+    use tower_layer::Layer as _;
+
+    use super::*;
+
+    const ALLOWANCE: TimeLimits =
+        TimeLimits { timeout: Duration::from_secs(10), max: Duration::from_secs(35) };
+
+    /// Returns a tool that reports `count` steps, one after each `every`.
+    fn steps(every: Duration, count: u32) -> Stack {
+        Stack::from_fn(move |call: Call| async move {
+            for number in 0..count {
+                sleep(every).await;
+                let progress = f64::from(number);
+                let step = Progress { progress, ..Progress::default() };
+                let _ = call.cx().outlet.send(Item::Progress(step)).await;
+            }
+            Ok(Reply::empty())
+        })
+    }
+
+    fn client(stack: Stack) -> mock::Client {
+        mock::client(Stack::new(RequestTimeoutLayer::new(ALLOWANCE, None).layer(stack)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_request_is_bounded() {
+        let mut client = client(Stack::from_fn(|_| std::future::pending()));
+        for method in ["tools/call", "tools/list", "mgp/health/ping"] {
+            let error = client.request(method, r#"{"name":"t"}"#).await.unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "no answer within 10s; it may have run: call again only if that does no harm (3003)"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_extends_up_to_the_cap() {
+        let call = r#"{"name":"t"}"#;
+        let mut patient = client(steps(Duration::from_secs(8), 3));
+        assert!(patient.request("tools/call", call).await.is_ok());
+        let mut capped = client(steps(Duration::from_secs(8), 9));
+        let error = capped.request("tools/call", call).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no answer within 35s; it may have run: call again only if that does no harm (3003)"
+        );
+        let mut silent = client(steps(Duration::from_secs(11), 1));
+        let error = silent.request("tools/call", call).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no answer within 10s; it may have run: call again only if that does no harm (3003)"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_notifications_has_no_end() {
+        let mut client = client(Stack::from_fn(|_| async {
+            sleep(Duration::from_secs(100_000)).await;
+            Ok(Reply::empty())
+        }));
+        assert!(client.request("subscriptions/listen", "{}").await.is_ok());
+    }
+}

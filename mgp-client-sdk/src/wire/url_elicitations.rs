@@ -1,0 +1,65 @@
+//! URL elicitations that callers were asked for, so that they can be notified on completion (MCP elicitation).
+
+use std::collections::VecDeque;
+
+use mgp_types::mcp::{ElicitationCompleteParams, Era};
+use mgp_types::method::{ElicitationComplete, ElicitationCreate, Request as _};
+use mgp_types::service::{Ask, Asking, Call, CallKey, Context, Extensions, Outlet};
+use mgp_types::sync::Mutex;
+use serde::Deserialize;
+
+/// The number of elicitations remembered for a connection; the oldest is dropped first.
+const MAX_ELICITATIONS: usize = 256;
+
+/// The callers of open URL elicitations, by the id of the elicitation.
+#[derive(Default)]
+pub(crate) struct UrlElicitations(Mutex<VecDeque<(String, Context)>>);
+
+impl UrlElicitations {
+    /// Remembers the caller of a question if it is a URL elicitation.
+    pub(crate) fn remember(&self, ask: &Ask, caller: &Context) {
+        #[derive(Deserialize)]
+        struct UrlQuestion {
+            mode: Option<String>,
+            #[serde(rename = "elicitationId")]
+            id: Option<String>,
+        }
+        // The modern era has no such notification.
+        let Asking::Peer(peer) = &caller.asking else { return };
+        if ask.method() != ElicitationCreate::METHOD || caller.caller.era == Era::Modern {
+            return;
+        }
+        let Ok(UrlQuestion { mode: Some(mode), id: Some(id) }) = ask.params().get::<UrlQuestion>()
+        else {
+            return;
+        };
+        if mode != "url" {
+            return;
+        }
+        let mut cx = caller.clone();
+        // The call's context points to the server; the notification is sent back to the caller.
+        cx.peer = peer.clone();
+        cx.outlet = Outlet::none();
+        cx.extensions = Extensions::default();
+        let mut pages = self.0.lock();
+        let forgotten = if pages.len() >= MAX_ELICITATIONS { pages.pop_front() } else { None };
+        pages.push_back((id, cx));
+        drop(pages);
+        // After the lock is released: this may drop the last handle of a connection.
+        drop(forgotten);
+    }
+
+    /// Notifies the caller that an elicitation is complete.
+    pub(crate) fn complete(&self, params: &ElicitationCompleteParams) {
+        let mut pages = self.0.lock();
+        let place = pages.iter().position(|(id, _)| *id == params.elicitation_id);
+        let Some((_, mut cx)) = place.and_then(|place| pages.remove(place)) else { return };
+        drop(pages);
+        cx.key = CallKey::next();
+        cx.wire_id = None;
+        if let Ok(call) = Call::tell::<ElicitationComplete>(params, cx.clone()) {
+            // Sending may wait for a client that reads slowly.
+            tokio::spawn(async move { cx.peer.send(call).await.map(drop) });
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Discovery of authorization servers, and documents that a client must not trust.
+
+use serde_json::json;
+
+use crate::world::{ONE, SERVER, Switches, TWO, World};
+
+/// Makes one call that logs in; the error must contain these words.
+async fn check(set: impl FnOnce(&mut Switches), expected: Result<&str, &str>) {
+    let world = World::new(set);
+    let oauth = world.oauth();
+    match (world.call(&oauth, "").await, expected) {
+        (Ok(_), Ok(issuer)) => {
+            assert_eq!(world.logins()[0]["issuer"], issuer);
+            world.check();
+        }
+        (Err(error), Err(words)) => {
+            assert!(error.message().contains(words), "{error}");
+            assert_eq!(world.logins().len(), 0, "no login is opened");
+            assert_eq!(world.registrations().len(), 0, "no registration is sent");
+        }
+        (found, _) => panic!("{found:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_metadata_of_the_server_is_found() {
+    check(|_| {}, Ok(ONE)).await;
+    check(|s| s.metadata_at = Some("/custom/place.json"), Ok(ONE)).await;
+    check(|s| s.challenge_names_metadata = false, Ok(ONE)).await;
+    let root = |s: &mut Switches| {
+        s.challenge_names_metadata = false;
+        s.metadata_at = Some("/.well-known/oauth-protected-resource");
+        s.resource = "https://mcp.example";
+    };
+    check(root, Ok(ONE)).await;
+}
+
+#[tokio::test]
+async fn the_path_is_tried_before_the_root_and_a_challenge_before_both() {
+    let world = World::new(|s| {
+        s.challenge_names_metadata = false;
+        s.metadata_at = Some("/.well-known/oauth-protected-resource");
+    });
+    world.call(&world.oauth(), "").await.unwrap();
+    assert_eq!(
+        world.log()[..2],
+        [
+            "GET https://mcp.example/.well-known/oauth-protected-resource/mcp",
+            "GET https://mcp.example/.well-known/oauth-protected-resource",
+        ]
+    );
+    let world = World::new(|_| {});
+    world.call(&world.oauth(), "").await.unwrap();
+    assert!(
+        !world
+            .log()
+            .contains(&"GET https://mcp.example/.well-known/oauth-protected-resource".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn metadata_for_another_server_is_refused() {
+    check(|s| s.resource = "https://evil.example/mcp", Err("is for `https://evil.example/mcp`"))
+        .await;
+    check(|s| s.resource = "https://mcp.example/other", Err("not for")).await;
+    check(|s| s.resource = "http://mcp.example/mcp", Err("not for")).await;
+    check(|s| s.issuers = vec![], Err("names no authorization server")).await;
+    // A named metadata address must have metadata.
+    let gone = |s: &mut Switches| {
+        s.unreachable = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
+    };
+    check(gone, Err("could not be fetched")).await;
+}
+
+#[tokio::test]
+async fn failing_a_request_cannot_choose_the_trusted_metadata() {
+    // If this counted as "there is none", the origin would be trusted next.
+    let fails = |s: &mut Switches| {
+        s.challenge_names_metadata = false;
+        s.unreachable = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
+    };
+    check(fails, Err("could not be fetched")).await;
+    let broken = |s: &mut Switches| {
+        s.challenge_names_metadata = false;
+        s.broken = Some("https://mcp.example/.well-known/oauth-protected-resource/mcp");
+    };
+    check(broken, Err("the status is 503")).await;
+    let server = |s: &mut Switches| {
+        s.server_at = Some("/.well-known/openid-configuration{}");
+        s.broken = Some("https://one.example/.well-known/oauth-authorization-server");
+    };
+    check(server, Err("the status is 503")).await;
+}
+
+#[tokio::test]
+async fn authorization_servers_are_found_in_each_of_their_places() {
+    for at in [
+        "/.well-known/oauth-authorization-server{}",
+        "/.well-known/openid-configuration{}",
+        "{}/.well-known/openid-configuration",
+    ] {
+        check(|s| (s.server_at, s.issuers) = (Some(at), vec![TWO]), Ok(TWO)).await;
+        check(|s| s.server_at = Some(at), Ok(ONE)).await;
+    }
+    check(|s| s.server_at = None, Err("no metadata")).await;
+    // The root of a host is not asked for one of its tenants.
+    let root = Some("/.well-known/oauth-authorization-server");
+    check(|s| (s.server_at, s.issuers) = (root, vec![TWO]), Err("no metadata")).await;
+}
+
+#[tokio::test]
+async fn an_issuer_is_equal_to_the_letter() {
+    for other in ["https://one.example/", "https://ONE.example", "https://one.example:443", TWO] {
+        check(|s| s.server = json!({ "issuer": other }), Err("both must be identical")).await;
+    }
+}
+
+#[tokio::test]
+async fn without_pkce_there_is_no_login() {
+    for methods in [json!(null), json!([]), json!(["plain"]), json!(["s256"])] {
+        let server = json!({ "code_challenge_methods_supported": methods });
+        check(|s| s.server = server, Err("S256")).await;
+    }
+}
+
+#[tokio::test]
+async fn addresses_must_be_safe_for_credentials() {
+    for (name, words) in [
+        ("authorization_endpoint", "the authorization endpoint `http://one.example/x`"),
+        ("token_endpoint", "the token endpoint `http://one.example/x`"),
+        ("registration_endpoint", "the registration endpoint `http://one.example/x`"),
+    ] {
+        let world = World::new(|s| s.server = json!({ name: "http://one.example/x" }));
+        let error = world.call(&world.oauth(), "").await.unwrap_err();
+        assert!(error.message().contains(words), "{error}");
+        assert_eq!(world.tokens().len(), 0);
+        assert!(!world.log().iter().any(|line| line.contains("http://one")));
+    }
+    check(|s| s.issuers = vec!["http://one.example"], Err("must be `https`")).await;
+    check(|s| s.issuers = vec!["https://one.example?x"], Err("no query")).await;
+    let world = World::new(|_| {});
+    let oauth = mgp_client_sdk::auth::OAuth::new("http://mcp.example/mcp", world.fetcher());
+    let error = world.call(&oauth, "").await.unwrap_err();
+    assert!(error.message().contains("the server's URL"), "{error}");
+    assert!(world.log().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_of_2025_03_26_is_its_own_authorization_server() {
+    let old = |s: &mut Switches| s.metadata_at = None;
+    check(old, Ok("https://mcp.example")).await;
+    // Without any metadata, at the default endpoints of that revision.
+    let world = World::new(|s| (s.metadata_at, s.server_at) = (None, None));
+    world.call(&world.oauth(), "").await.unwrap();
+    assert_eq!(world.logins()[0]["resource"], SERVER);
+    let log = world.log();
+    assert!(log.contains(&"POST https://mcp.example/register".to_owned()), "{log:?}");
+    assert!(log.contains(&"POST https://mcp.example/token".to_owned()), "{log:?}");
+    world.check();
+    let other = |s: &mut Switches| {
+        s.metadata_at = None;
+        s.server = json!({ "issuer": ONE });
+    };
+    check(other, Err("both must be identical")).await;
+}
+
+#[tokio::test]
+async fn among_several_issuers_the_trusted_one_is_used() {
+    check(|s| s.issuers = vec![TWO, ONE], Ok(TWO)).await;
+    let world = World::new(|s| s.issuers = vec![TWO, ONE]);
+    world.call(&world.oauth().issuer(ONE), "").await.unwrap();
+    assert_eq!(world.logins()[0]["issuer"], ONE);
+    let world = World::new(|s| s.issuers = vec![TWO]);
+    let error = world.call(&world.oauth().issuer(ONE), "").await.unwrap_err();
+    assert!(error.message().contains("now names `https://two.example/tenant`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_elsewhere_opens_no_page_of_this_machine() {
+    let local = json!({ "authorization_endpoint": "http://127.0.0.1:8080/shutdown" });
+    check(|s| s.server = local, Err("it is on this machine")).await;
+}
+
+#[tokio::test]
+async fn a_tenant_cannot_claim_to_be_its_host() {
+    let tenant = |s: &mut Switches| {
+        s.metadata_at = Some("/mcp/metadata.json");
+        s.resource = "https://mcp.example";
+    };
+    check(tenant, Err("is for `https://mcp.example`, not for")).await;
+    check(|s| s.resource = "https://mcp.example", Err("not for")).await;
+}

@@ -1,0 +1,268 @@
+//! Operator mistakes and broken stores: nothing runs that would not have run, and nothing runs unrecorded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mgp_security::{Access, Elicit, Governance, Policies, ServerPolicy};
+use mgp_types::mgp::{AccessGrantParams, AccessPermission, AuditEvent, DefaultPolicy, EntryType};
+use mgp_types::service::{
+    AuditSink, Audited, BoxFuture, MemoryAudit, Stack, Start, Ticket, Unaudited,
+};
+use mgp_types::store::{Change, Loaded, MemoryStore, PendingEvent, Store, StoreError};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::raw::{RawClient, code};
+use super::world::{World, ann, mallory};
+
+fn everyone() -> Policies {
+    let mut policy = ServerPolicy::default();
+    policy.default_policy = DefaultPolicy::OptOut;
+    Policies::all(policy)
+}
+
+fn entry(permission: AccessPermission) -> AccessGrantParams {
+    AccessGrantParams::new(EntryType::ServerGrant, "mallory", "disk", permission)
+}
+
+/// Returns what a list shows and the result of calling the safe tool.
+async fn look(stack: &Stack) -> (bool, i64) {
+    let mut agent = RawClient::modern(stack, mallory());
+    let list = agent.ask("tools/list", json!({})).await;
+    let shown = list["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+    (shown, code(&agent.ask("tools/call", json!({"name": "look"})).await))
+}
+
+#[test]
+fn an_unopened_store_still_denies() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    runtime.block_on(async {
+        let before = Access::new(Arc::clone(&store), Arc::new(MemoryAudit::new()), everyone());
+        before.grant(&ann(), entry(AccessPermission::Deny)).await.unwrap();
+    });
+    // Outside of any runtime nothing is read in the background.
+    let after = Governance::builder().store(Arc::clone(&store)).policies(everyone()).build();
+    let decide = || {
+        let at = std::time::SystemTime::now();
+        after.access().decide(&mallory(), Some(&"disk".into()), Some("look"), at)
+    };
+    assert!(!decide().is_allowed(), "{:?}", decide());
+    runtime.block_on(after.open()).unwrap();
+    assert!(!decide().is_allowed());
+    let at = std::time::SystemTime::now();
+    assert!(after.access().decide(&ann(), Some(&"disk".into()), Some("look"), at).is_allowed());
+}
+
+/// A store that can be broken.
+struct Brittle {
+    inner: MemoryStore,
+    broken: Arc<AtomicBool>,
+}
+
+impl Brittle {
+    fn or<T: Send + 'static>(
+        &self,
+        well: BoxFuture<'static, Result<T, StoreError>>,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Box::pin(std::future::ready(Err(StoreError::failed(std::io::Error::other(
+                "no such file: /secret/path/of/the/operator",
+            )))));
+        }
+        well
+    }
+}
+
+impl Store for Brittle {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.or(self.inner.load(space))
+    }
+
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<Loaded, StoreError>> {
+        self.or(self.inner.changes(space, since))
+    }
+
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        self.or(self.inner.commit(change))
+    }
+
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.inner.revision()
+    }
+
+    fn pending(
+        &self,
+        log: &str,
+        most: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.or(self.inner.pending(log, most))
+    }
+
+    fn settle(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.or(self.inner.settle(log, through))
+    }
+}
+
+#[tokio::test]
+async fn a_broken_store_grants_and_shows_nothing() {
+    for policies in [everyone(), Policies::default()] {
+        let broken = Arc::new(AtomicBool::new(false));
+        let store = MemoryStore::new();
+        let brittle = Brittle { inner: store.clone(), broken: Arc::clone(&broken) };
+        let governance =
+            Governance::builder().store(Arc::new(brittle)).policies(policies.clone()).build();
+        let world = World { governance, ..World::new() };
+        world.grant("mallory").await;
+        let stack: Stack = world.disk().into_stack().unwrap();
+        assert_eq!(look(&stack).await, (true, 0));
+        broken.store(true, Ordering::SeqCst);
+        let access = world.governance.access();
+        let error = access.grant(&ann(), entry(AccessPermission::Deny)).await.unwrap_err();
+        assert!(!error.message().contains("/secret/"), "{error}");
+        // Another process revokes access meanwhile; unreadable entries grant nothing.
+        let other = Access::new(Arc::new(store.clone()), Arc::new(MemoryAudit::new()), policies);
+        other.open().await.unwrap();
+        other.grant(&ann(), entry(AccessPermission::Deny)).await.unwrap();
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(look(&stack).await, (false, 1001));
+        broken.store(false, Ordering::SeqCst);
+        tokio::time::sleep(std::time::Duration::from_millis(1300)).await;
+        assert_eq!(look(&stack).await, (false, 1001), "it is denied now");
+        access.grant(&ann(), entry(AccessPermission::Allow)).await.unwrap();
+        assert_eq!(look(&stack).await, (true, 0));
+    }
+}
+
+/// A log that can be stopped.
+struct Stopping {
+    inner: MemoryAudit,
+    full: Arc<AtomicBool>,
+}
+
+impl AuditSink for Stopping {
+    fn begin(&self, start: Start) -> Audited<Ticket> {
+        if self.full.load(Ordering::SeqCst) {
+            return Audited::Ready(Err(Unaudited::Full));
+        }
+        self.inner.begin(start)
+    }
+
+    fn record(&self, event: AuditEvent) -> Audited<()> {
+        if self.full.load(Ordering::SeqCst) {
+            return Audited::Ready(Err(Unaudited::Full));
+        }
+        self.inner.record(event)
+    }
+}
+
+#[tokio::test]
+async fn with_a_full_log_nothing_runs_and_nothing_changes() {
+    for modern in [false, true] {
+        let full = Arc::new(AtomicBool::new(false));
+        let log = MemoryAudit::new();
+        let sink = Stopping { inner: log.clone(), full: Arc::clone(&full) };
+        let governance =
+            Governance::builder().audit(Arc::new(sink)).approver(Elicit::everyone()).build();
+        let world = World { governance, log, ..World::new() };
+        world.grant("mallory").await;
+        let stack: Stack = world.disk().into_stack().unwrap();
+        let mut agent = if modern {
+            RawClient::modern(&stack, mallory())
+        } else {
+            RawClient::legacy(&stack, mallory(), "2025-11-25").await
+        };
+        // The log stops while a person confirms.
+        let call = agent.send("tools/call", json!({"name": "wipe"})).await;
+        if modern {
+            let (key, state) = super::raw::question(&agent.answer(call).await);
+            full.store(true, Ordering::SeqCst);
+            let params = json!({
+                "name": "wipe", "inputResponses": {(key): super::raw::accept_answer()}, "requestState": state,
+            });
+            assert_eq!(code(&agent.ask("tools/call", params).await), 3001);
+        } else {
+            let asked = agent.asked("elicitation/create").await;
+            full.store(true, Ordering::SeqCst);
+            agent.reply(&asked, super::raw::accept_answer()).await;
+            assert_eq!(code(&agent.answer(call).await), 3001);
+        }
+        assert_eq!(code(&agent.ask("tools/call", json!({"name": "look"})).await), 3001);
+        assert_eq!(world.ran(), 0);
+        let access = world.governance.access();
+        assert!(access.grant(&ann(), entry(AccessPermission::Deny)).await.is_err());
+        full.store(false, Ordering::SeqCst);
+        assert_eq!(code(&agent.ask("tools/call", json!({"name": "look"})).await), 0);
+        assert_eq!(world.ran(), 1);
+    }
+}
+
+#[tokio::test]
+async fn misleading_grants_are_refused() {
+    let world = World::new();
+    let access = world.governance.access();
+    let ends = [
+        "2020-01-01T00:00:00Z",
+        "2026-02-30T00:00:00Z",
+        "2026-13-01T00:00:00Z",
+        "tomorrow",
+        "",
+        "9999-12-31T24:00:00Z",
+        "2099-01-01",
+        "2099-01-01T00:00:00",
+        "2099-01-01T00:00:00+25:00",
+        "-2099-01-01T00:00:00Z",
+        "2099-01-01T00:00:00++1:00",
+        "1e400",
+    ];
+    for end in ends {
+        let mut grant = entry(AccessPermission::Allow);
+        grant.expires_at = Some(serde_json::from_value(json!(end)).unwrap());
+        let made = access.grant(&ann(), grant).await;
+        assert_eq!(made.map_err(|error| error.code().0).err(), Some(-32602), "{end}");
+    }
+    for agent in ["", "group:", "mal\nlory", "\u{0}", &"m".repeat(257)] {
+        let mut grant = entry(AccessPermission::Allow);
+        grant.agent_id = agent.to_owned();
+        assert!(access.grant(&ann(), grant).await.is_err(), "{agent:?}");
+    }
+    let mut grant = entry(AccessPermission::Allow);
+    grant.justification = Some("j".repeat(1 << 20));
+    assert!(access.grant(&ann(), grant).await.is_err());
+    // Valid time zones and leap seconds.
+    for end in
+        ["2099-01-01T00:00:00+14:00", "2099-06-30T23:59:60Z", "2099-01-01t00:00:00.123456789z"]
+    {
+        let mut grant = entry(AccessPermission::Allow);
+        grant.expires_at = Some(serde_json::from_value(json!(end)).unwrap());
+        access.grant(&ann(), grant).await.unwrap_or_else(|error| panic!("{end}: {error}"));
+    }
+}
+
+#[tokio::test]
+async fn a_risk_lowered_by_the_operator_is_recorded_for_own_tools_too() {
+    use mgp_types::mgp::RiskLevel;
+    let mut policy = ServerPolicy::default();
+    policy.default_policy = DefaultPolicy::OptOut;
+    policy.risk.insert("wipe".to_owned(), RiskLevel::Safe);
+    let log = MemoryAudit::new();
+    let governance =
+        Governance::builder().audit(Arc::new(log.clone())).policies(Policies::all(policy)).build();
+    let world = World { governance, log, ..World::new() };
+    let stack: Stack = world.disk().into_stack().unwrap();
+    let mut agent = RawClient::modern(&stack, mallory());
+    for _ in 0..2 {
+        assert_eq!(code(&agent.ask("tools/call", json!({"name": "wipe"})).await), 0);
+    }
+    assert_eq!(world.ran(), 2);
+    let told = world.log.events().into_iter().filter(|event| {
+        event.event_type.as_str().to_ascii_uppercase().contains("RISK_LEVEL_OVERRIDE")
+    });
+    assert_eq!(told.count(), 1, "{:?}", world.log.events());
+}

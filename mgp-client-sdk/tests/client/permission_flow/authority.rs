@@ -1,0 +1,126 @@
+//! A permission authority that decides as a test configures.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, ClientBuilder};
+use mgp_types::Timestamp;
+use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
+use mgp_types::service::{BoxFuture, Context, Grantor, ServerId};
+use tokio::sync::watch;
+
+/// Decisions about permissions, the same for every server.
+#[derive(Clone)]
+pub(crate) struct TestAuthority(Arc<AuthorityState>);
+
+struct AuthorityState {
+    grants: Mutex<BTreeMap<Permission, Grant>>,
+    expires_at: Mutex<Option<Timestamp>>,
+    /// The duration of a decision.
+    with_decision_time: Mutex<DecisionTime>,
+    asked: Mutex<Vec<(ServerId, Vec<String>)>>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum DecisionTime {
+    Nothing,
+    Time(Duration),
+    Forever,
+}
+
+impl TestAuthority {
+    pub(crate) fn new(grants: &[(&str, GrantDecision)]) -> Self {
+        let grants = grants.iter().map(|(name, decision)| ((*name).into(), (*decision).into()));
+        Self(Arc::new(AuthorityState {
+            grants: Mutex::new(grants.collect()),
+            expires_at: Mutex::default(),
+            with_decision_time: Mutex::new(DecisionTime::Nothing),
+            asked: Mutex::default(),
+            changes: watch::Sender::new(0),
+        }))
+    }
+
+    pub(crate) fn with_decision_time(self, with_decision_time: DecisionTime) -> Self {
+        *self.0.with_decision_time.lock().unwrap() = with_decision_time;
+        self
+    }
+
+    pub(crate) fn until(self, time: &str) -> Self {
+        *self.0.expires_at.lock().unwrap() = Some(time.into());
+        self
+    }
+
+    /// Changes or removes a decision.
+    pub(crate) fn set(&self, name: &str, grant: Option<Grant>) {
+        let mut grants = self.0.grants.lock().unwrap();
+        match grant {
+            Some(grant) => drop(grants.insert(name.into(), grant)),
+            None => drop(grants.remove(&Permission::from(name))),
+        }
+        self.0.changes.send_modify(|number| *number += 1);
+    }
+
+    /// Returns the requested permissions, with their server.
+    pub(crate) fn asked(&self) -> Vec<(ServerId, Vec<String>)> {
+        self.0.asked.lock().unwrap().clone()
+    }
+
+    fn decided(&self) -> PermissionDecision {
+        let mut decision =
+            PermissionDecision::new("of the book", self.0.grants.lock().unwrap().clone());
+        decision.approved_by = Some("ada".to_owned());
+        decision.expires_at.clone_from(&self.0.expires_at.lock().unwrap());
+        decision
+    }
+
+    /// A client with this authority, of a server with the id `files`.
+    pub(crate) fn client(&self) -> ClientBuilder {
+        self.over(Client::builder("test", "1"))
+    }
+
+    pub(crate) fn over(&self, builder: ClientBuilder) -> ClientBuilder {
+        builder.server_id("files").grantor(Arc::new(self.clone()))
+    }
+}
+
+impl Grantor for TestAuthority {
+    fn decide(
+        &self,
+        _: &Context,
+        server: &ServerId,
+        permissions: Vec<Permission>,
+    ) -> BoxFuture<'static, PermissionDecision> {
+        let names = permissions.iter().map(|name| name.as_str().to_owned()).collect();
+        self.0.asked.lock().unwrap().push((server.clone(), names));
+        let (authority, with_decision_time) =
+            (self.clone(), *self.0.with_decision_time.lock().unwrap());
+        Box::pin(async move {
+            match with_decision_time {
+                DecisionTime::Nothing => {}
+                DecisionTime::Time(time) => tokio::time::sleep(time).await,
+                DecisionTime::Forever => pending().await,
+            }
+            let mut decision = authority.decided();
+            decision.grants.retain(|name, _| permissions.contains(name));
+            for name in permissions {
+                decision.grants.entry(name).or_insert_with(|| GrantDecision::Deferred.into());
+            }
+            decision
+        })
+    }
+
+    fn standing(&self, _: &Context, _: &ServerId) -> PermissionDecision {
+        match *self.0.with_decision_time.lock().unwrap() {
+            DecisionTime::Nothing => self.decided(),
+            // There was no decision before a request.
+            _ => PermissionDecision::new("", BTreeMap::new()),
+        }
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+}

@@ -1,0 +1,63 @@
+//! Permissions that are revoked, granted or expire while a legacy server is connected: it is notified.
+
+use std::time::{Duration, SystemTime};
+
+use mgp_types::Timestamp;
+use mgp_types::mgp::GrantDecision::{Approved, Denied};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::authority::TestAuthority;
+use super::legacy::{SPELLINGS, begin, finish, needing};
+
+#[tokio::test(start_paused = true)]
+async fn a_connected_server_is_notified_of_changes_only() {
+    for (extension, _, method) in SPELLINGS {
+        let authority = TestAuthority::new(&[("shell.execute", Approved)]);
+        let (mut script, connecting) =
+            begin(authority.client(), needing(&[extension], &["shell"])).await;
+        script.serve(method, json!({})).await;
+        let client = finish(&mut script, connecting).await;
+
+        // The same decision again is not a change.
+        authority.set("shell.execute", Some(Approved.into()));
+        assert!(timeout(Duration::from_secs(10), script.read()).await.is_err());
+
+        // Several changes are sent as one message.
+        authority.set("shell.execute", Some(Denied.into()));
+        authority.set("camera", Some(Approved.into()));
+        authority.set("com.example.x", Some(Denied.into()));
+        let notification = script.serve(method, json!({})).await;
+        assert_eq!(notification["params"]["request_id"], "perm-2");
+        let grants = json!({
+            "shell": "denied", "shell.execute": "denied",
+            "camera": "approved", "com.example.x": "denied",
+        });
+        assert_eq!(notification["params"]["grants"], grants);
+
+        // A withdrawn decision is reported too.
+        authority.set("camera", None);
+        let notification = script.serve(method, json!({})).await;
+        assert_eq!(notification["params"]["request_id"], "perm-3");
+        assert_eq!(notification["params"]["grants"]["camera"], "deferred");
+        assert!(timeout(Duration::from_secs(10), script.read()).await.is_err());
+        drop(client);
+        authority.set("camera", Some(Approved.into()));
+        assert!(script.read().await.is_none(), "nothing is sent after the client is dropped");
+    }
+}
+
+#[tokio::test]
+async fn an_expiry_is_reported_when_it_happens() {
+    let soon = Timestamp::from(SystemTime::now() + Duration::from_millis(300));
+    let authority = TestAuthority::new(&[("camera", Approved)]).until(soon.as_str());
+    let (mut script, connecting) =
+        begin(authority.client(), needing(&["permissions"], &["camera"])).await;
+    let notification = script.serve("mgp/permission/grant", json!({})).await;
+    assert_eq!(notification["params"]["grants"]["camera"], "approved");
+    let _client = finish(&mut script, connecting).await;
+    let serving = script.serve("mgp/permission/grant", json!({}));
+    let notification = timeout(Duration::from_secs(10), serving).await.unwrap();
+    assert_eq!(notification["params"]["grants"]["camera"], "deferred");
+    assert_eq!(notification["params"]["expires_at"], Value::Null);
+}

@@ -1,0 +1,89 @@
+//! A legacy server that requests permissions itself (the reading in which §3.5 and §3.6 are a pair).
+
+use std::time::Duration;
+
+use mgp_types::mgp::GrantDecision::{Approved, Denied};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::authority::{DecisionTime, TestAuthority};
+use super::legacy::needing;
+use crate::script::Script;
+
+#[tokio::test(start_paused = true)]
+async fn its_request_is_answered_with_the_decision() {
+    for word in ["security", "permissions"] {
+        let authority = TestAuthority::new(&[("shell.execute", Approved), ("camera", Denied)]);
+        let (_client, mut script) = Script::legacy(authority.client(), needing(&[word], &[])).await;
+        let names = json!(["shell", "camera", "network.listen", "what"]);
+        let params = json!({ "request_id": "r1", "permissions": names });
+        script
+            .say(json!({ "jsonrpc": "2.0", "id": 9, "method": "mgp/permission/request", "params": params }))
+            .await;
+        let answer = script.read().await.unwrap();
+        assert_eq!(answer["id"], 9);
+        let result = json!({
+            "request_id": "r1",
+            "grants": {
+                "shell": "approved", "shell.execute": "approved", "camera": "denied",
+                "network.listen": "deferred", "what": "denied",
+            },
+            "approved_by": "ada",
+        });
+        assert_eq!(answer["result"], result);
+        let asked = ["shell.execute", "camera", "network.listen"].map(str::to_owned).to_vec();
+        assert_eq!(authority.asked(), [("files".into(), asked)]);
+        // The decision it received as an answer is not sent again.
+        authority.set("camera", Some(Denied.into()));
+        assert!(timeout(Duration::from_secs(10), script.read()).await.is_err());
+        authority.set("camera", Some(Approved.into()));
+        let notification = script.read().await.unwrap();
+        assert_eq!(notification["params"]["grants"]["camera"], "approved");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_cannot_have_many_requests_open() {
+    let authority =
+        TestAuthority::new(&[]).with_decision_time(DecisionTime::Time(Duration::from_secs(30)));
+    let (_client, mut script) =
+        Script::legacy(authority.client(), needing(&["permissions"], &[])).await;
+    for id in 0..6 {
+        let params = json!({ "request_id": "r", "permissions": ["camera"] });
+        let method = "mgp/permission/request";
+        script.say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+    }
+    for _ in 0..2 {
+        let refused = script.read().await.unwrap();
+        assert_eq!(refused["error"]["code"], 3001, "{refused}");
+    }
+    for _ in 0..4 {
+        assert_eq!(script.read().await.unwrap()["result"]["grants"]["camera"], "deferred");
+    }
+    // Answered requests make room.
+    let params = json!({ "request_id": "r", "permissions": ["camera"] });
+    script
+        .say(json!({ "jsonrpc": "2.0", "id": 7, "method": "mgp/permission/request", "params": params }))
+        .await;
+    assert!(script.read().await.unwrap()["result"].is_object());
+    assert_eq!(authority.asked().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn endless_requests_are_answered_for_the_first_names_only() {
+    let authority = TestAuthority::new(&[]);
+    let (_client, mut script) =
+        Script::legacy(authority.client(), needing(&["permissions"], &[])).await;
+    for number in 0..200 {
+        let name = format!("com.example.p{number}");
+        let params = json!({ "request_id": "r", "permissions": [name] });
+        let method = "mgp/permission/request";
+        script
+            .say(json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params }))
+            .await;
+        assert_eq!(script.read().await.unwrap()["result"]["grants"][name], "deferred");
+    }
+    authority.set("camera", Some(Approved.into()));
+    let notification = script.read().await.unwrap();
+    assert_eq!(notification["params"]["grants"].as_object().unwrap().len(), 64 + 1);
+}

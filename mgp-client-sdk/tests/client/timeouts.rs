@@ -1,0 +1,87 @@
+//! Every request has a time-out, and a dropped request is cancelled.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mgp_types::ErrorCode;
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::script::{Script, plain};
+
+#[tokio::test(start_paused = true)]
+async fn a_time_out_cancels_at_the_server() {
+    let builder = plain().timeout(Duration::from_secs(9));
+    let (client, mut script) = Script::legacy(builder, json!({})).await;
+    let began = Instant::now();
+    let (error, seen) = tokio::join!(client.list_tools(), async {
+        let asked = script.read().await.unwrap();
+        (asked, script.read().await.unwrap())
+    });
+    let error = error.unwrap_err();
+    assert_eq!(
+        (error.code(), &*error.message()),
+        (
+            ErrorCode::TIMEOUT,
+            "no answer within 9s; it may have run: call again only if that does no harm"
+        )
+    );
+    assert_eq!(began.elapsed().as_secs(), 9);
+    assert_eq!(seen.1["method"], "notifications/cancelled");
+    assert_eq!(seen.1["params"]["requestId"], seen.0["id"]);
+    assert_eq!(client.monitor().pending(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_call_cancels_at_the_server() {
+    let (client, mut script) = Script::modern(plain(), json!({})).await;
+    let dropped = timeout(Duration::from_millis(5), client.call("slow").send()).await;
+    assert!(dropped.is_err());
+    let asked = script.read().await.unwrap();
+    let cancelled = script.read().await.unwrap();
+    assert_eq!(cancelled["method"], "notifications/cancelled");
+    assert_eq!(cancelled["params"]["requestId"], asked["id"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_keeps_a_call_alive_up_to_its_cap() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&heard);
+    let builder = plain().timeout(Duration::from_secs(10)).max_timeout(Duration::from_mins(1));
+    let builder = builder.on_progress(move |tool, step| {
+        hook.lock().unwrap().push(format!("{tool} {}", step.progress));
+    });
+    let (client, mut script) = Script::legacy(builder, json!({})).await;
+    let server = tokio::spawn(async move {
+        for answers in [true, false] {
+            let call = script.read().await.unwrap();
+            let token = &call["params"]["_meta"]["progressToken"];
+            for step in 1..=9 {
+                sleep(Duration::from_secs(8)).await;
+                let params = json!({ "progressToken": token, "progress": step });
+                script.tell("notifications/progress", params).await;
+                if answers && step == 3 {
+                    script.answer(&call, json!({ "content": [] })).await;
+                    break;
+                }
+            }
+        }
+    });
+    client.call("long").await.unwrap();
+    assert_eq!(*heard.lock().unwrap(), ["long 1", "long 2", "long 3"]);
+    let began = Instant::now();
+    let error = client.call("endless").await.unwrap_err();
+    assert_eq!((error.code(), began.elapsed().as_secs()), (ErrorCode::TIMEOUT, 60));
+    server.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_call_may_have_its_own_time_out() {
+    let (client, _script) = Script::legacy(plain(), json!({})).await;
+    for seconds in [2, 900] {
+        let began = Instant::now();
+        let call = client.call("t").timeout(Duration::from_secs(seconds));
+        assert_eq!(call.await.unwrap_err().code(), ErrorCode::TIMEOUT);
+        assert_eq!(began.elapsed().as_secs(), seconds);
+    }
+}

@@ -1,0 +1,168 @@
+//! Questions over a hop, in the four pairs of eras.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context as Task, Poll};
+
+use mgp_client_sdk::{Client, Switchboard};
+use mgp_lifecycle::EraChoice;
+use mgp_server_sdk::prelude::*;
+use mgp_types::Payload;
+use mgp_types::method::{Request, ToolsCall};
+use mgp_types::service::{Ask, BoxFuture, Call, InputRequired, Method, Params, Reply, Stack};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::world::{both, config, hop, kernel, person};
+
+const ACCEPT: &str = r#"{"action":"accept","content":{"ok":true}}"#;
+
+fn question() -> Payload {
+    Payload::parse(
+        r#"{"message":"Delete 15 files?","requestedSchema":{"type":"object","properties":{}}}"#,
+    )
+    .unwrap()
+}
+
+/// A gate that confirms each tool call with its caller, and counts the calls that ended: once each.
+#[derive(Clone, Default)]
+struct Confirm {
+    confirmed: Arc<AtomicUsize>,
+    audited: Arc<AtomicUsize>,
+}
+
+#[derive(Clone)]
+struct Confirming {
+    inner: Stack,
+    gate: Confirm,
+}
+
+impl Layer<Stack> for Confirm {
+    type Service = Confirming;
+
+    fn layer(&self, inner: Stack) -> Confirming {
+        Confirming { inner, gate: self.clone() }
+    }
+}
+
+impl Service<Call> for Confirming {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = BoxFuture<'static, Result<Reply, RpcError>>;
+
+    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let (inner, gate) = (self.inner.clone(), self.gate.clone());
+        if call.tool().is_none() {
+            return inner.send(call);
+        }
+        Box::pin(async move {
+            let cx = call.cx().clone();
+            cx.ask("confirm", Ask::new("elicitation/create", question())).await?;
+            cx.once("confirmed", || async {
+                gate.confirmed.fetch_add(1, Ordering::SeqCst);
+                Ok(true)
+            })
+            .await?;
+            let reply = inner.send(call).await?;
+            if matches!(reply, Reply::Complete(_)) {
+                gate.audited.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(reply)
+        })
+    }
+}
+
+/// A tool that asks twice, in a row, and one value that is computed once.
+fn asking(made: &Arc<AtomicUsize>) -> Server {
+    let made = Arc::clone(made);
+    let tool = Tool::new("ask", "Asks twice", move |cx: Context| {
+        let made = Arc::clone(&made);
+        async move {
+            let first = cx.ask("first", Ask::new("elicitation/create", question())).await?;
+            cx.once("made", || async {
+                made.fetch_add(1, Ordering::SeqCst);
+                Ok(1_u32)
+            })
+            .await?;
+            let second = cx.ask("second", Ask::new("elicitation/create", question())).await?;
+            Ok::<_, RpcError>(format!("{} {}", first.as_str(), second.as_str()))
+        }
+    });
+    Server::new("below", "1").tool(tool)
+}
+
+/// Calls a tool as a modern client does: answers each round and calls again.
+async fn in_rounds(
+    client: &Client,
+    tool: &str,
+    answer: &str,
+) -> Result<(CallToolResult, usize), RpcError> {
+    let mut asked = 0;
+    let mut carried: Option<(Payload, Option<Payload>)> = None;
+    for _ in 0..10 {
+        let params = Params::tool(tool, &Payload::empty_object());
+        let mut call =
+            Call::request(Method::from_static(ToolsCall::METHOD), params, client.context());
+        if let Some((responses, state)) = carried.take() {
+            call.hop_mut().input_responses = Some(responses);
+            call.hop_mut().request_state = state;
+        }
+        match client.stack().send(call).await? {
+            Reply::InputRequired(InputRequired { asks, state }) => {
+                asked += asks.len();
+                let responses: Vec<String> =
+                    asks.iter().map(|(key, _)| format!("\"{key}\":{answer}")).collect();
+                let responses = Payload::parse(format!("{{{}}}", responses.join(",")))?;
+                carried = Some((responses, state.map(|state| Payload::of(&state).unwrap())));
+            }
+            reply => return Ok((reply.get()?, asked)),
+        }
+    }
+    panic!("the call asks for ever");
+}
+
+/// One pair: the tool asks twice and the gate once; each question reaches the caller once, and each count is one.
+async fn cell(above: EraChoice, below: EraChoice) {
+    let (made, asked, gate) = (Arc::default(), Arc::default(), Confirm::default());
+    let hop = hop(asking(&made), config(below), gate.clone()).await;
+    let end = kernel(Switchboard::new().route("ask", hop.clone()));
+    let mut config = config(above);
+    config.answers = person(ACCEPT, &asked);
+    let client = Client::connect(end.reader, end.writer, config).await.unwrap();
+    let (result, questions) = if above == EraChoice::Modern {
+        in_rounds(&client, "ask", ACCEPT).await.unwrap()
+    } else {
+        let result = client.call_tool("ask", &Payload::empty_object()).await.unwrap();
+        (result, asked.load(Ordering::SeqCst))
+    };
+    assert_eq!(result.content, CallToolResult::text(format!("{ACCEPT} {ACCEPT}")).content);
+    assert_eq!(questions, 3, "two questions of the tool and one of the gate");
+    assert_eq!(gate.confirmed.load(Ordering::SeqCst), 1, "one confirmation for the logical call");
+    assert_eq!(gate.audited.load(Ordering::SeqCst), 1, "one final event for the logical call");
+    assert_eq!(made.load(Ordering::SeqCst), 1, "a kept value is made once");
+    assert_eq!(hop.parked(), 0);
+}
+
+#[test]
+fn legacy_over_legacy_forwards_the_question() {
+    both(|| cell(EraChoice::Legacy, EraChoice::Legacy));
+}
+
+#[test]
+fn legacy_over_modern_loops() {
+    both(|| cell(EraChoice::Legacy, EraChoice::Modern));
+}
+
+#[test]
+fn modern_over_modern_wraps_the_state() {
+    both(|| cell(EraChoice::Modern, EraChoice::Modern));
+}
+
+#[test]
+fn modern_over_legacy_parks_the_call() {
+    both(|| cell(EraChoice::Modern, EraChoice::Legacy));
+}

@@ -1,0 +1,105 @@
+//! Our client and our server over HTTP, in both eras.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::StreamExt as _;
+use mgp_client_sdk::{Client, EraCache, EraChoice, StreamItem, ToolResult as _};
+use mgp_server_sdk::prelude::*;
+use mgp_types::Payload;
+use mgp_types::mcp::{ContentBlock, ElicitAction, ElicitResult, Era};
+use mgp_types::service::Ask;
+use serde_json::json;
+
+/// Counts the calls that were dropped before they ended.
+struct Gone(Arc<AtomicUsize>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn server(gone: &Arc<AtomicUsize>) -> Server {
+    let gone = Arc::clone(gone);
+    let echo = Tool::new("echo", "Echoes", || async { "hi" });
+    let talk = Tool::new("talk", "Talks", |outlet: Outlet| async move {
+        for number in 0..300 {
+            let chunk = Payload::of(&ContentBlock::text(format!("{number} ")))?;
+            let _ = outlet.send(Item::Chunk(chunk)).await;
+        }
+        let step = Progress { progress: 1.0, total: Some(2.0), ..Progress::default() };
+        let _ = outlet.send(Item::Progress(step)).await;
+        Ok::<_, RpcError>("done")
+    });
+    let ask = Tool::new("ask", "Asks", |cx: Context| async move {
+        let form = r#"{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}"#;
+        let response =
+            cx.ask("sure", Ask::new("elicitation/create", Payload::parse(form)?)).await?;
+        Ok::<_, RpcError>(response.as_str().to_owned())
+    });
+    let hang = Tool::new("hang", "Hangs", move |outlet: Outlet| {
+        let guard = Gone(Arc::clone(&gone));
+        async move {
+            let _guard = guard;
+            let _ = outlet.send(Item::Chunk(Payload::of(&ContentBlock::text("x"))?)).await;
+            std::future::pending::<Result<&str, RpcError>>().await
+        }
+    });
+    Server::new("ours", "1").tool(echo).tool(talk).tool(ask).tool(hang)
+}
+
+/// A client in an era, and guards that live until the end of the test.
+async fn connected(era: EraChoice, gone: &Arc<AtomicUsize>) -> Client {
+    let bound = server(gone).http("127.0.0.1:0").no_auth().bind().await.unwrap();
+    let url = format!("http://{}/mcp", bound.local_addr());
+    tokio::spawn(bound.run());
+    Client::builder("c", "1")
+        .era(era)
+        .http(|http| http.eras = EraCache::new())
+        .on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) })
+        .connect_url(url)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn tools_streams_questions_and_cancellation_work_in_both_eras() {
+    for (choice, era) in [
+        (EraChoice::Legacy, Era::Legacy),
+        (EraChoice::Modern, Era::Modern),
+        (EraChoice::Auto, Era::Modern),
+    ] {
+        let gone = Arc::new(AtomicUsize::new(0));
+        let client = connected(choice, &gone).await;
+        assert_eq!(client.server().era, era);
+        assert_eq!(client.tools().await.unwrap().len(), 4);
+        assert_eq!(client.call("echo").await.unwrap().to_text(), "hi");
+        let results = client.call_many((0..50).map(|_| client.call("echo")), 20).await;
+        assert!(results.into_iter().all(|result| result.unwrap().to_text() == "hi"));
+
+        let (mut chunks, mut text) = (String::new(), String::new());
+        let mut stream = client.call("talk").stream();
+        while let Some(item) = stream.next().await {
+            match item.unwrap() {
+                StreamItem::Chunk(block) => chunks += block.as_text().unwrap(),
+                StreamItem::Result(result) => text = result.to_text(),
+                _ => {}
+            }
+        }
+        let all = (0..300).fold(String::new(), |all, number| all + &format!("{number} "));
+        assert_eq!((chunks, text), (all, "done".to_owned()), "{era:?}");
+
+        let response = client.call("ask").args(json!({})).await.unwrap().to_text();
+        assert!(response.contains("accept"), "{response}");
+
+        let mut stream = client.call("hang").stream();
+        assert!(matches!(stream.next().await, Some(Ok(StreamItem::Chunk(_)))));
+        drop(stream);
+        while gone.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(client.monitor().pending(), 0);
+        client.close().await;
+    }
+}

@@ -1,0 +1,190 @@
+//! A session that the server lost while requests of it were still running.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mgp_client_sdk::{Changed, ToolResult as _};
+use mgp_types::ErrorCode;
+use mgp_types::mcp::{ElicitAction, ElicitResult, LogLevel};
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use crate::script::{Received, Response, Server, Step, client, events, say, status};
+
+fn session(seen: &Received) -> Option<&str> {
+    seen.header("mcp-session-id")
+}
+
+fn calls(seen: &Received, tool: &str) -> bool {
+    seen.method() == "tools/call" && seen.body["params"]["name"] == tool
+}
+
+/// Loses the first session at a call of the tool `lose`.
+fn lost(seen: &Received) -> Option<Response> {
+    (calls(seen, "lose") && session(seen) == Some("s-1")).then(|| status(404))
+}
+
+/// Messages in the second session that refer to the first.
+fn strays(server: &Server) -> Vec<Received> {
+    let is_stray = |seen: &Received| {
+        session(seen) == Some("s-2")
+            && (seen.header("last-event-id").is_some()
+                || seen.method() == "notifications/cancelled"
+                || (seen.verb == "POST" && seen.method().is_empty()))
+    };
+    server.seen().into_iter().filter(is_stray).collect()
+}
+
+#[tokio::test]
+async fn an_answer_is_not_sent_into_another_session() {
+    let server = Server::legacy(|seen| {
+        let question = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "elicitation/create",
+            "params": { "message": "sure?", "requestedSchema": { "type": "object", "properties": {} } },
+        });
+        lost(seen).or_else(|| calls(seen, "ask").then(|| events([say(&question), Step::Hold])))
+    })
+    .await;
+    let (asked, thinks) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (own_asked, own_thinks) = (Arc::clone(&asked), Arc::clone(&thinks));
+    let client = client()
+        .on_elicitation(move |_| {
+            let (asked, thinks) = (Arc::clone(&own_asked), Arc::clone(&own_thinks));
+            async move {
+                asked.notify_one();
+                thinks.notified().await;
+                Ok(ElicitResult::new(ElicitAction::Accept))
+            }
+        })
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    let own = client.clone();
+    let asking = tokio::spawn(async move { own.call("ask").await });
+    asked.notified().await;
+    assert_eq!(client.call("lose").await.unwrap().to_text(), "done");
+    thinks.notify_one();
+    // Its end is not reported either in a session that does not know it.
+    asking.abort();
+    server.wait_left("tools/call").await;
+    client.call("t").await.unwrap();
+    sleep(Duration::from_millis(50)).await;
+    assert!(strays(&server).is_empty(), "{:?}", strays(&server));
+}
+
+#[tokio::test]
+async fn a_cut_call_is_not_resumed_in_another_session() {
+    let word = Arc::new(Notify::new());
+    let own = Arc::clone(&word);
+    let server = Server::legacy(move |seen| {
+        let primed = |id: &str| Step::Say(format!("id: {id}\nretry: 20\ndata:\n\n"));
+        if seen.verb == "GET" {
+            return Some(match (session(seen), seen.header("last-event-id")) {
+                (Some("s-1"), None) => events([primed("1"), Step::Hold]),
+                _ => status(405),
+            });
+        }
+        lost(seen).or_else(|| {
+            let steps = [primed("1"), Step::Until(Arc::clone(&own)), Step::Break];
+            calls(seen, "walk").then(|| events(steps))
+        })
+    })
+    .await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    let own = client.clone();
+    let walking = tokio::spawn(async move { own.call("walk").await });
+    server.wait_for(|seen| calls(seen, "walk")).await;
+    client.call("lose").await.unwrap();
+    word.notify_one();
+    let error = walking.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR);
+    assert!(error.to_string().contains("may have run"), "{error}");
+    assert!(strays(&server).is_empty(), "{:?}", strays(&server));
+}
+
+/// A server that loses its first session on demand, and reveals it only when its stream is read.
+async fn quiet(
+    word: &Arc<Notify>,
+    more: impl Fn(&Received) -> Option<Response> + Send + Sync + 'static,
+) -> Server {
+    let (word, is_lost) = (Arc::clone(word), AtomicBool::new(false));
+    Server::legacy(move |seen| {
+        if let Some(response) = more(seen) {
+            return Some(response);
+        }
+        let primed = Step::Say("id: 1\nretry: 20\ndata: \n\n".to_owned());
+        match (&*seen.verb, session(seen)) {
+            ("GET", Some("s-1")) if is_lost.swap(true, Ordering::SeqCst) => Some(status(404)),
+            ("GET", Some("s-1")) => {
+                Some(events([primed, Step::Until(Arc::clone(&word)), Step::Break]))
+            }
+            ("GET", _) => {
+                let told = json!({
+                    "jsonrpc": "2.0", "method": "notifications/resources/updated",
+                    "params": { "uri": "a:1" },
+                });
+                Some(events([say(&told), Step::Hold]))
+            }
+            _ => None,
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn notifications_arrive_after_an_idle_session_was_lost() {
+    let word = Arc::new(Notify::new());
+    let server = quiet(&word, |_| None).await;
+    let told = Arc::new(Notify::new());
+    let own = Arc::clone(&told);
+    let client = client()
+        .on_change(move |change| {
+            if matches!(change, Changed::Resource(uri) if uri == "a:1") {
+                own.notify_one();
+            }
+        })
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    for uri in ["a:1", "a:2"] {
+        client.subscribe(uri).await.unwrap();
+    }
+    client.unsubscribe("a:2").await.unwrap();
+    client.set_level(LogLevel::Debug).await.unwrap();
+    word.notify_one();
+    // No call is made; the client detects it by itself.
+    let again = |method: &'static str| {
+        server.wait_for(move |seen| seen.method() == method && session(seen) == Some("s-2"))
+    };
+    assert_eq!(again("logging/setLevel").await.body["params"]["level"], "debug");
+    assert_eq!(again("resources/subscribe").await.body["params"]["uri"], "a:1");
+    timeout(Duration::from_secs(5), told.notified()).await.unwrap();
+    assert_eq!((server.count("initialize"), server.count("resources/subscribe")), (2, 3));
+    assert!(strays(&server).is_empty(), "{:?}", strays(&server));
+}
+
+#[tokio::test]
+async fn a_404_without_a_lost_session_opens_no_new_session() {
+    // A server without a stream, which answers like a router.
+    let server = Server::legacy(|seen| (seen.verb == "GET").then(|| status(404))).await;
+    let connected = client().connect_url(&server.url).await.unwrap();
+    server.wait_for(|seen| seen.verb == "GET").await;
+    connected.call("t").await.unwrap();
+    assert_eq!(server.count("initialize"), 1);
+
+    // A server that no longer supports subscriptions.
+    let word = Arc::new(Notify::new());
+    let forgets = |seen: &Received| {
+        let is_watch = seen.method() == "resources/subscribe" && session(seen) == Some("s-2");
+        is_watch.then(|| status(404))
+    };
+    let server = quiet(&word, forgets).await;
+    let client = client().connect_url(&server.url).await.unwrap();
+    client.subscribe("a:1").await.unwrap();
+    word.notify_one();
+    server.wait_for(|seen| forgets(seen).is_some()).await;
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!((server.count("initialize"), server.count("resources/subscribe")), (2, 2));
+}

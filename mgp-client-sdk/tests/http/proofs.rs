@@ -1,0 +1,112 @@
+//! Credentials that prove each request: requested for each sending, and notified of the server's nonces.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mgp_client_sdk::{Credentials, Refused, Shown, Target, ToolResult as _};
+use mgp_types::RpcError;
+use mgp_types::service::BoxFuture;
+
+use crate::script::{Response, Server, client};
+
+#[derive(Clone, Default)]
+struct Proving(Arc<Mutex<Heard>>);
+
+#[derive(Default)]
+struct Heard {
+    /// The proved requests, as `METHOD URL`.
+    targets: Vec<String>,
+    /// The nonces of successful answers.
+    nonces: Vec<String>,
+    refused: Vec<(Option<String>, u32)>,
+}
+
+impl Credentials for Proving {
+    fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn shown<'a>(&'a self, request: Target<'a>) -> BoxFuture<'a, Result<Shown, RpcError>> {
+        let mut heard = self.0.lock().unwrap();
+        heard.targets.push(format!("{} {}", request.method, request.url));
+        let shown = Shown::new(Some("DPoP s3cret".to_owned()));
+        let shown = shown.header("dpop", format!("proof-{}", heard.targets.len()));
+        assert!(!format!("{shown:?}").contains("s3cret"), "what is shown is a secret");
+        Box::pin(async { Ok(shown) })
+    }
+
+    fn nonce(&self, nonce: &str) {
+        self.0.lock().unwrap().nonces.push(nonce.to_owned());
+    }
+
+    fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<(), RpcError>> {
+        self.0.lock().unwrap().refused.push((refusal.nonce, refusal.times));
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn nonce(nonce: &str) -> (&'static str, String) {
+    ("DPoP-Nonce", nonce.to_owned())
+}
+
+#[tokio::test]
+async fn each_sending_has_its_own_proof_for_its_address() {
+    let calls = AtomicUsize::new(0);
+    let server = Server::modern(move |seen| {
+        if seen.method() != "tools/call" {
+            return None;
+        }
+        // Two refusals, and a redirect.
+        Some(match (calls.fetch_add(1, Ordering::SeqCst), &*seen.path) {
+            (0, _) => Response::Whole(401, vec![nonce("one")], "", String::new()),
+            (1, _) => Response::Whole(401, vec![nonce("a"), nonce("b")], "", String::new()),
+            (_, "/mcp?key=k") => {
+                Response::Whole(307, vec![("Location", "/there".to_owned())], "", String::new())
+            }
+            _ => {
+                let body = seen.text("done").to_string();
+                Response::Whole(200, vec![nonce("two")], "application/json", body)
+            }
+        })
+    })
+    .await;
+    let proving = Proving::default();
+    let url = format!("{}?key=k", server.url);
+    let client = client().credentials(proving.clone()).connect_url(&url).await.unwrap();
+    assert_eq!(client.call("t").await.unwrap().to_text(), "done");
+    let heard = proving.0.lock().unwrap();
+    let there = format!("POST {}", server.url.replace("/mcp", "/there"));
+    let here = format!("POST {url}");
+    let (before, call) = heard.targets.split_at(heard.targets.len() - 4);
+    assert_eq!(call, [&here, &here, &here, &there].map(Clone::clone));
+    assert!(before.iter().all(|target| *target == here));
+    // Of two nonces neither is used.
+    assert_eq!(heard.refused, [(Some("one".to_owned()), 1), (None, 2)]);
+    assert_eq!(heard.nonces, ["two"]);
+    for (number, seen) in (1..).zip(server.seen()) {
+        assert_eq!(seen.header("dpop"), Some(&*format!("proof-{number}")));
+    }
+    assert!(server.seen().iter().all(|seen| seen.header("authorization") == Some("DPoP s3cret")));
+}
+
+/// Returns values that are invalid in a header.
+struct Broken;
+
+impl Credentials for Broken {
+    fn authorization(&self) -> BoxFuture<'_, Result<Option<String>, RpcError>> {
+        Box::pin(async { Ok(Some("Bearer s3cret\r\nx: y".to_owned())) })
+    }
+
+    fn refused(&self, _: Refused) -> BoxFuture<'_, Result<(), RpcError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn credentials_that_are_invalid_in_a_header_are_not_sent() {
+    let server = Server::modern(|_| None).await;
+    let error = client().credentials(Broken).connect_url(&server.url).await.unwrap_err();
+    let response = format!("{error} {error:?}");
+    assert!(response.contains("authorization") && !response.contains("s3cret"), "{response}");
+    assert!(server.seen().is_empty());
+}

@@ -1,0 +1,212 @@
+//! Misbehaving children, and the end of each.
+
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, EraChoice, MonitorConfig, Rest, SupervisedClient};
+use mgp_types::ErrorCode;
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{
+    HELLO, WAIT_TIMEOUT, always, hello, is_alive, quick, recorded, recorded_events, script,
+};
+
+async fn rest(server: &SupervisedClient) -> Rest {
+    timeout(WAIT_TIMEOUT, server.ended()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_crash_loop_ends_and_is_reported_once() {
+    let (builder, log) = recorded();
+    let server = builder.supervise(script("exit 3"), quick(3)).unwrap();
+    server.start().await;
+    let rest = rest(&server).await;
+    assert_eq!((rest.state, rest.restarts), (ServerState::Error, 3));
+    assert_eq!(rest.limit.unwrap().restarts, 3);
+    let error = server.ready().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
+    assert!(error.message().contains("exited with code 3"), "{error}");
+    // A record for each failed start, then one for the end of restarts.
+    let all_recorded = async {
+        while recorded_events(&log).len() < 5 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(WAIT_TIMEOUT, all_recorded).await.unwrap();
+    let events = log.events();
+    for event in &events[..4] {
+        assert_eq!(event.event_type.as_str(), "SERVER_CONNECTED");
+        assert_eq!(event.result.as_str(), "FAILURE");
+        let cause: String = event.details.as_ref().unwrap().decode("cause").unwrap().unwrap();
+        assert_eq!(cause, "the server exited with code 3");
+    }
+    let details = events[4].details.as_ref().unwrap();
+    assert_eq!(events[4].event_type.as_str(), "SERVER_DISCONNECTED");
+    assert_eq!(details.decode("restart_limit_exceeded").unwrap(), Some(true));
+    assert_eq!(details.decode("restarts").unwrap(), Some(3));
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!((recorded_events(&log).len(), server.restarts()), (5, 3));
+}
+
+#[tokio::test]
+async fn a_server_that_exits_after_each_handshake_reaches_the_limit() {
+    let (builder, log) = recorded();
+    let server = builder.supervise(hello("exit 7"), quick(2)).unwrap();
+    server.start().await;
+    let rest = rest(&server).await;
+    assert_eq!((rest.state, rest.restarts), (ServerState::Error, 2));
+    let all_recorded = async {
+        while !log.events().iter().any(|event| {
+            let details = event.details.as_ref();
+            details.is_some_and(|details| details.get("restart_limit_exceeded").is_some())
+        }) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(WAIT_TIMEOUT, all_recorded).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_stopped_with_its_tree_and_counts_as_failed() {
+    let file = std::env::temp_dir().join(format!("mgp-hangs-{}", std::process::id()));
+    let text = format!("sleep 60 & echo $$ $! >> {}; cat >/dev/null; wait", file.display());
+    let (builder, log) = recorded();
+    let mut config = quick(1);
+    config.start_timeout = Duration::from_millis(400);
+    let server = builder.supervise(script(&text), config).unwrap();
+    server.start().await;
+    let rest = rest(&server).await;
+    assert_eq!((rest.state, rest.restarts), (ServerState::Error, 1));
+    let pids = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(pids.split_whitespace().count(), 4, "{pids}");
+    assert!(pids.split_whitespace().all(|pid| !is_alive(pid.parse().unwrap())), "{pids}");
+    assert!(
+        recorded_events(&log).iter().filter(|(what, _)| what == "SERVER_CONNECTED").count() == 2
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_and_ignores_signals_is_killed() {
+    let mut config = quick(0);
+    config.start_timeout = Duration::from_millis(300);
+    let text = "trap '' TERM; while :; do echo nonsense; sleep 0.05; done";
+    let server = recorded().0.supervise(script(text), config).unwrap();
+    let before = Instant::now();
+    server.start().await;
+    assert_eq!(rest(&server).await.state, ServerState::Error);
+    assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
+}
+
+#[tokio::test]
+async fn a_slow_start_is_waited_for() {
+    let slow = script(&format!("sleep 0.7; {HELLO} cat >/dev/null"));
+    let builder = Client::builder("test", "1").era(EraChoice::Legacy);
+    // The supervisor limits the time of a start.
+    let builder = builder.init_timeout(Duration::from_millis(100));
+    let mut config = quick(5);
+    config.start_timeout = Duration::from_secs(10);
+    let server = builder.supervise(slow, config).unwrap();
+    server.start().await;
+    timeout(WAIT_TIMEOUT, server.ready()).await.unwrap().unwrap();
+    assert_eq!(server.restarts(), 0);
+}
+
+#[tokio::test]
+async fn a_normal_exit_is_not_restarted_unless_the_policy_is_always() {
+    let server = recorded().0.supervise(hello("exit 0"), quick(5)).unwrap();
+    server.start().await;
+    let left = rest(&server).await;
+    assert_eq!((left.state, left.restarts), (ServerState::Disconnected, 0));
+
+    let server = recorded().0.supervise(hello("exit 0"), always(2)).unwrap();
+    server.start().await;
+    let left = rest(&server).await;
+    assert_eq!((left.state, left.restarts), (ServerState::Error, 2));
+
+    // Before it was ready, that is a failure nevertheless.
+    let server = recorded().0.supervise(script("exit 0"), quick(1)).unwrap();
+    server.start().await;
+    assert_eq!(rest(&server).await.restarts, 1);
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_signals_is_stopped_anyway() {
+    let deaf = hello("trap '' TERM; while :; do sleep 0.05; done");
+    let server = recorded().0.supervise(deaf, quick(5)).unwrap();
+    server.start().await;
+    let pid = server.ready().await.unwrap().pid().unwrap();
+    let before = Instant::now();
+    server.stop(ShutdownReason::OperatorRequest).await;
+    assert!(!is_alive(pid));
+    assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
+    let rest = rest(&server).await;
+    assert_eq!((rest.state, rest.restarts), (ServerState::Disconnected, 0));
+}
+
+#[tokio::test]
+async fn a_server_stopped_during_its_handshake_leaves_nothing_behind() {
+    let file = std::env::temp_dir().join(format!("mgp-stopped-{}", std::process::id()));
+    let text = format!("sleep 60 & echo $$ $! > {}; cat >/dev/null; wait", file.display());
+    let server = recorded().0.supervise(script(&text), quick(5)).unwrap();
+    server.start().await;
+    while !std::fs::read_to_string(&file).is_ok_and(|pids| pids.ends_with('\n')) {
+        sleep(Duration::from_millis(5)).await;
+    }
+    server.stop(ShutdownReason::OperatorRequest).await;
+    let pids = std::fs::read_to_string(&file).unwrap();
+    assert!(pids.split_whitespace().all(|pid| !is_alive(pid.parse().unwrap())), "{pids}");
+    assert_eq!((server.state().now(), server.restarts()), (ServerState::Disconnected, 0));
+}
+
+#[tokio::test]
+async fn a_missing_program_fails_each_time() {
+    let missing = mgp_transport::ChildCommand::new("/no/such/program");
+    let (builder, log) = recorded();
+    let server = builder.supervise(missing, quick(2)).unwrap();
+    server.start().await;
+    assert_eq!(rest(&server).await.restarts, 2);
+    assert!(recorded_events(&log).len() >= 3);
+}
+
+#[tokio::test]
+async fn a_server_that_closes_its_output_is_replaced() {
+    // It closes its output and continues; nothing could be read from it again.
+    let mute = hello("exec >&-; sleep 60");
+    let server = recorded().0.supervise(mute, quick(1)).unwrap();
+    server.start().await;
+    let rest = rest(&server).await;
+    assert_eq!((rest.state, rest.restarts), (ServerState::Error, 1));
+}
+
+#[tokio::test]
+async fn a_server_that_answers_no_pings_is_replaced() {
+    let mut config = MonitorConfig::default();
+    (config.interval, config.timeout) = (Duration::from_millis(50), Duration::from_millis(50));
+    let (builder, _) = recorded();
+    let builder = builder.replace_unhealthy(config);
+    let server = builder.supervise(hello("cat >/dev/null"), quick(2)).unwrap();
+    let mut reports = server.reports();
+    server.start().await;
+    // None of them ever answers, and each is killed for it.
+    let rest = rest(&server).await;
+    assert_eq!((rest.state, rest.restarts), (ServerState::Error, 2));
+    let recorded_events = std::iter::from_fn(|| reports.try_recv().ok());
+    let ill =
+        recorded_events.filter(|report| report.reason.contains("unhealthy: it does not answer"));
+    assert!(ill.count() >= 3);
+}
+
+#[tokio::test]
+async fn a_server_marked_unhealthy_is_replaced() {
+    let server = recorded().0.supervise(hello("cat >/dev/null"), quick(5)).unwrap();
+    server.start().await;
+    let first = server.ready().await.unwrap();
+    server.mark_unhealthy(1, "no answer to pings").await;
+    // A report about an earlier run is ignored.
+    let next = crate::world::again(&server, 1).await;
+    server.mark_unhealthy(1, "no answer to pings").await;
+    sleep(Duration::from_millis(50)).await;
+    assert_ne!(first.pid(), next.pid());
+    assert_eq!(server.restarts(), 1);
+    assert!(!is_alive(first.pid().unwrap()));
+}

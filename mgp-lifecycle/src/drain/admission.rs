@@ -1,0 +1,63 @@
+//! The treatment of calls while a server drains.
+
+use mgp_types::method::{
+    AccessRevoke, CallbackRespond, EventsUnsubscribe, HealthPing, HealthStatusGet, Initialize,
+    LifecycleShutdown, PermissionGrant, PermissionResponse, Ping, Request, ResourcesUnsubscribe,
+    ServerDiscover, StreamCancel, SubscriptionsListen, TasksCancel, TasksGet, TasksList,
+    TasksResult, TasksUpdate,
+};
+use mgp_types::service::{Asking, Call, Kind};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Work: counted, and refused if it arrives late.
+    Counted,
+    /// A stream that lasts as long as its caller likes: refused if it arrives late, and not waited for.
+    LongLived,
+    /// A status request, or a message that helps running calls to complete: always passes.
+    Always,
+}
+
+impl Admission {
+    pub(super) fn of(call: &Call) -> Self {
+        // Tool calls are the common case, and the cheapest to recognise.
+        if call.tool().is_some() {
+            return Self::Counted;
+        }
+        if call.kind() == Kind::Notification {
+            return Self::Always;
+        }
+        match call.method().as_str() {
+            SubscriptionsListen::METHOD => Self::LongLived,
+            // A late client learns by these that the server is draining.
+            Initialize::METHOD
+            | ServerDiscover::METHOD
+            | Ping::METHOD
+            | HealthPing::METHOD
+            | HealthStatusGet::METHOD
+            | LifecycleShutdown::METHOD
+            // Running calls may wait for these.
+            | TasksGet::METHOD
+            | TasksResult::METHOD
+            | TasksList::METHOD
+            | TasksUpdate::METHOD
+            | PermissionResponse::METHOD
+            | PermissionGrant::METHOD
+            | CallbackRespond::METHOD
+            // These end something.
+            | TasksCancel::METHOD
+            | StreamCancel::METHOD
+            | AccessRevoke::METHOD
+            | ResourcesUnsubscribe::METHOD
+            | EventsUnsubscribe::METHOD => Self::Always,
+            _ => Self::Counted,
+        }
+    }
+}
+
+/// Returns whether a call is a later round of an earlier call, which its server asked for.
+///
+/// The layer that opened the round has already verified the state it carries.
+pub(super) fn continues_round(call: &Call) -> bool {
+    matches!(call.cx().asking, Asking::Via(_)) && call.params().request_state().is_some()
+}

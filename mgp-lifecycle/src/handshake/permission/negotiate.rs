@@ -1,0 +1,205 @@
+//! The flow between the server's answer to `initialize` and `initialized` (MGP §3.4).
+
+use std::future::{Future, pending, ready};
+
+use mgp_types::method::{
+    PermissionAwait, PermissionGrant, PermissionRequest, PermissionResponse, Request,
+};
+use mgp_types::mgp::{ApprovalPolicy, GrantDecision, PermissionDecision, PermissionRequestParams};
+use mgp_types::service::{BoxFuture, Call, CallKey, Context, Facts, MgpService};
+use mgp_types::{ErrorCode, RpcError};
+use tokio::time::timeout;
+
+use super::notice::{GrantNotice, RequestedPermissions};
+use super::{ACK_TIMEOUT, Dialect, PermissionFlow};
+use crate::handshake::client::{ConnectConfig, ConnectError, Ungranted};
+
+/// The result of a notification to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delivery {
+    /// The server answered, in whatever form.
+    Acknowledged,
+    /// The server does not know the method.
+    Unsupported,
+    /// The server refused, did not answer, or disconnected.
+    Failed,
+}
+
+impl PermissionFlow {
+    /// Requests decisions about the permissions the server needs, and notifies it.
+    pub(in crate::handshake) async fn run<S: MgpService>(
+        &self,
+        stack: &S,
+        facts: &Facts,
+        cx: &Context,
+        config: &ConnectConfig,
+    ) -> Result<(), ConnectError> {
+        self.read_handshake(facts);
+        let (requested, dialect) = {
+            let state = self.0.state.lock();
+            (state.requested.clone(), state.dialect)
+        };
+        if requested.is_empty() {
+            return Ok(());
+        }
+        let name = self.next_name();
+        let decided = self.decide(stack, cx, &requested, dialect, &name).await;
+        let standing = self.0.grantor.standing(cx, &self.0.server);
+        let decision = match decided {
+            Some(decided) => GrantNotice::overlay(standing, decided),
+            None => standing,
+        };
+        let notice = GrantNotice::of(&decision, &requested, std::time::SystemTime::now());
+        if let Some(dialect) = dialect {
+            self.notify_server(stack, cx, dialect, name, notice.clone()).await;
+        }
+        check_grants(&notice, &requested, config)
+    }
+
+    /// Waits for a decision; the server is notified of the wait unless the decision is immediate.
+    async fn decide<S: MgpService>(
+        &self,
+        stack: &S,
+        cx: &Context,
+        requested: &RequestedPermissions,
+        dialect: Option<Dialect>,
+        name: &str,
+    ) -> Option<PermissionDecision> {
+        let mut deciding = self.0.grantor.decide(cx, &self.0.server, requested.decidable());
+        if let Some(decided) = if_ready(&mut deciding).await {
+            return Some(decided);
+        }
+        let announcing = async {
+            if let Some(dialect) = dialect {
+                announce(stack, cx, dialect, name, requested).await;
+            }
+            pending::<()>().await;
+        };
+        let decided = tokio::select! {
+            biased;
+            decided = timeout(self.0.limit, &mut deciding) => decided.ok(),
+            () = announcing => None,
+        };
+        if decided.is_none() {
+            tracing::warn!(server = %self.0.server, "permission request timed out; deferred");
+            self.0.state.lock().late = Some(deciding);
+        }
+        decided
+    }
+
+    /// Notifies the server of the grants, and stores them if it acknowledged; without the method it is not notified
+    /// again.
+    pub(super) async fn notify_server<S: MgpService>(
+        &self,
+        stack: &S,
+        cx: &Context,
+        dialect: Dialect,
+        name: String,
+        notice: GrantNotice,
+    ) {
+        let sent = match dialect {
+            Dialect::Seed => notice.clone().without_limits(),
+            Dialect::Later => notice.clone(),
+        };
+        let mut params = PermissionDecision::new(name, sent.grants);
+        (params.approved_by, params.expires_at) = (sent.approved_by, sent.expires_at);
+        let delivery = match dialect {
+            Dialect::Seed => send::<PermissionResponse, _>(stack, cx, &params).await,
+            Dialect::Later => send::<PermissionGrant, _>(stack, cx, &params).await,
+        };
+        let mut state = self.0.state.lock();
+        match delivery {
+            Delivery::Acknowledged => state.last = notice,
+            // Retried with the next change only, and not because of an expiry.
+            Delivery::Failed => state.last.expires_at = None,
+            Delivery::Unsupported => state.dialect = None,
+        }
+    }
+
+    /// Returns a name for the next exchange.
+    pub(super) fn next_name(&self) -> String {
+        let mut state = self.0.state.lock();
+        state.number += 1;
+        format!("perm-{}", state.number)
+    }
+}
+
+/// Polls a decision once: one that comes from a configuration is immediate.
+async fn if_ready(
+    deciding: &mut BoxFuture<'static, PermissionDecision>,
+) -> Option<PermissionDecision> {
+    tokio::select! {
+        biased;
+        decided = deciding => Some(decided),
+        () = ready(()) => None,
+    }
+}
+
+/// Notifies the server that a decision is pending.
+async fn announce<S: MgpService>(
+    stack: &S,
+    cx: &Context,
+    dialect: Dialect,
+    name: &str,
+    requested: &RequestedPermissions,
+) {
+    let mut params = PermissionRequestParams::new(name, requested.decidable());
+    params.policy = Some(ApprovalPolicy::Interactive);
+    params.message = Some("Waiting for operator approval".to_owned());
+    match dialect {
+        Dialect::Seed => send::<PermissionRequest, _>(stack, cx, &params).await,
+        Dialect::Later => send::<PermissionAwait, _>(stack, cx, &params).await,
+    };
+}
+
+/// Sends a request of the flow; any answer is an acknowledgement, and a missing one is waited for with a time limit.
+fn send<R: Request, S: MgpService>(
+    stack: &S,
+    cx: &Context,
+    params: &R::Params,
+) -> impl Future<Output = Delivery> {
+    let mut cx = cx.clone();
+    cx.key = CallKey::next();
+    let call = Call::ask::<R>(params, cx);
+    let mut stack = stack.clone();
+    async move {
+        let answer = match call {
+            Ok(call) => timeout(ACK_TIMEOUT, stack.call(call)).await,
+            Err(error) => Ok(Err(error)),
+        };
+        match answer {
+            Ok(Ok(_)) => Delivery::Acknowledged,
+            Ok(Err(error)) if is_unsupported(&error) => Delivery::Unsupported,
+            Ok(Err(error)) => {
+                tracing::warn!(method = R::METHOD, %error, "permission notification refused by the server");
+                Delivery::Failed
+            }
+            Err(_) => {
+                tracing::warn!(method = R::METHOD, "permission notification timed out");
+                Delivery::Failed
+            }
+        }
+    }
+}
+
+/// Some servers answer an unknown method with −32602.
+fn is_unsupported(error: &RpcError) -> bool {
+    matches!(error.code(), ErrorCode::METHOD_NOT_FOUND | ErrorCode::INVALID_PARAMS)
+}
+
+/// Checks whether the connection proceeds.
+fn check_grants(
+    notice: &GrantNotice,
+    requested: &RequestedPermissions,
+    config: &ConnectConfig,
+) -> Result<(), ConnectError> {
+    let denied = notice.names_with(GrantDecision::Denied, requested);
+    if !denied.is_empty() && config.denied == Ungranted::Close {
+        return Err(ConnectError::Rejected(denied));
+    }
+    let deferred = notice.names_with(GrantDecision::Deferred, requested);
+    if !deferred.is_empty() && config.deferred == Ungranted::Close {
+        return Err(ConnectError::Deferred(deferred));
+    }
+    Ok(())
+}

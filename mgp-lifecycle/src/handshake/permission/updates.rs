@@ -1,0 +1,85 @@
+//! Changes of permissions while a server is connected: it is notified without a new connection (MGP §3.6).
+
+use std::future::pending;
+use std::time::{Duration, SystemTime};
+
+use mgp_types::Timestamp;
+use mgp_types::service::{Context, MgpService};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::PermissionFlow;
+
+/// The time in which further changes are collected, so that an operator's five grants cause one message.
+const BATCH_DELAY: Duration = Duration::from_millis(50);
+/// The longest sleep until an expiry.
+const MAX_SLEEP: Duration = Duration::from_hours(1);
+
+impl PermissionFlow {
+    /// Notifies a legacy server of changes, and awaits late decisions, until it is dropped.
+    ///
+    /// Returns if there is nothing to follow: a modern server receives its grants with each request,
+    /// and a server without the methods is not notified again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the notifications; one under way may or may not arrive.
+    pub async fn follow<S: MgpService>(self, stack: S, cx: Context) {
+        let mut changes = Some(self.0.changes.clone());
+        if let Some(changes) = &mut changes {
+            // Changes between the handshake and now count as well.
+            changes.mark_changed();
+        }
+        let mut late = self.0.state.lock().late.take();
+        loop {
+            let dialect = self.0.state.lock().dialect;
+            if late.is_none() && (changes.is_none() || dialect.is_none()) {
+                return;
+            }
+            tokio::select! {
+                _ = async {
+                    match &mut late {
+                        Some(deciding) => deciding.await,
+                        None => pending().await,
+                    }
+                } => late = None,
+                change = next_change(changes.as_mut()) => if change.is_err() { changes = None },
+                () = sleep(self.until_expiry()) => {}
+            }
+            sleep(BATCH_DELAY).await;
+            if let Some(changes) = &mut changes {
+                changes.mark_unchanged();
+            }
+            // A server that never mentioned permissions is not notified of any.
+            if let Some(dialect) = dialect
+                && !self.0.state.lock().requested.is_empty()
+            {
+                let before = self.0.state.lock().last.clone();
+                let now = self.current_notice(&cx).with_withdrawn(&before);
+                if now.is_same_as(&before) {
+                    continue;
+                }
+                let name = self.next_name();
+                self.notify_server(&stack, &cx, dialect, name, now).await;
+            }
+        }
+    }
+
+    /// Returns how long the latest notification holds, at most [`MAX_SLEEP`].
+    fn until_expiry(&self) -> Duration {
+        let until =
+            self.0.state.lock().last.expires_at.as_ref().and_then(Timestamp::to_system_time);
+        let left = until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
+        // Slightly later, so that the grant has expired by every clock reading.
+        left.map_or(MAX_SLEEP, |left| (left + Duration::from_millis(5)).min(MAX_SLEEP))
+    }
+}
+
+/// Waits for a change; returns an error if there will be none.
+async fn next_change(
+    changes: Option<&mut watch::Receiver<u64>>,
+) -> Result<(), watch::error::RecvError> {
+    match changes {
+        Some(changes) => changes.changed().await,
+        None => pending().await,
+    }
+}

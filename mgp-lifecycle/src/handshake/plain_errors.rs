@@ -1,0 +1,99 @@
+//! Adapts outcomes to their callers: refusals in plain MCP form, `resultType` for modern callers.
+
+use mgp_types::mcp::{CallToolResult, Era};
+use mgp_types::service::{Facts, Reply, result_type};
+use mgp_types::{ErrorCode, Object, Payload, RpcError};
+use serde::Serialize;
+
+/// The facts about a call that decide the form of its outcome.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallInfo {
+    pub(crate) is_tool_call: bool,
+    /// If set, the tool has an output schema, which the structured content of a refusal would violate.
+    pub(crate) has_output_schema: bool,
+}
+
+impl CallInfo {
+    /// A tool call without an output schema.
+    pub(crate) const TOOL_CALL: Self = Self { is_tool_call: true, has_output_schema: false };
+}
+
+/// Adapts an outcome to its caller.
+pub(crate) fn adapt_to_caller(
+    outcome: Result<Reply, RpcError>,
+    caller: &Facts,
+    info: CallInfo,
+) -> Result<Reply, RpcError> {
+    match outcome {
+        Err(error) if !caller.speaks_mgp() => {
+            plain_error(error, info).map(|reply| with_result_type(reply, caller))
+        }
+        Err(error) => Err(error),
+        Ok(reply) => Ok(with_result_type(reply, caller)),
+    }
+}
+
+/// Adds `resultType` to the result of a modern caller, if it has none.
+fn with_result_type(mut reply: Reply, caller: &Facts) -> Reply {
+    if caller.era == Era::Modern
+        && let Reply::Complete(body) = &mut reply
+        && !has_result_type(body.as_raw())
+    {
+        body.insert("resultType", Payload::from_trusted("\"complete\""));
+    }
+    reply
+}
+
+fn has_result_type(result: &Payload) -> bool {
+    // Most results do not contain the name at all; a nested member of that name does not count.
+    result.as_str().contains("\"resultType\"") && result_type(result).is_some()
+}
+
+/// Returns an error in the form for plain MCP peers.
+fn plain_error(error: RpcError, info: CallInfo) -> Result<Reply, RpcError> {
+    let code = error.code();
+    if code.category().is_none() || !info.is_tool_call {
+        return Err(error.without_recovery());
+    }
+    if code == ErrorCode::TOOL_NOT_FOUND {
+        return Err(RpcError::new(ErrorCode::INVALID_PARAMS, error.message()));
+    }
+    refusal_result(&error, info)
+}
+
+/// Returns a refused call as a result that the model can read: code, reason and remedy, as text and as data.
+fn refusal_result(error: &RpcError, info: CallInfo) -> Result<Reply, RpcError> {
+    #[derive(Serialize)]
+    struct Refusal<'a> {
+        status: &'a str,
+        code: i32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<&'a str>,
+        reason: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retryable: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        details: Option<&'a Object>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<&'a Payload>,
+    }
+    let recovery = error.as_recovery();
+    let refusal = Refusal {
+        status: "rejected",
+        code: error.code().0,
+        name: error.code().name(),
+        reason: error.message(),
+        retryable: recovery.and_then(|recovery| recovery.retryable),
+        retry_after_ms: recovery.and_then(|recovery| recovery.retry_after_ms),
+        details: recovery.and_then(|recovery| recovery.details.as_ref()),
+        data: error.as_data(),
+    };
+    let mut result = CallToolResult::error(error.to_string());
+    // Some clients check even a failed result against the tool's output schema.
+    if !info.has_output_schema {
+        result.structured_content = Some(Payload::of(&refusal)?);
+    }
+    Reply::of(&result)
+}

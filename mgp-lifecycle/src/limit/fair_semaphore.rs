@@ -1,0 +1,303 @@
+//! A fair semaphore: a free permit costs one atomic operation, everything else happens under a lock.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context as Task, Poll, ready};
+
+use mgp_types::service::Principal;
+use mgp_types::sync::Mutex;
+use tokio::sync::oneshot;
+
+use super::caller::Caller;
+use super::concurrency::LimitConfig;
+use super::wait_queue::{EntryId, WaitQueue};
+use crate::error::Refusal;
+
+/// The increment of one waiting call in the count.
+const ONE_WAITING: u64 = 1 << 32;
+
+/// The permits of a limit, and the queue of calls that wait for one.
+#[derive(Debug)]
+pub(super) struct FairSemaphore {
+    /// The number of running calls, plus the number of waiting calls in units of [`ONE_WAITING`].
+    ///
+    /// One atomic: a permit's release either sees that a call waits, or happens before that call looks for a permit.
+    count: AtomicU64,
+    running: u64,
+    config: LimitConfig,
+    /// If set, only the total number of running calls is limited.
+    is_plain: bool,
+    queue: Mutex<QueueState>,
+}
+
+#[derive(Debug)]
+struct QueueState {
+    waiting: WaitQueue<WaitingCall>,
+    running: RunningCounts,
+}
+
+/// Running calls per caller, and per tool with its own limit.
+#[derive(Debug, Default)]
+struct RunningCounts {
+    callers: HashMap<Caller, usize, ahash::RandomState>,
+    tools: HashMap<Box<str>, usize>,
+}
+
+#[derive(Debug)]
+struct WaitingCall {
+    /// The tool, if it has its own limit.
+    tool: Option<Box<str>>,
+    permit: oneshot::Sender<Permit>,
+}
+
+/// The right to run; passed on to the next call when dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    semaphore: Arc<FairSemaphore>,
+    /// The counts to decrease, if callers or tools have limits.
+    counted: Option<Box<CountedCall>>,
+}
+
+#[derive(Debug)]
+struct CountedCall {
+    caller: Caller,
+    tool: Option<Box<str>>,
+}
+
+/// The result of [`FairSemaphore::acquire`].
+pub(super) enum Acquired {
+    Now(Permit),
+    Later(Waiting),
+}
+
+impl FairSemaphore {
+    pub(super) fn new(config: LimitConfig) -> Self {
+        Self {
+            count: AtomicU64::new(0),
+            running: u64::try_from(config.running).unwrap_or(u64::MAX).min(ONE_WAITING / 2),
+            is_plain: config.running_per_caller.is_none() && config.tools.is_empty(),
+            config,
+            queue: Mutex::new(QueueState {
+                waiting: WaitQueue::new(),
+                running: RunningCounts::default(),
+            }),
+        }
+    }
+
+    /// Returns the number of running calls.
+    pub(super) fn running(&self) -> usize {
+        usize::try_from(self.count.load(Ordering::Relaxed) % ONE_WAITING).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the number of waiting calls.
+    pub(super) fn waiting(&self) -> usize {
+        usize::try_from(self.count.load(Ordering::Relaxed) / ONE_WAITING).unwrap_or(usize::MAX)
+    }
+
+    /// Returns a permit if one is free and no call waits for it.
+    pub(super) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+        if !self.is_plain {
+            return None;
+        }
+        let mut count = self.count.load(Ordering::Relaxed);
+        // A waiting call makes the count larger than any limit.
+        while count < self.running {
+            let taken = self.count.compare_exchange_weak(
+                count,
+                count + 1,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            match taken {
+                Ok(_) => return Some(Permit { semaphore: Arc::clone(self), counted: None }),
+                Err(now) => count = now,
+            }
+        }
+        None
+    }
+
+    /// Returns a permit, or a place in the queue.
+    pub(super) fn acquire(
+        self: &Arc<Self>,
+        principal: &Principal,
+        tool: &str,
+    ) -> Result<Acquired, Refusal> {
+        let caller = Caller::of(principal);
+        let tool = self.config.tools.contains_key(tool).then(|| Box::from(tool));
+        let mut queue = self.queue.lock();
+        let fits =
+            |queue: &QueueState| queue.running.have_room(&self.config, &caller, tool.as_deref());
+        if fits(&queue) {
+            // A free permit belongs to calls that wait, if they may run; a call that waits for a share blocks no other.
+            let unused = self.grant_waiting(&mut queue);
+            let passes = fits(&queue) && !self.can_any_run(&queue) && self.take_slot();
+            let permit =
+                passes.then(|| self.permit(&mut queue.running, caller.clone(), tool.clone()));
+            if permit.is_some() || !unused.is_empty() {
+                drop(queue);
+                drop(unused);
+                if let Some(permit) = permit {
+                    return Ok(Acquired::Now(permit));
+                }
+                queue = self.queue.lock();
+            }
+        }
+        if self.config.waiting_per_caller.is_some_and(|max| queue.waiting.len_of(&caller) >= max) {
+            return Err(Refusal::Saturated);
+        }
+        let evicted = if queue.waiting.len() >= self.config.waiting {
+            let evicted = queue.waiting.evict_for(&caller).ok_or(Refusal::Saturated)?;
+            self.count.fetch_sub(ONE_WAITING, Ordering::AcqRel);
+            Some(evicted)
+        } else {
+            None
+        };
+        let (permit, receiver) = oneshot::channel();
+        let id = queue.waiting.push(&caller, WaitingCall { tool, permit });
+        self.count.fetch_add(ONE_WAITING, Ordering::AcqRel);
+        let unused = self.grant_waiting(&mut queue);
+        drop(queue);
+        // This wakes other tasks, so it happens without the lock.
+        drop((evicted, unused));
+        let semaphore = Arc::clone(self);
+        Ok(Acquired::Later(Waiting { semaphore, caller, id, receiver: Some(receiver) }))
+    }
+
+    /// Returns whether a waiting call could run if there was a free permit.
+    fn can_any_run(&self, queue: &QueueState) -> bool {
+        queue
+            .waiting
+            .any(|caller, call| queue.running.have_room(&self.config, caller, call.tool.as_deref()))
+    }
+
+    /// Counts one more running call, if there is room.
+    fn take_slot(&self) -> bool {
+        let add = |count: u64| (count % ONE_WAITING < self.running).then_some(count + 1);
+        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
+    }
+
+    /// Creates the permit of a call that was counted as running.
+    fn permit(
+        self: &Arc<Self>,
+        running: &mut RunningCounts,
+        caller: Caller,
+        tool: Option<Box<str>>,
+    ) -> Permit {
+        if self.is_plain {
+            return Permit { semaphore: Arc::clone(self), counted: None };
+        }
+        *running.callers.entry(caller.clone()).or_default() += 1;
+        if let Some(tool) = &tool {
+            *running.tools.entry(tool.clone()).or_default() += 1;
+        }
+        let counted = Some(Box::new(CountedCall { caller, tool }));
+        Permit { semaphore: Arc::clone(self), counted }
+    }
+
+    /// Gives free permits to waiting calls; returns unused permits, which must be dropped without the lock.
+    fn grant_waiting(self: &Arc<Self>, queue: &mut QueueState) -> Vec<Permit> {
+        let mut unused = Vec::new();
+        let QueueState { waiting, running } = queue;
+        while waiting.len() > 0 && self.take_slot() {
+            let next = waiting
+                .pop(|caller, call| running.have_room(&self.config, caller, call.tool.as_deref()));
+            let Some((caller, call)) = next else {
+                self.count.fetch_sub(1, Ordering::AcqRel);
+                break;
+            };
+            self.count.fetch_sub(ONE_WAITING, Ordering::AcqRel);
+            let permit = self.permit(running, caller, call.tool);
+            unused.extend(call.permit.send(permit).err());
+        }
+        unused
+    }
+
+    /// Releases a permit, and grants it to a waiting call.
+    fn release(self: &Arc<Self>, counted: Option<Box<CountedCall>>) {
+        let before = self.count.fetch_sub(1, Ordering::AcqRel);
+        if before < ONE_WAITING && counted.is_none() {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        if let Some(counted) = counted {
+            let CountedCall { caller, tool } = *counted;
+            decrement(&mut queue.running.callers, &caller);
+            if let Some(tool) = tool {
+                decrement(&mut queue.running.tools, &tool);
+            }
+        }
+        let unused = self.grant_waiting(&mut queue);
+        drop(queue);
+        drop(unused);
+    }
+}
+
+impl RunningCounts {
+    fn have_room(&self, config: &LimitConfig, caller: &Caller, tool: Option<&str>) -> bool {
+        let of_caller = || self.callers.get(caller).copied().unwrap_or(0);
+        let of_tool = |tool| self.tools.get(tool).copied().unwrap_or(0);
+        config.running_per_caller.is_none_or(|max| of_caller() < max)
+            && tool.is_none_or(|tool| config.tools.get(tool).is_none_or(|max| of_tool(tool) < *max))
+    }
+}
+
+/// Decreases a count, and removes it at zero.
+fn decrement<K, Q, S>(counts: &mut HashMap<K, usize, S>, key: &Q)
+where
+    K: Borrow<Q> + Eq + Hash,
+    Q: Eq + Hash + ?Sized,
+    S: BuildHasher,
+{
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.semaphore.release(self.counted.take());
+    }
+}
+
+/// A call that waits for a permit; dropping it removes it from the queue.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    semaphore: Arc<FairSemaphore>,
+    caller: Caller,
+    id: EntryId,
+    /// `None` after completion.
+    receiver: Option<oneshot::Receiver<Permit>>,
+}
+
+impl Future for Waiting {
+    type Output = Result<Permit, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let Some(receiver) = self.receiver.as_mut() else {
+            return Poll::Ready(Err(Refusal::Saturated));
+        };
+        // A dropped sender means that the call was evicted from the queue.
+        let result = ready!(Pin::new(receiver).poll(task)).map_err(|_| Refusal::Saturated);
+        self.receiver = None;
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // A permit that was sent meanwhile is dropped with its channel.
+        if self.receiver.is_some() {
+            let entry = self.semaphore.queue.lock().waiting.remove(&self.caller, self.id);
+            if entry.is_some() {
+                self.semaphore.count.fetch_sub(ONE_WAITING, Ordering::AcqRel);
+            }
+        }
+    }
+}

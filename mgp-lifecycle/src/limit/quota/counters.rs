@@ -1,0 +1,237 @@
+//! The counters of a quota: the usage of each principal in this period, and calls that continue in another round.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::MutexGuard;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytestring::ByteString;
+use mgp_types::Timestamp;
+use mgp_types::sync::Mutex;
+
+use super::super::caller::Caller;
+use super::{Quota, QuotaExceeded, QuotaUse};
+
+/// The most calls that wait for their next round; the oldest is dropped, and its next round is charged as a new call.
+const MAX_OPEN_CALLS: usize = 1024;
+
+/// The counters of one quota.
+pub(super) struct QuotaCounters {
+    quota: Quota,
+    now: Box<dyn Fn() -> SystemTime + Send + Sync>,
+    state: Mutex<CounterState>,
+}
+
+#[derive(Debug, Default)]
+struct CounterState {
+    /// The number of the period, counted from 1970.
+    period: u128,
+    used: HashMap<Caller, Usage, ahash::RandomState>,
+    /// The usage of all principals beyond the bound.
+    shared: Usage,
+    open: OpenCalls,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    calls: u64,
+    units: u64,
+}
+
+/// Calls whose round ended with questions, by logical name.
+#[derive(Debug, Default)]
+struct OpenCalls {
+    calls: HashMap<ByteString, (u64, Caller, u64)>,
+    ages: BTreeMap<u64, ByteString>,
+    next: u64,
+}
+
+/// The result of [`QuotaCounters::begin`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BeginResult {
+    /// The call was charged in this period.
+    Charged(u128),
+    /// An earlier round of the call was charged, and this many units with it.
+    Continued(u64),
+}
+
+impl QuotaCounters {
+    pub(super) fn new(quota: Quota) -> Self {
+        Self::with_clock(quota, SystemTime::now)
+    }
+
+    pub(super) fn with_clock(
+        quota: Quota,
+        now: impl Fn() -> SystemTime + Send + Sync + 'static,
+    ) -> Self {
+        Self { quota, now: Box::new(now), state: Mutex::default() }
+    }
+
+    /// Charges a principal for a call, unless it is a further round of a charged call.
+    pub(super) fn begin(
+        &self,
+        caller: &Caller,
+        logical: Option<&ByteString>,
+    ) -> Result<BeginResult, QuotaExceeded> {
+        let mut state = self.current();
+        if let Some(logical) = logical
+            && let Some(units) = state.open.resume(logical, caller)
+        {
+            return Ok(BeginResult::Continued(units));
+        }
+        let period = state.period;
+        let used = state.usage(caller, self.quota.callers);
+        if used.calls >= self.quota.calls {
+            let used = used.calls;
+            return Err(self.exceeded("calls", self.quota.calls, used, period));
+        }
+        used.calls += 1;
+        Ok(BeginResult::Charged(period))
+    }
+
+    /// Charges a principal for units.
+    pub(super) fn add(&self, caller: &Caller, units: u64) -> Result<(), QuotaExceeded> {
+        let mut state = self.current();
+        let period = state.period;
+        let used = state.usage(caller, self.quota.callers);
+        let sum = used.units.saturating_add(units);
+        match self.quota.units {
+            Some(quota) if sum > quota => {
+                let used = used.units;
+                Err(self.exceeded("units", quota, used, period))
+            }
+            _ => {
+                used.units = sum;
+                Ok(())
+            }
+        }
+    }
+
+    /// Refunds what was charged in a period, if it is the current one.
+    pub(super) fn refund(&self, caller: &Caller, period: u128, calls: u64, units: u64) {
+        let mut state = self.current();
+        if state.period == period {
+            let used = state.usage(caller, self.quota.callers);
+            used.calls = used.calls.saturating_sub(calls);
+            used.units = used.units.saturating_sub(units);
+        }
+    }
+
+    /// Records that a call continues in another round, and the units charged so far.
+    pub(super) fn keep_open(&self, logical: ByteString, caller: Caller, units: u64) {
+        self.current().open.insert(logical, caller, units);
+    }
+
+    /// Returns the usage of a principal.
+    pub(super) fn used(&self, caller: &Caller) -> QuotaUse {
+        let state = self.current();
+        let used = state.used.get(caller).copied().unwrap_or_default();
+        let resets_at = self.end_of(state.period);
+        QuotaUse { calls: used.calls, units: used.units, resets_at }
+    }
+
+    pub(super) fn period(&self) -> u128 {
+        self.current().period
+    }
+
+    fn exceeded(&self, kind: &'static str, quota: u64, used: u64, period: u128) -> QuotaExceeded {
+        let resets_at = self.end_of(period);
+        QuotaExceeded { kind, quota, used, period: self.quota.period, resets_at }
+    }
+
+    fn length(&self) -> Duration {
+        self.quota.period.max(Duration::from_secs(1))
+    }
+
+    /// Returns the end of a period.
+    fn end_of(&self, period: u128) -> Timestamp {
+        let end = (period + 1).saturating_mul(self.length().as_nanos());
+        let end = Duration::from_nanos(u64::try_from(end).unwrap_or(u64::MAX));
+        UNIX_EPOCH.checked_add(end).unwrap_or(UNIX_EPOCH).into()
+    }
+
+    /// Returns the counters of the current period; a new period resets them.
+    fn current(&self) -> MutexGuard<'_, CounterState> {
+        let since = (self.now)().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let period = since.as_nanos() / self.length().as_nanos();
+        let mut state = self.state.lock();
+        if state.period != period {
+            state.period = period;
+            state.used.clear();
+            state.shared = Usage::default();
+        }
+        state
+    }
+}
+
+impl CounterState {
+    fn usage(&mut self, caller: &Caller, bound: usize) -> &mut Usage {
+        if self.used.len() >= bound && !self.used.contains_key(caller) {
+            return &mut self.shared;
+        }
+        self.used.entry(caller.clone()).or_default()
+    }
+}
+
+impl OpenCalls {
+    fn insert(&mut self, logical: ByteString, caller: Caller, units: u64) {
+        self.next += 1;
+        self.ages.insert(self.next, logical.clone());
+        if let Some((age, ..)) = self.calls.insert(logical, (self.next, caller, units)) {
+            self.ages.remove(&age);
+        }
+        while self.calls.len() > MAX_OPEN_CALLS
+            && let Some((_, oldest)) = self.ages.pop_first()
+        {
+            self.calls.remove(&oldest);
+        }
+    }
+
+    /// Removes an open call; a caller that sends the same round twice is charged for a new call.
+    fn resume(&mut self, logical: &ByteString, caller: &Caller) -> Option<u64> {
+        let (age, owner, units) = self.calls.get(logical)?;
+        if owner != caller {
+            return None;
+        }
+        let (age, units) = (*age, *units);
+        self.ages.remove(&age);
+        self.calls.remove(logical);
+        Some(units)
+    }
+}
+
+mgp_types::opaque_debug!(QuotaCounters { quota });
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::Principal;
+
+    use super::*;
+
+    #[test]
+    fn open_calls_are_bounded_and_belong_to_their_caller() {
+        let caller = |name: &str| Caller::of(&Principal::new("t", name));
+        let mut open = OpenCalls::default();
+        for number in 0..=MAX_OPEN_CALLS as u64 {
+            open.insert(number.to_string().into(), caller("ann"), number);
+        }
+        assert_eq!((open.calls.len(), open.ages.len()), (MAX_OPEN_CALLS, MAX_OPEN_CALLS));
+        assert_eq!(open.resume(&"0".into(), &caller("ann")), None, "the oldest was dropped");
+        assert_eq!(open.resume(&"7".into(), &caller("bob")), None);
+        assert_eq!(open.resume(&"7".into(), &caller("ann")), Some(7));
+        assert_eq!(open.resume(&"7".into(), &caller("ann")), None, "each round once");
+        open.insert("8".into(), caller("ann"), 1);
+        assert_eq!((open.calls.len(), open.ages.len()), (MAX_OPEN_CALLS - 1, MAX_OPEN_CALLS - 1));
+    }
+
+    #[test]
+    fn principals_beyond_the_bound_share_one_quota() {
+        let caller = |number: u8| Caller::of(&Principal::new("t", format!("s{number}")));
+        let counters = QuotaCounters::new(Quota::per_day(2).callers(2));
+        assert!(counters.begin(&caller(0), None).is_ok());
+        assert!(counters.begin(&caller(1), None).is_ok());
+        assert!(counters.begin(&caller(2), None).is_ok());
+        assert!(counters.begin(&caller(3), None).is_ok());
+        assert!(counters.begin(&caller(4), None).is_err());
+        assert!(counters.begin(&caller(0), None).is_ok());
+    }
+}

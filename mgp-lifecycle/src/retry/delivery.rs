@@ -1,0 +1,57 @@
+//! Tracks which items of a call were delivered to its caller: they cannot be taken back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use mgp_types::service::{BoxFuture, Call, Gone, Item, ItemKind, Outlet, Sink};
+
+/// The items that were delivered, as far as a retry depends on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Delivered {
+    Nothing,
+    /// A step or a log message: the call had started.
+    Item,
+    /// A chunk of the result.
+    Chunk,
+}
+
+/// Wraps the outlet of a call.
+pub(super) struct OutletMonitor {
+    inner: Outlet,
+    delivered: AtomicU8,
+}
+
+impl OutletMonitor {
+    /// Wraps the outlet of a call; `None` if it has none.
+    pub(super) fn attach(call: &mut Call) -> Option<Arc<Self>> {
+        let outlet = &mut call.cx_mut().outlet;
+        if outlet.is_none() {
+            return None;
+        }
+        let inner = std::mem::take(outlet);
+        let monitor = Arc::new(Self { inner, delivered: AtomicU8::new(Delivered::Nothing as u8) });
+        *outlet = Outlet::new(Arc::clone(&monitor) as Arc<dyn Sink>);
+        Some(monitor)
+    }
+
+    pub(super) fn delivered(&self) -> Delivered {
+        match self.delivered.load(Ordering::Relaxed) {
+            0 => Delivered::Nothing,
+            1 => Delivered::Item,
+            _ => Delivered::Chunk,
+        }
+    }
+}
+
+impl Sink for OutletMonitor {
+    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+        let delivered =
+            if item.kind() == ItemKind::Chunk { Delivered::Chunk } else { Delivered::Item };
+        self.delivered.fetch_max(delivered as u8, Ordering::Relaxed);
+        Box::pin(self.inner.send(item))
+    }
+
+    fn wants(&self, kind: ItemKind) -> bool {
+        self.inner.wants(kind)
+    }
+}

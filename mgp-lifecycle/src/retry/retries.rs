@@ -1,0 +1,254 @@
+//! The retries of a call whose first attempt failed, then the fallback tool.
+
+use std::time::Duration;
+
+use mgp_types::Payload;
+use mgp_types::method::{Request, ToolsList};
+use mgp_types::service::{
+    Attempt, Call, CallKey, Deadline, Extensions, Method, MgpService, Outlet, Params, Reply,
+    Target, Waited,
+};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::config::FollowFallback;
+use super::decide::{Decision, Situation, StopReason, may_replace};
+use super::delivery::Delivered;
+use super::failure::{Failure, Outcome, is_tool_error};
+use super::future::RetryableCall;
+use super::layer::RequestKind;
+use super::tools::{ListPage, Repeat};
+
+/// The time a server may take to list its tools before the error is returned without them.
+const LIST_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most pages of that list that are read.
+const MAX_LIST_PAGES: usize = 64;
+
+/// Retries a call until it succeeds or must not be retried; returns the last outcome.
+pub(super) async fn retry<S: MgpService>(
+    mut kept: RetryableCall<S>,
+    mut outcome: Outcome,
+    mut failure: Failure,
+) -> Outcome {
+    let end = Deadline::after(kept.context.config.total_timeout).earlier(kept.call.cx().deadline);
+    let mut made = 0;
+    let stop = loop {
+        let wait = match kept.next_wait(&failure, made, end).await {
+            Ok(wait) => wait,
+            Err(stop) => break stop,
+        };
+        tracing::debug!(
+            tool = kept.call.tool().map(|tool| tool.name),
+            code = failure.code.0,
+            retry = made + 1,
+            ?wait,
+            "retrying call"
+        );
+        if !wait.is_zero() {
+            sleep(wait).await;
+        }
+        if kept.call.cx().scope.is_ended() {
+            break StopReason::Disconnected;
+        }
+        let Ok(probe) = kept.server.admit() else { break StopReason::Circuit };
+        kept.probe = probe;
+        made += 1;
+        let call = kept.attempt(Attempt::new(made, failure.code, wait));
+        let last = kept.inner.call(call).await;
+        match kept.record(&last, made + 1, wait) {
+            None => return last,
+            Some(again) => (outcome, failure) = (last, again),
+        }
+    };
+    tracing::debug!(
+        tool = kept.call.tool().map(|tool| tool.name),
+        code = failure.code.0,
+        retries = made,
+        reason = %stop,
+        "giving up on call"
+    );
+    if stop == StopReason::Exhausted
+        && let Some(reply) = kept.fallback(&failure, made, end).await
+    {
+        return Ok(reply);
+    }
+    outcome
+}
+
+impl<S: MgpService> RetryableCall<S> {
+    /// Returns the wait before the next attempt, and takes that attempt from the budget.
+    async fn next_wait(
+        &mut self,
+        failure: &Failure,
+        made: u32,
+        end: Deadline,
+    ) -> Result<Duration, StopReason> {
+        if self.call.cx().scope.is_ended() {
+            return Err(StopReason::Disconnected);
+        }
+        let mut decision = self.decide(failure, made, end, self.repeat());
+        // The tool's definition may permit a second run; the server is asked only if the answer would matter.
+        if decision == Decision::Stop(StopReason::MayHaveRun)
+            && matches!(self.decide(failure, made, end, Repeat::Freely), Decision::Retry(_))
+            && self.learn(end).await
+        {
+            decision = self.decide(failure, made, end, self.repeat());
+        }
+        let wait = match decision {
+            Decision::Retry(wait) => wait,
+            Decision::Stop(stop) => return Err(stop),
+        };
+        // Not waited for if the circuit would refuse the attempt.
+        let wait = wait.max(self.server.refuses_for());
+        let config = &self.context.config;
+        if wait > config.max_wait || wait >= left(end) {
+            return Err(StopReason::Circuit);
+        }
+        if self.server.pay(config.budget) { Ok(wait) } else { Err(StopReason::Budget) }
+    }
+
+    fn decide(&self, failure: &Failure, made: u32, end: Deadline, repeat: Repeat) -> Decision {
+        let delivered =
+            self.monitor.as_ref().map_or(Delivered::Nothing, |monitor| monitor.delivered());
+        let (left, jitter) = (left(end), fastrand::f64());
+        let situation = Situation { failure, made, left, repeat, delivered, jitter };
+        situation.decide(&self.context.config)
+    }
+
+    /// Returns whether the call may run twice.
+    fn repeat(&self) -> Repeat {
+        let Some(tool) = self.call.tool().filter(|_| self.kind == RequestKind::Tool) else {
+            return Repeat::Freely;
+        };
+        if self.context.config.repeats(&self.call) {
+            return Repeat::Freely;
+        }
+        let known = self.context.known(&self.server, tool.name);
+        known.map_or(Repeat::Unstarted, |known| known.repeat)
+    }
+
+    /// Returns the call of the next attempt: same logical call and trace, new key.
+    fn attempt(&self, attempt: Attempt) -> Call {
+        let mut call = self.call.clone();
+        let cx = call.cx_mut();
+        cx.logical.get_or_insert_with(|| cx.key.to_text());
+        cx.key = CallKey::next();
+        if !attempt.waited.is_zero() {
+            // Decisions of layers further out may no longer hold.
+            Waited::mark(cx);
+        }
+        cx.extensions.insert(attempt);
+        call
+    }
+
+    // === The fallback ===
+
+    /// Calls the tool that the server proposes; returns `None` if that is not allowed, or fails as well.
+    async fn fallback(&mut self, failure: &Failure, made: u32, end: Deadline) -> Option<Reply> {
+        let proposed = failure.hints.fallback_tool.as_deref()?;
+        let tool = self.call.tool()?.name.to_owned();
+        if self.context.config.fallback == FollowFallback::Never {
+            return None;
+        }
+        if self.context.known(&self.server, proposed).is_none() {
+            self.learn(end).await;
+        }
+        let (own, other) = (self.known(&tool), self.known(proposed));
+        if let Err(reason) = may_replace((&tool, own.as_ref()), (proposed, other.as_ref())) {
+            // The server chooses the name, so it is not logged.
+            tracing::debug!(tool, %reason, "fallback tool refused");
+            return None;
+        }
+        if left(end).is_zero() || !self.server.pay(self.context.config.budget) {
+            return None;
+        }
+        self.probe = self.server.admit().ok()?;
+        let attempt = Attempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
+        let mut call = self.attempt(attempt);
+        call.params_mut().retarget(Target::Tool(proposed.into()));
+        // Answers to questions belong to the tool that asked.
+        let hop = call.hop_mut();
+        (hop.input_responses, hop.request_state) = (None, None);
+        self.call.params_mut().retarget(Target::Tool(proposed.into()));
+        let outcome = self.inner.call(call).await;
+        self.record(&outcome, made + 2, Duration::ZERO);
+        match outcome {
+            Ok(Reply::Complete(body)) if !is_tool_error(&body) => Some(Reply::Complete(body)),
+            Ok(Reply::Task(task)) => Some(Reply::Task(task)),
+            Err(error) => {
+                tracing::debug!(tool, fallback = proposed, %error, "fallback tool failed");
+                None
+            }
+            Ok(_) => {
+                tracing::debug!(tool, fallback = proposed, "fallback tool failed");
+                None
+            }
+        }
+    }
+
+    fn known(&self, tool: &str) -> Option<super::KnownTool> {
+        self.context.known(&self.server, tool)
+    }
+
+    // === Tool definitions ===
+
+    /// Lists the server's tools, unless they are known or were listed recently; returns whether more is known now.
+    async fn learn(&mut self, end: Deadline) -> bool {
+        if !self.context.learns()
+            || !self.server.refuses_for().is_zero()
+            || !self.server.tools.lock().wants_list(Instant::now())
+        {
+            return false;
+        }
+        let end = Deadline::after(LIST_TIMEOUT).earlier(end);
+        let mut cursor = None;
+        for number in 0..MAX_LIST_PAGES {
+            let page = if number == 0 { ListPage::First } else { ListPage::Next };
+            let listing = self.inner.call(list_request(&self.call, cursor.take(), end));
+            let listing = std::pin::pin!(listing);
+            let reply = match end.instant() {
+                Some(at) => timeout_at(at, listing).await.ok(),
+                None => Some(listing.await),
+            };
+            let Some(Ok(reply)) = reply else {
+                tracing::debug!("failed to list tools");
+                return number > 0;
+            };
+            self.context.learn(&self.server, &reply, page);
+            match next_cursor(&reply) {
+                Some(next) => cursor = Some(next),
+                None => return true,
+            }
+        }
+        true
+    }
+}
+
+fn left(end: Deadline) -> Duration {
+    end.remaining().unwrap_or(Duration::MAX)
+}
+
+/// Returns a request for a page of the tools, made on behalf of a call.
+fn list_request(call: &Call, cursor: Option<Payload>, end: Deadline) -> Call {
+    let mut cx = call.cx().clone();
+    cx.key = CallKey::next();
+    cx.logical = None;
+    cx.outlet = Outlet::none();
+    cx.extensions = Extensions::default();
+    cx.deadline = end.earlier(cx.deadline);
+    let params = cursor.map(|cursor| format!(r#"{{"cursor":{}}}"#, cursor.as_str()));
+    let params = params.and_then(|text| Params::split(ToolsList::METHOD, text.into()).ok());
+    let method = Method::from_static(ToolsList::METHOD);
+    let mut list = Call::request(method, params.unwrap_or_default(), cx);
+    *list.hop_mut() = call.hop().speaker();
+    list
+}
+
+fn next_cursor(reply: &Reply) -> Option<Payload> {
+    #[derive(Deserialize)]
+    struct Cursor {
+        #[serde(rename = "nextCursor")]
+        next: Option<Payload>,
+    }
+    reply.get::<Cursor>().ok()?.next
+}

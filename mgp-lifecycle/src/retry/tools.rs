@@ -1,0 +1,256 @@
+//! The properties of tools that decide about retries and fallbacks.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use mgp_types::Lenient;
+use mgp_types::mcp::{ListToolsResult, Tool};
+use mgp_types::mgp::{RiskLevel, ToolSecurity};
+use mgp_types::service::Reply;
+use tokio::time::Instant;
+
+/// The conditions under which a tool may be called twice for one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Repeat {
+    /// Always: it is read-only, or a second run has the same effect as one.
+    Freely,
+    /// Only if the call never started; also the value of an unknown tool.
+    Unstarted,
+    /// Only if the caller allows it: the tool is dangerous and irreversible.
+    Asked,
+}
+
+/// The properties of a tool that decide about retries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownTool {
+    /// The conditions of a second call.
+    pub repeat: Repeat,
+    /// The effective risk.
+    pub risk: RiskLevel,
+    /// If set, the definition declares a risk.
+    pub(super) is_declared: bool,
+}
+
+impl KnownTool {
+    /// Reads a definition; `risk` is the effective risk, whatever the definition declares.
+    #[must_use]
+    pub fn of(tool: &Tool, risk: RiskLevel) -> Self {
+        let security = tool.find_security();
+        let security = security.as_ref().and_then(Lenient::valid);
+        let hints = tool.annotations.as_ref();
+        let is_set = |hint: Option<bool>| hint == Some(true);
+        let destroys = hints.is_some_and(|hints| is_set(hints.destructive_hint));
+        let declares_reading = hints.is_some_and(|hints| is_set(hints.read_only_hint))
+            || security.is_some_and(|security| security.risk_level == RiskLevel::Safe);
+        // A tool found dangerous does not count as read-only, whatever it declares.
+        let reads = declares_reading && risk < RiskLevel::Dangerous;
+        let idempotent = hints.is_some_and(|hints| is_set(hints.idempotent_hint));
+        let irreversible = security.is_some_and(is_irreversible);
+        let repeat = if irreversible && risk >= RiskLevel::Dangerous {
+            Repeat::Asked
+        } else if idempotent || reads && !destroys && !irreversible {
+            Repeat::Freely
+        } else {
+            Repeat::Unstarted
+        };
+        let hinted =
+            hints.is_some_and(|hints| hints.read_only_hint.or(hints.destructive_hint).is_some());
+        let is_declared = security.is_some() || hinted;
+        Self { repeat, risk, is_declared }
+    }
+
+    /// Returns the highest risk of a tool that may replace this one.
+    ///
+    /// An undeclared tool counts as dangerous, but may not be replaced by a dangerous one for that.
+    pub(super) fn max_fallback_risk(&self) -> RiskLevel {
+        let max = if self.is_declared { RiskLevel::Dangerous } else { RiskLevel::Moderate };
+        self.risk.clone().min(max)
+    }
+
+    /// Returns the risk a definition declares; without one, or with two that contradict, it is dangerous.
+    pub(super) fn declared_risk(tool: &Tool) -> RiskLevel {
+        let security = tool.find_security();
+        let declared = security.as_ref().and_then(Lenient::valid);
+        let hints = tool.annotations.as_ref();
+        let hinted = hints.map(|hints| (hints.read_only_hint, hints.destructive_hint));
+        match (declared, hinted) {
+            (Some(security), _) if is_irreversible(security) => RiskLevel::Dangerous,
+            (_, Some((_, Some(true)))) => RiskLevel::Dangerous,
+            (Some(security), _) => security.risk_level.clone().min(RiskLevel::Dangerous),
+            (None, Some((Some(true), _))) => RiskLevel::Safe,
+            (None, Some((_, Some(false)))) => RiskLevel::Moderate,
+            (None, _) => RiskLevel::Dangerous,
+        }
+    }
+}
+
+fn is_irreversible(security: &ToolSecurity) -> bool {
+    security.reversible == Some(false)
+}
+
+/// The most tools of a server that are stored; further ones count as unknown.
+const MAX_TOOLS: usize = 4096;
+/// The longest name of a tool that is stored or called as a fallback.
+pub(super) const MAX_NAME_BYTES: usize = 256;
+/// The time until a server that did not list its tools is asked again.
+const LIST_RETRY_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The tools of one server, from the lists that passed.
+#[derive(Debug, Default)]
+pub(super) struct ToolTable {
+    tools: HashMap<Box<str>, KnownTool>,
+    /// If set, a list has passed since the server last reported a change.
+    listed: bool,
+    asked: Option<Instant>,
+}
+
+impl ToolTable {
+    pub(super) fn get(&self, name: &str) -> Option<&KnownTool> {
+        self.tools.get(name)
+    }
+
+    /// Stores a page; the first one begins a new list.
+    pub(super) fn take(
+        &mut self,
+        reply: &Reply,
+        page: ListPage,
+        risk: impl Fn(&Tool) -> RiskLevel,
+    ) {
+        // An invalid list is refused by its reader.
+        let Ok(list) = reply.get::<ListToolsResult>() else { return };
+        if page == ListPage::First {
+            self.clear();
+        }
+        self.listed = true;
+        for tool in list.tools {
+            let known = KnownTool::of(&tool, risk(&tool));
+            if tool.name.len() <= MAX_NAME_BYTES && self.tools.len() < MAX_TOOLS {
+                self.tools.insert(tool.name.into(), known);
+            }
+        }
+    }
+
+    /// Removes all tools, because the server reported a change.
+    pub(super) fn clear(&mut self) {
+        self.tools.clear();
+        (self.listed, self.asked) = (false, None);
+    }
+
+    /// Returns whether the server should be asked for its tools now; the caller must then ask.
+    pub(super) fn wants_list(&mut self, now: Instant) -> bool {
+        let wants = !self.listed
+            && self.asked.is_none_or(|at| now.saturating_duration_since(at) > LIST_RETRY_INTERVAL);
+        if wants {
+            self.asked = Some(now);
+        }
+        wants
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListPage {
+    First,
+    Next,
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(rest: &str, risk: RiskLevel, expected: Repeat) {
+        let text = format!(r#"{{"name":"t","inputSchema":{{}}{rest}}}"#);
+        let tool: Tool = serde_json::from_str(&text).unwrap();
+        assert_eq!(KnownTool::of(&tool, risk).repeat, expected, "{text}");
+    }
+
+    #[test]
+    fn a_definition_decides_about_a_second_call() {
+        use Repeat::{Asked, Freely, Unstarted};
+        use RiskLevel::{Dangerous, Moderate, Safe};
+
+        check("", Dangerous, Unstarted);
+        check(r#","annotations":{"readOnlyHint":true}"#, Safe, Freely);
+        check(r#","annotations":{"readOnlyHint":true}"#, Dangerous, Unstarted);
+        check(
+            r#","annotations":{"readOnlyHint":true,"destructiveHint":true}"#,
+            Dangerous,
+            Unstarted,
+        );
+        check(r#","annotations":{"readOnlyHint":false}"#, Moderate, Unstarted);
+        check(
+            r#","annotations":{"idempotentHint":true,"destructiveHint":true}"#,
+            Dangerous,
+            Freely,
+        );
+        check(r#","security":{"risk_level":"safe"}"#, Safe, Freely);
+        check(r#","security":{"risk_level":"moderate"}"#, Moderate, Unstarted);
+        check(r#","security":{"risk_level":"dangerous","reversible":true}"#, Dangerous, Unstarted);
+        check(r#","security":{"risk_level":"dangerous","reversible":false}"#, Dangerous, Asked);
+        let both = r#","annotations":{"idempotentHint":true},"security":{"risk_level":"dangerous","reversible":false}"#;
+        check(both, Dangerous, Asked);
+        check(r#","security":{"risk_level":"safe","reversible":false}"#, Safe, Unstarted);
+        check(r#","security":{"risk_level":"safe","reversible":false}"#, Dangerous, Asked);
+        // A malformed declaration is ignored.
+        check(r#","security":{"risk_level":7}"#, Dangerous, Unstarted);
+    }
+
+    #[track_caller]
+    fn declares(rest: &str, expected: &RiskLevel) {
+        let text = format!(r#"{{"name":"t","inputSchema":{{}}{rest}}}"#);
+        let tool: Tool = serde_json::from_str(&text).unwrap();
+        assert_eq!(&KnownTool::declared_risk(&tool), expected, "{text}");
+    }
+
+    #[test]
+    fn a_definition_without_a_declared_risk_is_dangerous() {
+        use RiskLevel::{Dangerous, Moderate, Safe};
+
+        declares("", &Dangerous);
+        declares(r#","annotations":{"readOnlyHint":true}"#, &Safe);
+        declares(r#","annotations":{"destructiveHint":false}"#, &Moderate);
+        declares(r#","annotations":{"readOnlyHint":true,"destructiveHint":true}"#, &Dangerous);
+        declares(r#","security":{"risk_level":"moderate"}"#, &Moderate);
+        declares(r#","security":{"risk_level":"safe","reversible":false}"#, &Dangerous);
+        declares(r#","security":{"risk_level":"unheard_of"}"#, &Dangerous);
+        let both = r#","security":{"risk_level":"safe"},"annotations":{"destructiveHint":true}"#;
+        declares(both, &Dangerous);
+    }
+
+    fn list(names: &[&str]) -> Reply {
+        let tools = names.iter().map(|name| format!(r#"{{"name":"{name}","inputSchema":{{}}}}"#));
+        let tools = tools.collect::<Vec<_>>().join(",");
+        Reply::raw(Payload::parse(format!(r#"{{"tools":[{tools}]}}"#)).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_are_learned_page_by_page_and_bounded() {
+        let mut tools = ToolTable::default();
+        assert!(tools.wants_list(Instant::now()));
+        assert!(!tools.wants_list(Instant::now()), "only one call asks");
+        tokio::time::advance(LIST_RETRY_INTERVAL * 2).await;
+        assert!(tools.wants_list(Instant::now()));
+        let risk = |_: &Tool| RiskLevel::Safe;
+        tools.take(&list(&["a"]), ListPage::First, risk);
+        tools.take(&list(&["b"]), ListPage::Next, risk);
+        assert!(tools.get("a").is_some() && tools.get("b").is_some());
+        assert!(!tools.wants_list(Instant::now()));
+        tools.take(&Reply::empty(), ListPage::First, risk);
+        assert!(tools.get("a").is_some(), "an invalid list changes nothing");
+        tools.take(&list(&["c"]), ListPage::First, risk);
+        assert!(tools.get("a").is_none() && tools.get("c").is_some());
+        tools.clear();
+        assert!(tools.get("c").is_none() && tools.wants_list(Instant::now()));
+
+        let names: Vec<_> = (0..MAX_TOOLS + 9).map(|number| number.to_string()).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        tools.take(&list(&names), ListPage::First, risk);
+        assert_eq!(tools.tools.len(), MAX_TOOLS);
+        tools.take(&list(&[&"x".repeat(MAX_NAME_BYTES + 1)]), ListPage::First, risk);
+        assert_eq!(tools.tools.len(), 0);
+    }
+}

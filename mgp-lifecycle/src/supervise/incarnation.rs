@@ -1,0 +1,164 @@
+//! The futures of one incarnation of a supervised server: its start, readiness, end and stop (MGP §11.5).
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use mgp_types::mgp::ShutdownReason;
+use mgp_types::service::{BoxFuture, Exit, Spawn, SpawnError, Spawned};
+use tokio::time::timeout;
+
+use crate::catch_panic::panicked;
+
+/// The time a server may take to end after a failed handshake, so that its exit is reported instead.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// The futures of one incarnation; dropping it kills the server.
+pub(super) struct Incarnation<T: Spawned> {
+    server: Option<Arc<T>>,
+    starting: Running<Result<T, SpawnError>>,
+    preparing: Running<Result<T::Client, SpawnError>>,
+    ending: Running<Exit>,
+    stopping: Running<()>,
+}
+
+type Running<T> = Option<BoxFuture<'static, T>>;
+
+/// The outcome of one of the futures.
+pub(super) enum Outcome<C> {
+    Ready(C),
+    StartFailed(SpawnError),
+    Exited(Exit),
+    Stopped,
+}
+
+impl<T: Spawned> Incarnation<T> {
+    pub(super) const fn new() -> Self {
+        Self { server: None, starting: None, preparing: None, ending: None, stopping: None }
+    }
+
+    /// Starts a server; the previous one has ended or was killed.
+    pub(super) fn start<S: Spawn<Server = T>>(&mut self, spawn: &Arc<S>) {
+        let spawn = Arc::clone(spawn);
+        self.starting = Some(Box::pin(async move {
+            let started = catch_panic(async move { spawn.start().await }).await;
+            started.unwrap_or_else(|| Err(SpawnError::new("starting it panicked")))
+        }));
+    }
+
+    /// Stops the server with its process tree, whatever it is doing.
+    pub(super) fn stop(&mut self, reason: Option<ShutdownReason>) {
+        self.clear();
+        let server = self.server.clone();
+        self.stopping = Some(Box::pin(async move {
+            if let Some(server) = server {
+                let stop = catch_panic(async { server.stop(reason.as_ref()).await });
+                if stop.await.is_none() {
+                    server.kill();
+                }
+            }
+        }));
+    }
+
+    /// Kills the server without waiting.
+    pub(super) fn kill(&mut self) {
+        self.clear();
+        if let Some(server) = self.server.take() {
+            server.kill();
+        }
+    }
+
+    /// Waits for the next outcome, for ever if nothing runs. Cancel safe.
+    pub(super) async fn next(&mut self) -> Outcome<T::Client> {
+        loop {
+            let started = poll_fn(|task| {
+                if let Some(started) = poll(&mut self.starting, task) {
+                    return Poll::Ready(Err(started));
+                }
+                // The end is polled before the handshake, because it explains why the handshake failed.
+                let outcome = poll(&mut self.ending, task)
+                    .map(Outcome::Exited)
+                    .or_else(|| match poll(&mut self.preparing, task)? {
+                        Ok(client) => Some(Outcome::Ready(client)),
+                        // It may have ended since the poll above.
+                        Err(error) => Some(
+                            poll(&mut self.ending, task)
+                                .map_or(Outcome::StartFailed(error), Outcome::Exited),
+                        ),
+                    })
+                    .or_else(|| poll(&mut self.stopping, task).map(|()| Outcome::Stopped));
+                outcome.map_or(Poll::Pending, |outcome| Poll::Ready(Ok(outcome)))
+            });
+            match started.await {
+                Ok(outcome) => {
+                    if let Outcome::Stopped = outcome {
+                        self.server = None;
+                    }
+                    return outcome;
+                }
+                Err(Ok(server)) => self.prepare(server),
+                Err(Err(error)) => return Outcome::StartFailed(error),
+            }
+        }
+    }
+
+    /// Begins to wait for readiness and for the end.
+    fn prepare(&mut self, server: T) {
+        let server = self.server.insert(Arc::new(server));
+        let (ready, ended) = (Arc::clone(server), Arc::clone(server));
+        self.preparing = Some(Box::pin(async move {
+            let outcome = catch_panic(async {
+                let outcome = ready.ready().await;
+                if outcome.is_err() {
+                    // Gives the exit time to become known.
+                    let _ = timeout(EXIT_TIMEOUT, ready.ended()).await;
+                }
+                outcome
+            });
+            outcome.await.unwrap_or_else(|| Err(SpawnError::new("the handshake panicked")))
+        }));
+        self.ending = Some(Box::pin(async move {
+            let exit = catch_panic(async { ended.ended().await }).await;
+            exit.unwrap_or_else(|| Exit::failure("waiting for its end panicked"))
+        }));
+    }
+
+    fn clear(&mut self) {
+        self.starting = None;
+        self.preparing = None;
+        self.ending = None;
+        self.stopping = None;
+    }
+}
+
+impl<T: Spawned> Drop for Incarnation<T> {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Polls a future if there is one, and removes it once it has completed.
+fn poll<T>(running: &mut Running<T>, task: &mut std::task::Context<'_>) -> Option<T> {
+    let Poll::Ready(done) = running.as_mut()?.as_mut().poll(task) else {
+        return None;
+    };
+    *running = None;
+    Some(done)
+}
+
+/// Runs a future of a spawner; returns `None` if it panics.
+async fn catch_panic<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(task))) {
+        Ok(polled) => polled.map(Some),
+        Err(panic) => {
+            // `panicked` logs the panic; there is no caller to answer.
+            let _ = panicked(&*panic);
+            Poll::Ready(None)
+        }
+    })
+    .await
+}

@@ -1,0 +1,389 @@
+//! Redirects the questions and partial results of a call when its request becomes a task.
+//!
+//! Until the hand-over both are sent to the caller of the request.
+//! Afterwards questions belong to the task and wait there for answers, and partial results are dropped.
+
+use std::fmt;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context as Poller, Poll, Waker};
+use std::thread::{self, ThreadId};
+
+use mgp_types::mcp::Era;
+use mgp_types::service::{
+    Ask, Asker, Asking, BoxFuture, Call, CallKey, Context, Gone, Item, ItemKind, Method, Outlet,
+    Params, Reply, Sink,
+};
+use mgp_types::sync::Mutex;
+use mgp_types::{Payload, RpcError};
+use tokio::sync::Notify;
+
+use super::entry::Entry;
+use super::negotiate::Plan;
+use super::table::Table;
+
+/// Lets a running call become a task before the layer decides; found in the call's extensions.
+///
+/// A question asked before this point is the answer of the call, which runs again with the reply;
+/// a question asked afterwards is a question of the task, which waits for the reply.
+#[derive(Clone, Debug)]
+pub struct TaskTicket(Arc<CallStage>);
+
+impl TaskTicket {
+    pub(super) fn new(stage: Arc<CallStage>) -> Self {
+        Self(stage)
+    }
+
+    /// Returns the ticket of a call; `None` if it stays a request, because of its tool or its caller.
+    #[must_use]
+    pub fn of(cx: &Context) -> Option<&Self> {
+        cx.extensions.get()
+    }
+
+    /// Makes the call a task now; has no effect the second time.
+    ///
+    /// # Errors
+    /// 3001 if there are too many tasks.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the call may or may not have become a task.
+    pub async fn begin(&self) -> Result<(), RpcError> {
+        match self.0.begin_task()? {
+            HandOver::Done => Ok(()),
+            // The round ends with its questions; the tool runs again with the answers.
+            HandOver::Suspended => pending().await,
+        }
+    }
+
+    /// Returns whether the call is a task now.
+    #[must_use]
+    pub fn is_task(&self) -> bool {
+        self.0.entry().is_some()
+    }
+}
+
+/// The result of a hand-over.
+enum HandOver {
+    Done,
+    /// Questions of the round are open, so the call ends with them instead.
+    Suspended,
+}
+
+/// The next step of the layer after it polled a call that is still pending.
+pub(super) enum NextStep {
+    Wait,
+    Answer(Reply),
+    Task(Arc<Entry>),
+}
+
+/// The stage of a call between request and task; it is the call's asker.
+pub(super) struct CallStage {
+    /// The context as the caller sent it.
+    own: Context,
+    table: Weak<Table>,
+    plan: Plan,
+    stage: Mutex<Stage>,
+    handed_over: Notify,
+}
+
+enum Stage {
+    Request(Round),
+    Task(Arc<Entry>),
+    /// The request was answered without a task.
+    Closed,
+}
+
+/// The state of the call while it is a request.
+#[derive(Default)]
+struct Round {
+    /// The thread on which the layer polls the call.
+    polling: Option<ThreadId>,
+    /// A gate asked during that poll; questions asked elsewhere are collected when their own poll is over.
+    asked: bool,
+    /// The questions that are the reply of the call.
+    reply: Option<Reply>,
+    /// Questions were collected: the call ends with them, so it cannot become a task.
+    suspended: bool,
+    layer: Option<Waker>,
+}
+
+impl CallStage {
+    /// Installs a stage as the asker and outlet of a call.
+    pub(super) fn install(call: &mut Call, table: &Arc<Table>, plan: Plan) -> Arc<Self> {
+        let this = Arc::new(Self {
+            own: call.cx().clone(),
+            table: Arc::downgrade(table),
+            plan,
+            stage: Mutex::new(Stage::Request(Round::default())),
+            handed_over: Notify::new(),
+        });
+        let cx = call.cx_mut();
+        cx.asking = Asking::Via(Arc::clone(&this) as Arc<dyn Asker>);
+        let outlet = std::mem::replace(&mut cx.outlet, Outlet::none());
+        let stage = Arc::clone(&this);
+        cx.outlet = outlet.wrap(|inner| Arc::new(RequestOutlet { inner, stage }));
+        cx.extensions.insert(TaskTicket::new(Arc::clone(&this)));
+        this
+    }
+
+    pub(super) fn own(&self) -> &Context {
+        &self.own
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn entry(&self) -> Option<Arc<Entry>> {
+        match &*self.stage.lock() {
+            Stage::Task(entry) => Some(Arc::clone(entry)),
+            Stage::Request(_) | Stage::Closed => None,
+        }
+    }
+
+    /// Records that the layer polls the call on this thread now.
+    pub(super) fn begin_poll(&self) {
+        if let Stage::Request(round) = &mut *self.stage.lock() {
+            round.polling = Some(thread::current().id());
+        }
+    }
+
+    /// Decides what follows such a poll.
+    pub(super) fn end_poll(&self, waker: &Waker) -> NextStep {
+        match &mut *self.stage.lock() {
+            Stage::Task(entry) => NextStep::Task(Arc::clone(entry)),
+            Stage::Closed => NextStep::Wait,
+            Stage::Request(round) => {
+                round.polling = None;
+                round.layer = Some(waker.clone());
+                if std::mem::take(&mut round.asked) {
+                    self.suspend(round);
+                }
+                round.reply.take().map_or(NextStep::Wait, NextStep::Answer)
+            }
+        }
+    }
+
+    /// Makes a task of a call that stayed pending.
+    pub(super) fn hand_over(&self) -> Result<NextStep, RpcError> {
+        let mut stage = self.stage.lock();
+        self.become_task(&mut stage)?;
+        Ok(match &mut *stage {
+            Stage::Task(entry) => NextStep::Task(Arc::clone(entry)),
+            Stage::Request(round) => round.reply.take().map_or(NextStep::Wait, NextStep::Answer),
+            Stage::Closed => NextStep::Wait,
+        })
+    }
+
+    fn begin_task(&self) -> Result<HandOver, RpcError> {
+        let mut stage = self.stage.lock();
+        self.become_task(&mut stage)?;
+        let (result, layer) = match &mut *stage {
+            Stage::Task(_) | Stage::Closed => (HandOver::Done, None),
+            Stage::Request(round) => (HandOver::Suspended, round.layer.take()),
+        };
+        drop(stage);
+        if let Some(layer) = layer {
+            layer.wake();
+        }
+        Ok(result)
+    }
+
+    /// Turns the request into a task, unless questions of the round are open: those are answered first.
+    fn become_task(&self, stage: &mut Stage) -> Result<(), RpcError> {
+        let Stage::Request(round) = stage else { return Ok(()) };
+        self.suspend(round);
+        if round.suspended {
+            return Ok(());
+        }
+        let Some(table) = self.table.upgrade() else { return Ok(()) };
+        let entry = table.insert(&self.own, &self.plan)?;
+        let layer = round.layer.take();
+        *stage = Stage::Task(entry);
+        self.handed_over.notify_waiters();
+        if let Some(layer) = layer {
+            layer.wake();
+        }
+        Ok(())
+    }
+
+    /// Makes the open questions of the round the reply of the call.
+    fn suspend(&self, round: &mut Round) {
+        if let Asking::Via(asker) = &self.own.asking
+            && let Some(reply) = asker.take_suspended()
+        {
+            round.reply = Some(reply);
+            round.suspended = true;
+        }
+    }
+
+    /// Closes a request that was answered or dropped; returns the task, if one was created that is not driven yet.
+    pub(super) fn close(&self) -> Option<Arc<Entry>> {
+        match std::mem::replace(&mut *self.stage.lock(), Stage::Closed) {
+            Stage::Task(entry) => Some(entry),
+            Stage::Request(_) | Stage::Closed => None,
+        }
+    }
+
+    /// Asks a question after the hand-over.
+    fn ask_in_task(
+        &self,
+        entry: &Arc<Entry>,
+        key: &str,
+        ask: Ask,
+    ) -> BoxFuture<'static, Result<Payload, RpcError>> {
+        if let Some(answer) = entry.answer(key).map(Ok).or_else(|| self.earlier_answer(key, &ask)) {
+            return Box::pin(std::future::ready(answer));
+        }
+        let (question, key) = (entry.open_question(key, ask.clone()), key.to_owned());
+        let entry = Arc::clone(entry);
+        if self.plan.era == Era::Legacy {
+            let own = self.own.clone();
+            return Box::pin(async move {
+                let _question = question;
+                ask_legacy(&entry, own, ask).await
+            });
+        }
+        Box::pin(async move {
+            let _question = question;
+            loop {
+                let changed = entry.changed.notified();
+                if let Some(answer) = entry.answer(&key) {
+                    return Ok(answer);
+                }
+                changed.await;
+            }
+        })
+    }
+
+    /// Returns the answer of an earlier round: it is ready at once or not at all, and dropping a question withdraws it.
+    fn earlier_answer(&self, key: &str, ask: &Ask) -> Option<Result<Payload, RpcError>> {
+        let Asking::Via(asker) = &self.own.asking else { return None };
+        let mut answer = asker.ask(key, ask.clone());
+        match answer.as_mut().poll(&mut Poller::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => {
+                drop(answer);
+                asker.take_suspended();
+                None
+            }
+        }
+    }
+}
+
+/// Sends a question of a task to a legacy caller: with a waiting `tasks/result`, else with the original call.
+async fn ask_legacy(entry: &Entry, own: Context, ask: Ask) -> Result<Payload, RpcError> {
+    let to = loop {
+        let changed = entry.changed.notified();
+        match entry.latest_waiting() {
+            Some(waiting) => break waiting,
+            None if !own.peer.is_closed() => break own,
+            // The caller disconnected; it may connect again and wait for the result.
+            None => changed.await,
+        }
+    };
+    let params = Params::split(ask.method(), ask.params().as_shared().clone())?;
+    let (peer, related) = (to.peer.clone(), to.key);
+    let mut cx = to;
+    cx.key = CallKey::next();
+    cx.outlet = Outlet::none();
+    cx.wire_id = None;
+    let mut call = Call::request(Method::of(ask.method()), params, cx).related(related);
+    let (name, task) = entry.related_task_meta();
+    call.hop_mut().meta.push((name.into(), task));
+    match peer.send(call).await?.as_body() {
+        Some(body) => Ok(body.as_raw().clone()),
+        None => Err(RpcError::internal("the caller answered without a result")),
+    }
+}
+
+impl Asker for CallStage {
+    fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
+        let mut stage = self.stage.lock();
+        match (&mut *stage, &self.own.asking) {
+            (Stage::Task(entry), _) => {
+                let entry = Arc::clone(entry);
+                drop(stage);
+                self.ask_in_task(&entry, key, ask)
+            }
+            (Stage::Request(round), Asking::Via(asker)) => {
+                round.asked |= round.polling == Some(thread::current().id());
+                asker.ask(key, ask)
+            }
+            (Stage::Request(_) | Stage::Closed, _) => {
+                let (own, key) = (self.own.clone(), key.to_owned());
+                Box::pin(async move { own.ask(&key, ask).await })
+            }
+        }
+    }
+
+    fn forget_early(&self, key: &str) {
+        if let Asking::Via(asker) = &self.own.asking {
+            asker.forget_early(key);
+        }
+    }
+
+    fn kept(&self, key: &str) -> Option<Payload> {
+        match &self.own.asking {
+            Asking::Via(asker) => asker.kept(key),
+            _ => None,
+        }
+    }
+
+    fn keep(&self, key: &str, value: &Payload) {
+        if let Asking::Via(asker) = &self.own.asking {
+            asker.keep(key, value);
+        }
+    }
+
+    fn take_suspended(&self) -> Option<Reply> {
+        match &mut *self.stage.lock() {
+            Stage::Request(round) => {
+                if round.reply.is_none() {
+                    self.suspend(round);
+                }
+                round.reply.take()
+            }
+            Stage::Task(_) | Stage::Closed => None,
+        }
+    }
+}
+
+impl fmt::Debug for CallStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &*self.stage.lock() {
+            Stage::Request(_) => "CallStage(request)",
+            Stage::Task(_) => "CallStage(task)",
+            Stage::Closed => "CallStage(closed)",
+        })
+    }
+}
+
+/// An outlet that drops items once the call is a task, because no stream is open for them.
+struct RequestOutlet {
+    inner: Arc<dyn Sink>,
+    stage: Arc<CallStage>,
+}
+
+impl Sink for RequestOutlet {
+    fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
+        Box::pin(async move {
+            let mut handed_over = pin!(self.stage.handed_over.notified());
+            if self.stage.entry().is_some() {
+                return Ok(());
+            }
+            let mut sent = pin!(self.inner.send(item));
+            // An item that waits for a slow consumer must not block the task.
+            poll_fn(|task| match sent.as_mut().poll(task) {
+                Poll::Pending => handed_over.as_mut().poll(task).map(|()| Ok(())),
+                ready @ Poll::Ready(_) => ready,
+            })
+            .await
+        })
+    }
+
+    fn wants(&self, kind: ItemKind) -> bool {
+        self.stage.entry().is_none() && self.inner.wants(kind)
+    }
+}

@@ -1,0 +1,157 @@
+//! Questions as text for a person: short, and without invisible characters (MGP §3.4, §4.4).
+
+use std::fmt::Write;
+
+use mgp_types::Hash;
+use serde_json::Value;
+
+use super::{About, Question};
+use crate::definition::shows;
+
+/// The size limit for a name, in characters.
+const MAX_NAME: usize = 128;
+
+/// The size limit for arguments, in characters; the middle of longer ones is left out.
+const MAX_ARGUMENTS: usize = 2000;
+
+/// The size limit for one string in long arguments, in characters; the middle of longer ones is left out.
+const MAX_TEXT: usize = 240;
+
+/// Returns the text of a question, one fact per line.
+pub(super) fn describe(question: &Question) -> String {
+    let mut words = String::new();
+    let server = question.server.as_ref().map(|server| name(server.as_str()));
+    let of_server = server.map(|server| format!(" of the server `{server}`")).unwrap_or_default();
+    match &question.about {
+        About::Call { tool, arguments, risk } => {
+            let _ = writeln!(words, "Run the tool `{}`{of_server}?", name(tool));
+            let _ = writeln!(words, "Risk: {}", name(risk.as_str()));
+            let _ = write!(words, "Arguments: {}", in_short(arguments));
+        }
+        About::Permissions { permissions, tool } => {
+            let who = match tool {
+                Some(tool) => format!("the tool `{}`{of_server}", name(tool)),
+                None => format!("the server{}", of_server.replace(" of the server", "")),
+            };
+            let _ = write!(words, "Which permissions may {who} have?");
+            for permission in permissions {
+                let risk = permission.risk();
+                let _ = write!(words, "\n- {} ({risk})", name(permission.as_str()));
+            }
+        }
+    }
+    words
+}
+
+/// Returns the caller: agent or subject, and tenant.
+pub(super) fn caller(question: &Question) -> String {
+    let principal = &question.principal;
+    let (subject, tenant) = (name(principal.subject().as_str()), name(principal.tenant().as_str()));
+    match principal.as_agent() {
+        Some(agent) => {
+            format!("agent `{}` of `{subject}` in `{tenant}`", name(agent.as_str()))
+        }
+        None => format!("`{subject}` in `{tenant}`"),
+    }
+}
+
+/// Returns a name for display.
+pub(super) fn name(text: &str) -> String {
+    visible(text, MAX_NAME)
+}
+
+/// Returns arguments for display.
+///
+/// In long arguments, long strings are shortened first, so that a short argument cannot hide behind them.
+/// If anything is left out, the hash of all of the arguments is added.
+fn in_short(arguments: &str) -> String {
+    if arguments.chars().count() <= MAX_ARGUMENTS {
+        return visible(arguments, MAX_ARGUMENTS);
+    }
+    let mut all: Option<Value> = serde_json::from_str(arguments).ok();
+    let shorter = all.as_mut().map(|all| {
+        shorten(all);
+        all.to_string()
+    });
+    let shown = visible(shorter.as_deref().unwrap_or(arguments), MAX_ARGUMENTS);
+    let (length, hash) = (arguments.len(), Hash::of(arguments.as_bytes()));
+    format!("{shown}\nNot all of the arguments is shown: {length} bytes with the SHA-256 {hash}")
+}
+
+/// Shortens all long strings, but no names of members.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::String(text) if text.chars().count() > MAX_TEXT => {
+            let length = text.chars().count();
+            let (head, tail) = (MAX_TEXT * 3 / 4, MAX_TEXT / 4);
+            let begins: String = text.chars().take(head).collect();
+            let ends: String = text.chars().skip(length - tail).collect();
+            *text = format!("{begins} … ({} more characters) … {ends}", length - head - tail);
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(members) => members.values_mut().for_each(shorten),
+        _ => {}
+    }
+}
+
+/// Returns a text with invisible characters escaped; the middle of a text that is too long is left out.
+fn visible(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    let (head, tail) = if length > most { (most * 3 / 4, most / 4) } else { (length, 0) };
+    let mut shown = String::with_capacity(text.len().min(most * 4));
+    for (index, letter) in text.chars().enumerate() {
+        if index == head && length > head {
+            let _ = write!(shown, " … ({} more characters) … ", length - head - tail);
+        }
+        if index >= head && index < length - tail {
+            continue;
+        }
+        if shows(letter) {
+            shown.push(letter);
+        } else {
+            let _ = write!(shown, "\\u{{{:x}}}", u32::from(letter));
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, most: usize, expected: &str) {
+        assert_eq!(visible(text, most), expected);
+    }
+
+    #[test]
+    fn invisible_characters_are_escaped() {
+        check("rm -rf ~/Müll", 99, "rm -rf ~/Müll");
+        check("a\u{1b}[2Jb\nc\td", 99, "a\\u{1b}[2Jb\\u{a}c\\u{9}d");
+        check("a\u{202e}b\u{200b}c\u{feff}", 99, "a\\u{202e}b\\u{200b}c\\u{feff}");
+        check("x\u{e0041}\u{a0}y", 99, "x\\u{e0041}\\u{a0}y");
+        check("a\u{1bca0}b\u{e001}", 99, "a\\u{1bca0}b\\u{e001}");
+    }
+
+    #[test]
+    fn a_short_argument_does_not_hide_between_long_ones() {
+        let long = "x".repeat(5000);
+        let arguments = format!(r#"{{"a":"{long}","path":"/etc/passwd","z":["{long}"]}}"#);
+        let shown = in_short(&arguments);
+        assert!(shown.contains(r#""path":"/etc/passwd""#), "{shown}");
+        assert!(shown.contains("(4760 more characters)"), "{shown}");
+        assert!(shown.contains(&Hash::of(arguments.as_bytes()).to_string()), "{shown}");
+        assert!(shown.len() < 1200, "{}", shown.len());
+        // If that is not enough, the hash distinguishes two of them.
+        let many = |middle: &str| format!("[{}{middle}{}]", "1,".repeat(3000), ",1".repeat(3000));
+        assert_ne!(in_short(&many("1")), in_short(&many("2")));
+        assert!(in_short(&many("1")).len() < 2500);
+        assert_eq!(in_short(r#"{"a":1}"#), r#"{"a":1}"#);
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_end() {
+        check("0123456789abcdef", 16, "0123456789abcdef");
+        check("0123456789abcdefX", 8, "012345 … (9 more characters) … fX");
+    }
+}

@@ -1,0 +1,148 @@
+//! The task for one sink: it reads, sends, confirms and saves its progress, and retries after failures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::method::AuditNotification;
+use mgp_types::mgp::AuditEvent;
+use mgp_types::service::{Call, Context, Peer, Principal, Scope, ScopeKind, Stack};
+use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::{Backoff, Payload, RpcError};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::super::source::EventSource;
+use super::confirm::{Unconfirmed, confirm_all};
+use super::forwarder::Delivery;
+
+/// The space of the store with the progress of each sink.
+const SPACE: &str = "audit.forward";
+
+/// The number of events that are read and confirmed at once.
+const BATCH: usize = 100;
+
+/// The interval of saving progress; it bounds the events that are sent twice after a crash.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The delays after failures.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
+
+/// The forwarding of a log to one sink.
+pub(super) struct SinkTask {
+    pub(super) name: String,
+    pub(super) source: Arc<dyn EventSource>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) peer: Stack,
+    pub(super) confirm: Delivery,
+    pub(super) reached: watch::Sender<u64>,
+}
+
+/// The reason why a batch was not delivered.
+#[derive(Debug, thiserror::Error)]
+enum ForwardError {
+    #[error("it cannot be sent: {0}")]
+    Unsent(#[from] RpcError),
+    #[error(transparent)]
+    Unconfirmed(#[from] Unconfirmed),
+    #[error(transparent)]
+    Unread(#[from] StoreError),
+}
+
+impl SinkTask {
+    pub(super) async fn run(self) {
+        let mut retry = RETRY;
+        let mut at = loop {
+            match self.position().await {
+                Ok(at) => break at,
+                Err(error) => self.pause(&mut retry, &error.into()).await,
+            }
+        };
+        let mut newest = self.source.newest();
+        if at > *newest.borrow() {
+            // Numbers are never reused within a log, so this is another log.
+            tracing::warn!(sink = %self.name, at, "the log is newer than the sink's progress; sending all events");
+            at = 0;
+        }
+        self.reached.send_replace(at);
+        retry.reset();
+        let (mut saved, mut save_at) = (at, Instant::now() + SAVE_INTERVAL);
+        loop {
+            tokio::select! {
+                news = newest.wait_for(|newest| *newest > at) => {
+                    // Without a log there are no more events.
+                    if news.is_err() { break }
+                }
+                () = sleep_until(save_at), if at > saved => {}
+            }
+            if *newest.borrow() > at {
+                match self.next(&mut at).await {
+                    Ok(()) => retry.reset(),
+                    Err(error) => self.pause(&mut retry, &error).await,
+                }
+                self.reached.send_replace(at);
+            }
+            if at > saved && Instant::now() >= save_at {
+                match self.save(at).await {
+                    Ok(()) => saved = at,
+                    Err(error) => {
+                        tracing::error!(sink = %self.name, %error, "failed to save forwarding progress");
+                    }
+                }
+                save_at = Instant::now() + SAVE_INTERVAL;
+            }
+        }
+        let _ = self.save(at).await;
+    }
+
+    /// Sends the next events; `at` moves to the last delivered one.
+    async fn next(&self, at: &mut u64) -> Result<(), ForwardError> {
+        let events = self.source.after(*at, BATCH).await?;
+        let number = |event: &AuditEvent| event.mgp.as_ref().and_then(|mgp| mgp.seq);
+        let Some(first) = events.first().and_then(number) else {
+            return Err(StoreError::Unreadable("events without numbers".to_owned()).into());
+        };
+        if first > *at + 1 {
+            let lost = first - *at - 1;
+            tracing::error!(sink = %self.name, lost, "dropped events: the log removed them before they were forwarded");
+        }
+        let mut sent = Vec::with_capacity(events.len());
+        for event in &events {
+            self.send(event).await?;
+            sent.extend(number(event));
+            if let (Delivery::Sent, Some(last)) = (self.confirm, sent.last()) {
+                *at = *last;
+            }
+        }
+        if self.confirm == Delivery::Asked {
+            confirm_all(&self.peer, &sent, at).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, event: &AuditEvent) -> Result<(), RpcError> {
+        self.peer.send(Call::tell::<AuditNotification>(event, context())?).await.map(drop)
+    }
+
+    async fn position(&self) -> Result<u64, StoreError> {
+        let records = self.store.load(SPACE).await?.records;
+        let own = records.into_iter().find(|record| record.key == self.name);
+        let Some(value) = own.and_then(|record| record.value) else { return Ok(0) };
+        value.get().map_err(|error| StoreError::Unreadable(error.to_string()))
+    }
+
+    async fn save(&self, at: u64) -> Result<(), StoreError> {
+        let value = Payload::from_trusted(at.to_string());
+        self.store.commit(Change::new().put(SPACE, self.name.clone(), value)).await.map(drop)
+    }
+
+    async fn pause(&self, retry: &mut Backoff, error: &ForwardError) {
+        let delay = retry.next_delay();
+        tracing::warn!(sink = %self.name, %error, ?delay, "failed to forward events; retrying");
+        sleep(delay).await;
+    }
+}
+
+/// Returns the context of a call of our own, which has no caller.
+pub(super) fn context() -> Context {
+    Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local())
+}

@@ -1,0 +1,84 @@
+//! A cache of verified signatures, because a client sends the same token with every request.
+//!
+//! Only the validity of the signature is cached. The claims, including the expiry, are read every time.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_types::sync::Mutex;
+use sha2::{Digest, Sha256};
+
+use super::jwks::JwkSet;
+
+/// The maximum number of cached tokens; at the limit the cache is cleared, which costs each token one verification.
+const MAX_TOKENS: usize = 4096;
+
+/// The hashes of tokens that a key set has verified.
+#[derive(Clone, Default)]
+pub(super) struct VerifiedTokens(Arc<Mutex<VerifiedSet>>);
+
+#[derive(Default)]
+struct VerifiedSet {
+    /// The key set; another one may not verify the tokens.
+    keys: Option<Arc<JwkSet>>,
+    tokens: HashSet<TokenHash>,
+}
+
+/// SHA-256 of a token, including header and signature.
+pub(super) type TokenHash = [u8; 32];
+
+pub(super) fn hash(token: &str) -> TokenHash {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+impl VerifiedTokens {
+    /// Returns whether a key set has verified a token.
+    pub(super) fn contains(&self, token: &TokenHash, keys: &Arc<JwkSet>) -> bool {
+        let verified = self.0.lock();
+        verified.is_of(keys) && verified.tokens.contains(token)
+    }
+
+    /// Caches that a key set has verified a token.
+    pub(super) fn remember(&self, token: TokenHash, keys: &Arc<JwkSet>) {
+        let mut verified = self.0.lock();
+        if !verified.is_of(keys) || verified.tokens.len() >= MAX_TOKENS {
+            verified.keys = Some(Arc::clone(keys));
+            verified.tokens.clear();
+        }
+        verified.tokens.insert(token);
+    }
+}
+
+impl VerifiedSet {
+    fn is_of(&self, keys: &Arc<JwkSet>) -> bool {
+        self.keys.as_ref().is_some_and(|known| Arc::ptr_eq(known, keys))
+    }
+}
+
+impl fmt::Debug for VerifiedTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} tokens", self.0.lock().tokens.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_bounded_and_cleared_with_the_keys() {
+        let (keys, newer) = (Arc::default(), Arc::default());
+        let verified = VerifiedTokens::default();
+        for n in 0..MAX_TOKENS {
+            verified.remember(hash(&n.to_string()), &keys);
+        }
+        assert!(verified.contains(&hash("0"), &keys));
+        assert!(!verified.contains(&hash("0"), &newer));
+        assert!(!verified.contains(&hash("x"), &keys));
+        verified.remember(hash("x"), &keys);
+        assert_eq!(format!("{verified:?}"), "1 tokens");
+        verified.remember(hash("y"), &newer);
+        assert!(!verified.contains(&hash("x"), &newer) && verified.contains(&hash("y"), &newer));
+    }
+}

@@ -1,0 +1,47 @@
+//! Removal of entries whose subject no longer exists.
+
+use mgp_types::mgp::AuditEvent;
+use mgp_types::store::{Change, StoreError};
+
+use super::{ChangeError, Snapshot, State};
+
+/// The number of entries that one commit removes; the rest follows in further commits.
+const MAX_PER_COMMIT: usize = 256;
+
+/// The number of attempts if another process changes the same entries.
+const ATTEMPTS: usize = 8;
+
+impl<S: Snapshot> State<S> {
+    /// Removes all matching entries, each with its audit event, if it has one.
+    ///
+    /// # Errors
+    /// As for [`commit`](Self::commit); some of the entries may be removed.
+    pub(crate) async fn take_out(
+        &self,
+        is_meant: impl Fn(&S::Entry) -> bool,
+        told: impl Fn(&S::Entry) -> Option<AuditEvent>,
+    ) -> Result<(), ChangeError> {
+        let mut conflicts = 0;
+        loop {
+            let mut gone = self.latest(&is_meant).await?;
+            gone.truncate(MAX_PER_COMMIT);
+            if gone.is_empty() {
+                return Ok(());
+            }
+            let mut change = Change::new();
+            for found in &gone {
+                change = change
+                    .expect(S::SPACE, &found.key, Some(found.revision))
+                    .remove(S::SPACE, &found.key);
+            }
+            let events = gone.iter().filter_map(|found| told(&found.entry)).collect();
+            match self.commit(change, events).await {
+                // Another process changed one of them; read the entries again.
+                Err(ChangeError::Store(StoreError::Conflict { .. })) if conflicts < ATTEMPTS => {
+                    conflicts += 1;
+                }
+                done => drop(done?),
+            }
+        }
+    }
+}

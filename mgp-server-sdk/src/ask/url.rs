@@ -1,0 +1,158 @@
+//! A request to the user to visit a page (MCP elicitation in URL mode).
+
+use mgp_types::mcp::{
+    ElicitAction, ElicitMode, ElicitParams, ElicitResult, ElicitationCompleteParams, Era, Revision,
+    UrlElicitationRequiredData,
+};
+use mgp_types::method::{ElicitationComplete, ElicitationCreate, Request};
+use mgp_types::service::{Ask, BoxFuture, Call, Context};
+use mgp_types::{ErrorCode, Payload, RpcError, unguessable};
+
+use super::elicit::unknown;
+use super::{ClientCapability, Question, read};
+
+/// The user's answer to a request to visit a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visited {
+    /// The user agreed to visit it; the outcome of the visit is not known yet.
+    Agreed,
+    /// The user declined.
+    Declined,
+    /// The user dismissed the request.
+    Cancelled,
+}
+
+/// A request to the user to visit a page; await it to send it.
+///
+/// # Errors
+/// Code 1000 if the caller does not support it (−32021 in the modern era).
+#[derive(Debug)]
+#[must_use = "the request is sent when it is awaited"]
+pub struct UrlElicitation {
+    question: Question,
+    message: String,
+    url: String,
+    id: Option<String>,
+    /// If set, a legacy call ends with −32042 and does not wait for the answer.
+    call_again: bool,
+}
+
+impl UrlElicitation {
+    pub(super) fn new(cx: &Context, message: String, url: String) -> Self {
+        Self {
+            question: Question::new(cx, "elicitation"),
+            message,
+            url,
+            id: None,
+            call_again: false,
+        }
+    }
+
+    /// Sets the name of the question within the call.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.question.key = Some(key.into());
+        self
+    }
+
+    /// Sets the id by which to report later that the page was visited; random by default.
+    ///
+    /// See [`ContextExt::elicitation_complete`](super::ContextExt::elicitation_complete). Modern callers do not use
+    /// ids.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Ends a call of revision 2025-11-25 with code −32042, which names the page; the caller calls again after the
+    /// visit.
+    ///
+    /// A modern caller is asked as usual, because its call does not wait anyway.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_server_sdk::{ContextExt, Visited};
+    ///
+    /// let repos = Tool::new("repos", "Lists repositories", |cx: Context| async move {
+    ///     let is_signed_in = false; // Looked up somewhere.
+    ///     if !is_signed_in {
+    ///         let page = cx.elicit_url("Sign in first", "https://example.com/in");
+    ///         if page.call_again().await? != Visited::Agreed {
+    ///             return Ok("not signed in");
+    ///         }
+    ///     }
+    ///     Ok::<_, RpcError>("no repositories yet")
+    /// });
+    /// # drop(repos);
+    /// ```
+    pub fn call_again(mut self) -> Self {
+        self.call_again = true;
+        self
+    }
+}
+
+impl IntoFuture for UrlElicitation {
+    type Output = Result<Visited, RpcError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let is_legacy = self.question.cx.caller.era == Era::Legacy;
+        let mut params = ElicitParams::new(self.message);
+        params.mode = Some(ElicitMode::Url);
+        params.url = Some(self.url);
+        let id = is_legacy.then(|| self.id.map_or_else(unguessable, Ok)).transpose();
+        let params = id.map(|id| {
+            params.elicitation_id = id;
+            params
+        });
+        if is_legacy && self.call_again {
+            let refused =
+                params.map_or_else(|error| error, |params| self.question.required_url(params));
+            return Box::pin(std::future::ready(Err(refused)));
+        }
+        let ask = params
+            .and_then(|params| Ok(Ask::new(ElicitationCreate::METHOD, Payload::of(&params)?)));
+        let answer = self.question.ask(ClientCapability::Url, ask);
+        Box::pin(async move {
+            let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
+            match answer.action {
+                ElicitAction::Accept => Ok(Visited::Agreed),
+                ElicitAction::Decline => Ok(Visited::Declined),
+                ElicitAction::Cancel => Ok(Visited::Cancelled),
+                other => Err(unknown(&other)),
+            }
+        })
+    }
+}
+
+impl Question {
+    /// Returns −32042, or the error if the caller does not support URLs.
+    fn required_url(&self, page: ElicitParams) -> RpcError {
+        let cx = &self.cx;
+        if let Err(refused) = ClientCapability::Url.check(cx) {
+            return refused;
+        }
+        let error = RpcError::new(ErrorCode::URL_ELICITATION_REQUIRED, page.message.clone());
+        match Payload::of(&UrlElicitationRequiredData::new(vec![page])) {
+            Ok(data) => error.data(data),
+            Err(unwritten) => unwritten,
+        }
+    }
+}
+
+/// Notifies a caller of revision 2025-11-25 that a page was visited; others are not notified.
+pub(super) fn complete(cx: &Context, id: String) -> BoxFuture<'static, ()> {
+    if cx.caller.revision != Revision::V2025_11_25 {
+        return Box::pin(std::future::ready(()));
+    }
+    // The visit may outlast the call that asked for it, so the notification belongs to the session.
+    let mut out = cx.peer.context(&cx.scope);
+    out.principal = cx.principal.clone();
+    let (peer, params) = (cx.peer.clone(), ElicitationCompleteParams::new(id));
+    Box::pin(async move {
+        match Call::tell::<ElicitationComplete>(&params, out) {
+            // A caller that left needs no notification.
+            Ok(call) => drop(peer.send(call).await),
+            Err(error) => tracing::debug!(%error, "elicitation/complete not sent"),
+        }
+    })
+}

@@ -1,0 +1,161 @@
+//! Change notifications for servers whose lists live elsewhere, e.g. a gateway (MCP `list_changed`, `subscribe`).
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::EmptyResult;
+use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
+use mgp_types::service::{BoxFuture, Context, Principal, Router};
+
+use crate::resource::Resources;
+use crate::subscribers::{ListKind, Subscribers, WatchedResource};
+
+/// A sender of change notifications to the clients of any number of servers; a cheap handle.
+///
+/// Changes within a few milliseconds are sent as one notification.
+///
+/// ```
+/// use mgp_server_sdk::types::RpcError;
+/// use mgp_server_sdk::types::service::{BoxFuture, Context};
+/// use mgp_server_sdk::{Herald, Server, Watch, Watches};
+///
+/// struct Everything;
+///
+/// impl Watches for Everything {
+///     fn watch(&self, _: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>> {
+///         let watch = Watch::new(uri);
+///         Box::pin(async { Ok(watch) })
+///     }
+/// }
+///
+/// let herald = Herald::new();
+/// let (one, two) = (Server::new("a", "1"), Server::new("b", "1"));
+/// let (one, two) = (one.herald(&herald, Everything), two.herald(&herald, Everything));
+/// herald.tools_changed(|principal| principal.as_agent().is_none());
+/// # drop((one, two));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Herald(Subscribers);
+
+/// A subscriber to resources on behalf of callers.
+pub trait Watches: Send + Sync + 'static {
+    /// Subscribes to a resource for a caller.
+    ///
+    /// # Errors
+    /// If the caller cannot subscribe to it; the caller receives the error.
+    fn watch(&self, cx: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>>;
+}
+
+/// A subscription to a resource.
+#[must_use = "a subscription ends when it is dropped"]
+pub struct Watch {
+    name: String,
+    guard: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl Watch {
+    /// Creates a subscription; `name` identifies the resource in [`Herald::updated`].
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), guard: None }
+    }
+
+    /// Attaches a value that is dropped when the subscription ends.
+    pub fn guard(mut self, guard: impl Any + Send + Sync) -> Self {
+        self.guard = Some(Box::new(guard));
+        self
+    }
+}
+
+mgp_types::opaque_debug!(Watch { name });
+
+impl Herald {
+    /// Creates a notifier without listeners.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notifies the clients of matching principals that the list of tools changed.
+    pub fn tools_changed(&self, matches: impl Fn(&Principal) -> bool) {
+        self.0.changed_for(ListKind::Tools, matches);
+    }
+
+    /// Notifies the clients of matching principals that the list of prompts changed.
+    pub fn prompts_changed(&self, matches: impl Fn(&Principal) -> bool) {
+        self.0.changed_for(ListKind::Prompts, matches);
+    }
+
+    /// Notifies the clients of matching principals that the lists of resources and templates changed.
+    pub fn resources_changed(&self, matches: impl Fn(&Principal) -> bool) {
+        self.0.changed_for(ListKind::Resources, matches);
+    }
+
+    /// Notifies the subscribers of a resource, by the name of its [`Watch`], that it changed.
+    pub fn updated(&self, name: &str, matches: impl Fn(&Principal) -> bool) {
+        self.0.updated_for(name, matches);
+    }
+
+    pub(crate) fn subscribers(&self) -> &Subscribers {
+        &self.0
+    }
+}
+
+/// The subscriber to the resources of a server.
+#[derive(Clone, Debug)]
+pub(crate) enum ResourceWatcher {
+    /// The server itself.
+    Own(Resources),
+    /// A gateway's own implementation.
+    External(Arc<dyn Watches>),
+}
+
+impl fmt::Debug for dyn Watches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watches")
+    }
+}
+
+impl ResourceWatcher {
+    /// Subscribes for a stream; returns `None` if the resource cannot be subscribed to.
+    pub(crate) async fn subscribe(
+        &self,
+        cx: &Context,
+        uri: String,
+    ) -> Option<(String, WatchedResource)> {
+        match self {
+            Self::Own(resources) => resources.knows(&uri).then(|| WatchedResource::plain(uri)),
+            Self::External(watches) => match watches.watch(cx, &uri).await {
+                Ok(watch) => Some(watched_resource(watch, uri)),
+                Err(error) => {
+                    tracing::debug!(%error, "resource subscription failed");
+                    None
+                }
+            },
+        }
+    }
+}
+
+fn watched_resource(Watch { name, guard }: Watch, uri: String) -> (String, WatchedResource) {
+    (name, WatchedResource { uri, _guard: guard })
+}
+
+/// Returns the subscription endpoints of a server whose resources live elsewhere.
+pub(crate) fn routes(subscribers: Subscribers, watched: ResourceWatcher) -> Router {
+    let ResourceWatcher::External(watches) = watched else { return Router::new() };
+    let unsubscribed = subscribers.clone();
+    Router::new()
+        .on::<ResourcesSubscribe, _, _>(move |cx, params| {
+            let (subscribers, watch) = (subscribers.clone(), watches.watch(&cx, &params.uri));
+            async move {
+                let (name, watching) = watched_resource(watch.await?, params.uri);
+                subscribers.watch_as(&cx, name, watching)?;
+                Ok(EmptyResult::new())
+            }
+        })
+        .on::<ResourcesUnsubscribe, _, _>(move |cx, params| {
+            unsubscribed.unwatch(&cx, &params.uri);
+            async { Ok(EmptyResult::new()) }
+        })
+}

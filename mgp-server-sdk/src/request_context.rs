@@ -1,0 +1,41 @@
+//! Adds to each request the context its handlers need: the log level and the order of its questions.
+//!
+//! Applies to: inbound.
+
+use mgp_types::RpcError;
+use mgp_types::service::{Asking, Call, Kind, MgpService, Reply};
+use tower_service::Service;
+
+use crate::ask::QuestionCounter;
+use crate::log;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestContextLayer {
+    /// If set, handlers may send log messages.
+    pub(crate) logging: bool,
+}
+
+mgp_types::layer_service! {
+    /// Service of [`RequestContextLayer`].
+    pub(crate) RequestContext for RequestContextLayer
+}
+
+impl<S: MgpService> Service<Call> for RequestContext<S> {
+    type Response = Reply;
+    type Error = RpcError;
+    type Future = S::Future;
+    mgp_types::always_ready!();
+
+    fn call(&mut self, mut call: Call) -> S::Future {
+        if call.kind() == Kind::Request {
+            if self.layer.logging {
+                log::store_level(&mut call);
+            }
+            // Questions need names only if the handler runs again in the next round.
+            if let Asking::Via(_) = call.cx().asking {
+                call.cx_mut().extensions.insert(QuestionCounter::default());
+            }
+        }
+        self.inner.call(call)
+    }
+}

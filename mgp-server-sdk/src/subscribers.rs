@@ -1,0 +1,528 @@
+//! The listeners to change notifications: legacy sessions and modern streams, in one bounded table.
+//!
+//! Changes are collected for a moment and sent by a task per listener, so a burst is one message
+//! and a listener that does not read blocks no other.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use mgp_types::mcp::{EmptyParams, Meta, ResourceUpdatedParams, ServerCapabilities, key};
+use mgp_types::method::{
+    LifecycleNotification, Notification, PromptsListChanged, ResourcesListChanged,
+    ResourcesUpdated, ToolsListChanged,
+};
+use mgp_types::mgp::{Extension, LifecycleParams};
+use mgp_types::service::{BoxFuture, Call, CallKey, Context, Peer, Principal, Scope, ScopeId};
+use mgp_types::sync::Mutex;
+use mgp_types::{Payload, RpcError};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use crate::error::Refusal;
+
+/// The maximum number of listeners; further clients are served without notifications.
+const MAX_LISTENERS: usize = 131_072;
+
+/// The maximum number of resources that one listener may subscribe to.
+pub(crate) const MAX_WATCHED: usize = 1_000;
+
+/// The time for which changes are collected before they are sent.
+const COALESCE_DELAY: Duration = Duration::from_millis(10);
+
+/// A list with change notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+/// A set of lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListSet(u8);
+
+/// The table of listeners.
+#[derive(Clone, Default)]
+pub(crate) struct Subscribers(Arc<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// The lists whose changes the handshake announced; no others are sent.
+    announced: AtomicU8,
+    listeners: Mutex<HashMap<ListenerKey, Arc<Listener>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ListenerKey {
+    /// A legacy session.
+    Session(ScopeId),
+    /// A modern stream of notifications.
+    Stream(CallKey),
+}
+
+/// A client that receives notifications.
+struct Listener {
+    peer: Peer,
+    scope: Scope,
+    principal: Principal,
+    /// The call whose stream carries notifications, and their `_meta`; `None` for a session.
+    stream: Option<(CallKey, Meta)>,
+    lists: ListSet,
+    /// If set, the client negotiated notifications of the server's state.
+    wants_state: bool,
+    runtime: Handle,
+    state: Mutex<ListenerState>,
+}
+
+#[derive(Default)]
+struct ListenerState {
+    /// The subscriptions by the name of the resource in this server.
+    watched: BTreeMap<String, WatchedResource>,
+    changes: Changes,
+    /// `true` while a task sends the changes.
+    is_sending: bool,
+}
+
+/// A subscription to a resource.
+pub(crate) struct WatchedResource {
+    /// The URI that the client used.
+    pub(crate) uri: String,
+    /// Dropped when the subscription ends.
+    pub(crate) _guard: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl WatchedResource {
+    /// Creates a subscription to a resource whose name is its URI.
+    pub(crate) fn plain(uri: String) -> (String, Self) {
+        (uri.clone(), Self { uri, _guard: None })
+    }
+}
+
+/// The changes that are not sent yet.
+#[derive(Default)]
+struct Changes {
+    lists: ListSet,
+    resources: BTreeSet<String>,
+}
+
+// === impl ListSet ===
+
+impl ListSet {
+    pub(crate) const ALL: Self = Self(0b111);
+
+    pub(crate) fn of(lists: &[(ListKind, bool)]) -> Self {
+        let chosen = lists.iter().filter(|(_, is_in)| *is_in);
+        Self(chosen.fold(0, |bits, (list, _)| bits | Self::bit(*list)))
+    }
+
+    /// Returns the lists whose changes a server announces.
+    pub(crate) fn announced(capabilities: &ServerCapabilities) -> Self {
+        let announces = |changes: Option<bool>| changes == Some(true);
+        let list = |capability: Option<&mgp_types::mcp::ListChanged>| {
+            announces(capability.and_then(|capability| capability.list_changed))
+        };
+        let resources = capabilities.resources.as_ref();
+        Self::of(&[
+            (ListKind::Tools, list(capabilities.tools.as_ref())),
+            (ListKind::Prompts, list(capabilities.prompts.as_ref())),
+            (
+                ListKind::Resources,
+                announces(resources.and_then(|resources| resources.list_changed)),
+            ),
+        ])
+    }
+
+    pub(crate) fn has(self, list: ListKind) -> bool {
+        self.0 & Self::bit(list) != 0
+    }
+
+    pub(crate) fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    fn insert(&mut self, list: ListKind) {
+        self.0 |= Self::bit(list);
+    }
+
+    fn bit(list: ListKind) -> u8 {
+        match list {
+            ListKind::Tools => 1,
+            ListKind::Prompts => 2,
+            ListKind::Resources => 4,
+        }
+    }
+}
+
+// === impl Audience ===
+
+impl Subscribers {
+    /// Sets the changes that the handshake announces.
+    pub(crate) fn announce(&self, lists: ListSet) {
+        self.0.announced.store(lists.0, Ordering::Relaxed);
+    }
+
+    /// Returns the changes that the handshake announces.
+    pub(crate) fn announced(&self) -> ListSet {
+        ListSet(self.0.announced.load(Ordering::Relaxed))
+    }
+
+    /// Notifies all listeners that a list changed.
+    pub(crate) fn changed(&self, list: ListKind) {
+        self.changed_for(list, |_| true);
+    }
+
+    /// Notifies the listeners of matching principals that a list changed.
+    pub(crate) fn changed_for(&self, list: ListKind, matches: impl Fn(&Principal) -> bool) {
+        if !self.announced().has(list) {
+            return;
+        }
+        let listeners = self.0.listeners.lock();
+        let interested = listeners.values().filter(|listener| listener.lists.has(list));
+        for listener in interested.filter(|listener| matches(&listener.principal)) {
+            listener.record(|changes, _| {
+                changes.lists.insert(list);
+                true
+            });
+        }
+    }
+
+    /// Notifies the subscribers of a resource that it changed.
+    pub(crate) fn updated(&self, uri: &str) {
+        self.updated_for(uri, |_| true);
+    }
+
+    /// Notifies the subscribers of matching principals that a resource changed.
+    pub(crate) fn updated_for(&self, name: &str, matches: impl Fn(&Principal) -> bool) {
+        for listener in self.0.listeners.lock().values() {
+            listener.record(|changes, watched| match watched.get(name) {
+                Some(watching) if matches(&listener.principal) => {
+                    changes.resources.insert(watching.uri.clone())
+                }
+                _ => false,
+            });
+        }
+    }
+
+    /// Notifies the listeners that negotiated it of a new server state; completes when every message was sent or
+    /// failed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave listeners that read slowly without the notification.
+    pub(crate) fn notify_state(&self, params: &LifecycleParams) -> BoxFuture<'static, ()> {
+        let listeners = self.0.listeners.lock();
+        let messages = listeners.values().filter(|listener| listener.wants_state).map(|listener| {
+            let (listener, params) = (Arc::clone(listener), params.clone());
+            async move {
+                if let Err(error) = listener.send_state(&params).await {
+                    tracing::debug!(%error, "listener disconnected");
+                }
+            }
+        });
+        // One task each: a listener that does not read blocks no other.
+        let messages: Vec<_> = messages.collect();
+        drop(listeners);
+        Box::pin(async move {
+            let all: JoinSet<()> = messages.into_iter().collect();
+            all.join_all().await;
+        })
+    }
+
+    /// Adds the session of a call; it is removed when its scope ends.
+    pub(crate) fn join(&self, cx: &Context) {
+        let key = ListenerKey::Session(cx.scope.id());
+        if self.enter(key, || Listener::new(cx, ListSet::ALL, None)) {
+            let table = Arc::downgrade(&self.0);
+            let leave = move || {
+                if let Some(table) = table.upgrade() {
+                    Self(table).leave(key);
+                }
+            };
+            cx.scope.on_end(leave).keep();
+        }
+    }
+
+    /// Adds a stream of notifications; it is removed when the guard is dropped.
+    pub(crate) fn listen(
+        &self,
+        cx: &Context,
+        meta: Meta,
+        lists: ListSet,
+        watched: Vec<(String, WatchedResource)>,
+    ) -> Result<StreamGuard, RpcError> {
+        if watched.len() > MAX_WATCHED {
+            return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
+        }
+        let key = ListenerKey::Stream(cx.key);
+        let entered = self.enter(key, || {
+            let listener = Listener::new(cx, lists, Some((cx.key, meta)));
+            listener.state.lock().watched.extend(watched);
+            listener
+        });
+        if entered {
+            Ok(StreamGuard { subscribers: self.clone(), key })
+        } else {
+            Err(Refusal::TooManyListeners.into())
+        }
+    }
+
+    /// Subscribes the session of a call to a resource.
+    pub(crate) fn watch(&self, cx: &Context, uri: String) -> Result<(), RpcError> {
+        let (name, watching) = WatchedResource::plain(uri);
+        self.watch_as(cx, name, watching)
+    }
+
+    /// Subscribes the session of a call to a resource that has another name in this server.
+    pub(crate) fn watch_as(
+        &self,
+        cx: &Context,
+        name: String,
+        watching: WatchedResource,
+    ) -> Result<(), RpcError> {
+        self.join(cx);
+        let listeners = self.0.listeners.lock();
+        let Some(listener) = listeners.get(&ListenerKey::Session(cx.scope.id())) else {
+            return Err(Refusal::TooManyListeners.into());
+        };
+        let mut state = listener.state.lock();
+        if state.watched.len() >= MAX_WATCHED && !state.watched.contains_key(&name) {
+            return Err(Refusal::TooManyWatched(MAX_WATCHED).into());
+        }
+        let replaced = state.watched.insert(name, watching);
+        drop(state);
+        drop(listeners);
+        drop(replaced);
+        Ok(())
+    }
+
+    pub(crate) fn unwatch(&self, cx: &Context, uri: &str) {
+        if let Some(listener) = self.0.listeners.lock().get(&ListenerKey::Session(cx.scope.id())) {
+            let mut state = listener.state.lock();
+            let removed: Vec<_> =
+                state.watched.extract_if(.., |_, watching| watching.uri == uri).collect();
+            state.changes.resources.remove(uri);
+            drop(state);
+            drop(removed);
+        }
+    }
+
+    /// Returns `true` if the listener is new and there was room.
+    fn enter(&self, key: ListenerKey, listener: impl FnOnce() -> Listener) -> bool {
+        let mut listeners = self.0.listeners.lock();
+        if listeners.contains_key(&key) {
+            return false;
+        }
+        if listeners.len() >= MAX_LISTENERS {
+            tracing::warn!(
+                MAX_LISTENERS,
+                "listener limit reached; client gets no change notifications"
+            );
+            return false;
+        }
+        listeners.insert(key, Arc::new(listener()));
+        true
+    }
+
+    fn leave(&self, key: ListenerKey) {
+        // Dropped after the lock is released: it may be the last handle of a connection.
+        let removed = self.0.listeners.lock().remove(&key);
+        drop(removed);
+    }
+}
+
+mgp_types::opaque_debug!(Subscribers);
+
+/// A stream of notifications in the table; removed on drop.
+#[derive(Debug)]
+pub(crate) struct StreamGuard {
+    subscribers: Subscribers,
+    key: ListenerKey,
+}
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.subscribers.leave(self.key);
+    }
+}
+
+// === impl Listener ===
+
+impl Listener {
+    fn new(cx: &Context, lists: ListSet, stream: Option<(CallKey, Meta)>) -> Self {
+        Self {
+            peer: cx.peer.clone(),
+            scope: cx.scope.clone(),
+            principal: cx.principal.clone(),
+            stream,
+            lists,
+            wants_state: cx.caller.has(Extension::Lifecycle),
+            runtime: Handle::current(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Records changes and starts the task that sends them; `add` returns whether there are any.
+    fn record(
+        self: &Arc<Self>,
+        add: impl FnOnce(&mut Changes, &BTreeMap<String, WatchedResource>) -> bool,
+    ) {
+        let mut state = self.state.lock();
+        let ListenerState { watched, changes, is_sending } = &mut *state;
+        if add(changes, watched) && !*is_sending {
+            *is_sending = true;
+            self.runtime.spawn(Arc::clone(self).send_changes());
+        }
+    }
+
+    /// Sends the changes until there are none left.
+    async fn send_changes(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(COALESCE_DELAY).await;
+            let Some(changes) = self.take() else { return };
+            if let Err(error) = self.send_once(changes).await {
+                // The table drops the listener when its scope ends; until then no further attempt is made.
+                tracing::debug!(%error, "listener disconnected");
+                return;
+            }
+        }
+    }
+
+    /// Returns the recorded changes, or `None` to end the sending task.
+    fn take(&self) -> Option<Changes> {
+        let mut state = self.state.lock();
+        let changes = std::mem::take(&mut state.changes);
+        let any = changes.lists != ListSet::default() || !changes.resources.is_empty();
+        state.is_sending = any;
+        any.then_some(changes)
+    }
+
+    async fn send_once(&self, changes: Changes) -> Result<(), RpcError> {
+        let mut params = EmptyParams::new();
+        params.meta = self.stream.as_ref().map(|(_, meta)| meta.clone());
+        if changes.lists.has(ListKind::Tools) {
+            self.send::<ToolsListChanged>(&params).await?;
+        }
+        if changes.lists.has(ListKind::Prompts) {
+            self.send::<PromptsListChanged>(&params).await?;
+        }
+        if changes.lists.has(ListKind::Resources) {
+            self.send::<ResourcesListChanged>(&params).await?;
+        }
+        for uri in changes.resources {
+            let mut updated = ResourceUpdatedParams::new(uri);
+            updated.meta.clone_from(&params.meta);
+            self.send::<ResourcesUpdated>(&updated).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_state(&self, params: &LifecycleParams) -> Result<(), RpcError> {
+        let (peer, scope) = (self.peer.clone(), self.scope.clone());
+        let cx = Context::new(peer, scope, self.principal.clone());
+        let mut call = Call::tell::<LifecycleNotification>(params, cx)?;
+        if let Some((key, meta)) = &self.stream {
+            let id = meta.subscription_id()?.map(|id| Payload::of(&id)).transpose()?;
+            let member = id.map(|id| (key::SUBSCRIPTION_ID.into(), id));
+            call.hop_mut().meta.extend(member);
+            call = call.related(*key);
+        }
+        self.peer.send(call).await.map(drop)
+    }
+
+    async fn send<N: Notification>(&self, params: &N::Params) -> Result<(), RpcError> {
+        let (peer, scope) = (self.peer.clone(), self.scope.clone());
+        let call = Call::tell::<N>(params, Context::new(peer, scope, self.principal.clone()))?;
+        let call = match &self.stream {
+            Some((key, _)) => call.related(*key),
+            None => call,
+        };
+        self.peer.send(call).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Reply, ScopeKind, Stack, mock};
+
+    use super::*;
+
+    fn peer() -> mock::MockPeer {
+        mock::peer(Stack::from_fn(|_| async { Ok(Reply::None) }))
+    }
+
+    fn sent(peer: &mock::MockPeer) -> Vec<String> {
+        peer.seen().iter().map(|call| call.method().as_str().to_owned()).collect()
+    }
+
+    async fn wait_for_sending() {
+        tokio::time::sleep(COALESCE_DELAY * 3).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_sent_once_and_to_no_session_that_ended() {
+        let (subscribers, peer) = (Subscribers::default(), peer());
+        let scope = Scope::new(ScopeKind::Connection);
+        let cx = peer.peer().context(&scope);
+        subscribers.join(&cx);
+        subscribers.join(&cx);
+        subscribers.changed(ListKind::Tools);
+        wait_for_sending().await;
+        assert!(sent(&peer).is_empty(), "nothing was announced in the handshake");
+
+        subscribers.announce(ListSet::of(&[(ListKind::Tools, true), (ListKind::Prompts, false)]));
+        for _ in 0..100 {
+            subscribers.changed(ListKind::Tools);
+            subscribers.changed(ListKind::Prompts);
+            subscribers.updated("test://a");
+        }
+        wait_for_sending().await;
+        assert_eq!(sent(&peer), [ToolsListChanged::METHOD]);
+
+        subscribers.watch(&cx, "test://a".to_owned()).unwrap();
+        subscribers.updated("test://a");
+        subscribers.updated("test://b");
+        subscribers.changed(ListKind::Tools);
+        wait_for_sending().await;
+        assert_eq!(sent(&peer)[1..], [ToolsListChanged::METHOD, ResourcesUpdated::METHOD]);
+        subscribers.unwatch(&cx, "test://a");
+        subscribers.updated("test://a");
+
+        scope.end();
+        subscribers.changed(ListKind::Tools);
+        wait_for_sending().await;
+        assert_eq!(peer.seen().len(), 3);
+        assert!(subscribers.0.listeners.lock().is_empty());
+        subscribers.join(&cx);
+        assert!(subscribers.0.listeners.lock().is_empty(), "a scope that ended is not added again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_does_not_read_blocks_no_other() {
+        let subscribers = Subscribers::default();
+        subscribers.announce(ListSet::ALL);
+        let stuck = mock::peer(Stack::from_fn(|_| std::future::pending()));
+        let fine = peer();
+        let scopes = [(); 2].map(|()| Scope::new(ScopeKind::Connection));
+        subscribers.join(&stuck.peer().context(&scopes[0]));
+        subscribers.join(&fine.peer().context(&scopes[1]));
+        for _ in 0..3 {
+            subscribers.changed(ListKind::Prompts);
+            wait_for_sending().await;
+        }
+        assert_eq!((stuck.seen().len(), fine.seen().len()), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn subscriptions_are_bounded() {
+        let (subscribers, peer) = (Subscribers::default(), peer());
+        let scope = Scope::new(ScopeKind::Connection);
+        let cx = peer.peer().context(&scope);
+        for number in 0..MAX_WATCHED {
+            subscribers.watch(&cx, number.to_string()).unwrap();
+        }
+        subscribers.watch(&cx, "0".to_owned()).unwrap();
+        assert_eq!(subscribers.watch(&cx, "more".to_owned()).unwrap_err().code().0, 3001);
+    }
+}

@@ -1,0 +1,95 @@
+//! The running calls, by the scope they arrived in and their id in that scope.
+
+use std::collections::hash_map::{Entry, HashMap};
+use std::sync::Arc;
+
+use mgp_types::Id;
+use mgp_types::service::{CallKey, ScopeId};
+use mgp_types::sync::Mutex;
+
+use super::signal::CancelSignal;
+
+/// Calls in flight; shared by all connections of a stack.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RunningCalls(Arc<Mutex<Table>>);
+
+type Table = HashMap<(ScopeId, Id), CallsWithId, ahash::RandomState>;
+
+/// The calls with one id: usually one, but some hosts send the same id on every request.
+#[derive(Debug)]
+enum CallsWithId {
+    One(CallKey, Arc<CancelSignal>),
+    Many(Vec<(CallKey, Arc<CancelSignal>)>),
+}
+
+impl RunningCalls {
+    pub(super) fn insert(
+        &self,
+        scope: ScopeId,
+        id: Id,
+        key: CallKey,
+        signal: Arc<CancelSignal>,
+    ) -> RunningCall {
+        let id = (scope, id);
+        match self.0.lock().entry(id.clone()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(CallsWithId::One(key, signal));
+            }
+            Entry::Occupied(mut occupied) => {
+                let calls_with_id = occupied.get_mut();
+                let mut calls =
+                    match std::mem::replace(calls_with_id, CallsWithId::Many(Vec::new())) {
+                        CallsWithId::One(key, signal) => vec![(key, signal)],
+                        CallsWithId::Many(calls) => calls,
+                    };
+                calls.push((key, signal));
+                *calls_with_id = CallsWithId::Many(calls);
+            }
+        }
+        RunningCall { calls: self.clone(), id, key }
+    }
+
+    /// Returns the signal of the call with an id, if exactly one call has it; among several none can be meant.
+    pub(super) fn get(&self, scope: ScopeId, id: &Id) -> Option<Arc<CancelSignal>> {
+        match self.0.lock().get(&(scope, id.clone()))? {
+            CallsWithId::One(_, signal) => Some(Arc::clone(signal)),
+            CallsWithId::Many(calls) => match calls.as_slice() {
+                [(_, signal)] => Some(Arc::clone(signal)),
+                _ => None,
+            },
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let count = |calls: &CallsWithId| match calls {
+            CallsWithId::One(..) => 1,
+            CallsWithId::Many(calls) => calls.len(),
+        };
+        self.0.lock().values().map(count).sum()
+    }
+}
+
+/// An entry of [`RunningCalls`], removed when dropped.
+#[derive(Debug)]
+pub(super) struct RunningCall {
+    calls: RunningCalls,
+    id: (ScopeId, Id),
+    key: CallKey,
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        let mut table = self.calls.0.lock();
+        let empty = match table.get_mut(&self.id) {
+            Some(CallsWithId::One(key, _)) => *key == self.key,
+            Some(CallsWithId::Many(calls)) => {
+                calls.retain(|(key, _)| *key != self.key);
+                calls.is_empty()
+            }
+            None => false,
+        };
+        if empty {
+            table.remove(&self.id);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The categories of an index as a tree (MGP §16.4).
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::catalog::Catalog;
+use super::category::SEPARATOR;
+use super::{Bitmap, Labels};
+
+/// The categories of an index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CategoryTree {
+    /// The top-level categories, those with most tools first.
+    pub roots: Vec<CategoryNode>,
+}
+
+/// A category.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CategoryNode {
+    /// The full name, e.g. `filesystem/read`.
+    pub path: String,
+    /// The number of tools in it or below it.
+    pub tools: usize,
+    /// The subcategories, those with most tools first.
+    pub below: Vec<Self>,
+}
+
+impl CategoryTree {
+    /// Finds a category by its full name.
+    #[must_use]
+    pub fn find(&self, path: &str) -> Option<&CategoryNode> {
+        let mut level = &self.roots;
+        loop {
+            let node = level.iter().find(|node| {
+                path.strip_prefix(&*node.path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(SEPARATOR))
+            })?;
+            if node.path == path {
+                return Some(node);
+            }
+            level = &node.below;
+        }
+    }
+
+    /// Returns the number of categories, at all levels.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        fn count(nodes: &[CategoryNode]) -> usize {
+            nodes.iter().map(|node| 1 + count(&node.below)).sum()
+        }
+        count(&self.roots)
+    }
+
+    /// Returns `true` if the tree is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty()
+    }
+
+    /// Counts the tools of a catalogue, or of a subset.
+    pub(crate) fn of(catalog: &Catalog, within: Option<&Bitmap>) -> Self {
+        // Many tools have the same list.
+        let mut lists: FxHashMap<u32, (&Labels, usize)> = FxHashMap::default();
+        for (slot, record) in catalog.records() {
+            if within.is_none_or(|within| within.contains(slot)) {
+                lists.entry(record.categories).or_insert((&record.entry.categories, 0)).1 += 1;
+            }
+        }
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for (labels, tools) in lists.into_values() {
+            let mut paths: Vec<&str> =
+                labels.words.iter().flat_map(|path| prefixes(path)).collect();
+            // A tool in two subcategories counts once.
+            paths.sort_unstable();
+            paths.dedup();
+            for path in paths {
+                *counts.entry(path).or_default() += tools;
+            }
+        }
+        Self { roots: nest(&counts.into_iter().collect::<Vec<_>>(), "") }
+    }
+}
+
+/// Returns a category and its parents.
+fn prefixes(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices(SEPARATOR).map(|(at, _)| &path[..at]).chain([path])
+}
+
+/// Returns the nodes directly below `above`; `all` is sorted.
+fn nest(all: &[(&str, usize)], above: &str) -> Vec<CategoryNode> {
+    let mut nodes = Vec::new();
+    for (path, tools) in all {
+        let Some(rest) = path.strip_prefix(above) else { continue };
+        if rest.is_empty() || rest.contains(SEPARATOR) {
+            continue;
+        }
+        let prefix = format!("{path}{SEPARATOR}");
+        let start = all.partition_point(|(other, _)| *other < &*prefix);
+        let length =
+            all[start..].iter().take_while(|(other, _)| other.starts_with(&prefix)).count();
+        let below = nest(&all[start..start + length], &prefix);
+        nodes.push(CategoryNode { path: (*path).to_owned(), tools: *tools, below });
+    }
+    nodes.sort_by(|a, b| b.tools.cmp(&a.tools).then_with(|| a.path.cmp(&b.path)));
+    nodes
+}

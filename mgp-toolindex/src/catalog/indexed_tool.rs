@@ -1,0 +1,94 @@
+//! A tool that the index returns (MGP §16.4).
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use mgp_types::RpcError;
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::{RiskLevel, ToolSecurity};
+
+use super::entry::Entry;
+
+/// A tool of an index; cheap to clone, and not affected by later changes of the index.
+#[derive(Clone, Debug)]
+pub struct Listed(pub(crate) Arc<Entry>);
+
+impl Listed {
+    /// Returns the id of the tool: `{server}.{name}`.
+    #[must_use]
+    pub fn tool_id(&self) -> String {
+        format!("{}.{}", self.server_id(), self.name())
+    }
+
+    /// Returns the id of the server.
+    #[must_use]
+    pub fn server_id(&self) -> &str {
+        &self.0.server.id
+    }
+
+    /// Returns the display name of the server.
+    #[must_use]
+    pub fn server_name(&self) -> Option<&str> {
+        self.0.server.name.as_deref()
+    }
+
+    /// Returns the name of the tool at its server.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Returns the description.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.0.description()
+    }
+
+    /// Returns the definition as the server lists it, as compact JSON.
+    #[must_use]
+    pub fn definition(&self) -> &ByteString {
+        &self.0.definition
+    }
+
+    /// Parses the definition.
+    ///
+    /// # Errors
+    /// −32602 if the definition is not a tool, which cannot happen for a tool that was put.
+    pub fn tool(&self) -> Result<Tool, RpcError> {
+        serde_json::from_str(self.definition()).map_err(RpcError::invalid_params)
+    }
+
+    /// Returns the security metadata: as decided by the kernel, else as claimed by the server.
+    #[must_use]
+    pub fn security(&self) -> Option<&ToolSecurity> {
+        self.0.security.as_deref()
+    }
+
+    /// Returns the effective risk; a tool without one is dangerous.
+    #[must_use]
+    pub fn risk(&self) -> RiskLevel {
+        self.0.risk()
+    }
+
+    /// Returns the categories, `a/b` for `b` below `a`.
+    pub fn categories(&self) -> impl Iterator<Item = &str> {
+        self.0.categories.words.iter().map(|category| &**category)
+    }
+
+    /// Returns the words that are not in the definition.
+    pub fn keywords(&self) -> impl Iterator<Item = &str> {
+        self.0.keywords.words.iter().map(|keyword| &**keyword)
+    }
+
+    /// Returns the tokens of the definition: exact once counted, before that an upper bound.
+    #[must_use]
+    pub fn tokens(&self) -> u32 {
+        self.0.tokens()
+    }
+
+    /// Returns a hash of all that the index stores of the tool, texts of its server included.
+    #[must_use]
+    pub fn hash(&self) -> &[u8; 16] {
+        &self.0.hash
+    }
+}

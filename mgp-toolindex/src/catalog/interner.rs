@@ -1,0 +1,52 @@
+//! Interned values that are dropped with their last owner (MGP §16.4).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// The number of entries from which dead ones are removed.
+const LEAST: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Interner<T: ?Sized> {
+    known: HashMap<Box<str>, Weak<T>, ahash::RandomState>,
+    /// The number of entries at which dead ones are removed again.
+    purge_at: usize,
+}
+
+impl<T: ?Sized> Default for Interner<T> {
+    fn default() -> Self {
+        Self { known: HashMap::default(), purge_at: LEAST }
+    }
+}
+
+impl<T: ?Sized> Interner<T> {
+    /// Returns the value of the key; makes it if there is none.
+    pub(crate) fn get(&mut self, key: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        if let Some(known) = self.known.get(key).and_then(Weak::upgrade) {
+            return known;
+        }
+        if self.known.len() >= self.purge_at {
+            self.known.retain(|_, shared| shared.strong_count() > 0);
+            self.purge_at = (2 * self.known.len()).max(LEAST);
+        }
+        let made = make();
+        self.known.insert(key.into(), Arc::downgrade(&made));
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_without_an_owner_are_dropped() {
+        let mut pool = Interner::default();
+        let kept: Arc<str> = pool.get("kept", || "kept".into());
+        for number in 0..10_000 {
+            pool.get(&number.to_string(), || number.to_string().into());
+        }
+        assert!(pool.known.len() <= 2 * LEAST);
+        assert!(Arc::ptr_eq(&kept, &pool.get("kept", || "other".into())));
+    }
+}

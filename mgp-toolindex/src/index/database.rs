@@ -1,0 +1,329 @@
+//! The index in a database: opening it, and storing each change (MGP §16.4).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::{mem, thread};
+
+use mgp_types::store::{Db, StoreError};
+use tokio::sync::oneshot;
+
+use super::builder::ToolIndexBuilder;
+use super::change::{Change, Embedded, StoredTool};
+use super::shared::SharedIndex;
+use super::snapshot::Snapshot;
+use super::tool_index::ToolIndex;
+use super::writer::IndexWriter;
+use crate::catalog::{Bitmap, Listed, ServerEntry, Slot, ToolEntry};
+use crate::error::IndexError;
+use crate::keyword::{self, Step};
+use crate::persist::{
+    self, IndexStore, LoadedIndex, LoadedServer, LoadedTool, LoadedVector, NewSegments, NewServer,
+    NewTool, NewVector, ServerRow, WriteMode,
+};
+use crate::vector::VectorTable;
+
+/// Segments are stored again after this many changed documents, and this fraction of all; fewer are indexed quickly.
+const MIN_CHANGED_DOCUMENTS: usize = 1000;
+const CHANGED_FRACTION: usize = 8;
+
+/// One change for the database.
+#[derive(Debug)]
+pub(super) enum ServerChange {
+    /// A server was put, with these tools.
+    Put(ServerRow, Vec<PutTool>),
+    /// A server was removed.
+    Remove(String),
+}
+
+/// The input of a tool that its entry does not contain.
+#[derive(Debug)]
+pub(super) struct PutTool {
+    slot: Slot,
+    mode: WriteMode,
+    categories: Vec<String>,
+    keywords: Vec<String>,
+}
+
+/// The result of restoring an index.
+#[derive(Debug, Default)]
+pub(super) struct RestoreResult {
+    /// Damaged rows.
+    dropped: usize,
+    /// Tools whose vectors are up to date.
+    fresh: Bitmap,
+}
+
+impl PutTool {
+    pub(super) fn take(slot: Slot, mode: WriteMode, tool: &mut ToolEntry) -> Self {
+        let categories = mem::take(&mut tool.categories);
+        Self { slot, mode, categories, keywords: mem::take(&mut tool.keywords) }
+    }
+}
+
+impl ToolIndexBuilder {
+    /// Opens the index of a database, and stores all later changes there.
+    ///
+    /// Each change is written as a whole, in order and in the background; [`ToolIndex::flush`] waits for that. After a
+    /// crash the database has the index after one of these changes. Damaged tools are left out and counted
+    /// ([`IndexStats::dropped`](super::IndexStats::dropped)). Restored servers are disconnected until their state is
+    /// set.
+    ///
+    /// For a thousand tools and more the words are stored too, some 220 bytes per tool, and written again when an
+    /// eighth of the tools changed; changed tools are indexed when the index is opened.
+    ///
+    /// Several processes may use one database. Tools of one process are visible to the others when they open it again;
+    /// the last process that put a server wins.
+    ///
+    /// ```
+    /// use mgp_toolindex::{Everything, Query, ServerEntry, ToolIndex};
+    /// use mgp_types::RawObject;
+    /// use mgp_types::mcp::Tool;
+    /// use mgp_types::store::Db;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let db = Db::in_memory().await?;
+    /// let index = ToolIndex::builder().open(db.clone()).await?;
+    /// let tool = Tool::new("read_file".to_owned(), RawObject::empty());
+    /// index.put(ServerEntry::new("files").tool(tool))?;
+    /// index.flush().await?;
+    ///
+    /// let again = ToolIndex::builder().open(db).await?;
+    /// let found = again.search(&Query::new("read a file"), &Everything)?;
+    /// assert_eq!(found.hits[0].tool.name(), "read_file");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`IndexError::Store`] if the database cannot be read, [`IndexError::Keywords`] if what it has cannot be indexed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the database as it was.
+    pub async fn open(self, db: Db) -> Result<ToolIndex, IndexError> {
+        let (store, opened) = IndexStore::open(db).await?;
+        let (sender, opened_index) = oneshot::channel();
+        // This takes some hundred milliseconds for ten thousand tools: too long for a runtime's thread.
+        let make = move || {
+            let mut shared = self.shared();
+            shared.store = Some(store);
+            let shared = Arc::new(shared);
+            let restored = shared.restore(opened);
+            drop(sender.send(restored.map(|()| ToolIndex { shared })));
+        };
+        let thread = thread::Builder::new().name("mgp-index-open".to_owned());
+        thread.spawn(make).map_err(StoreError::failed)?;
+        opened_index.await.map_err(StoreError::failed)?
+    }
+}
+
+impl ToolIndex {
+    /// Waits until all changes so far are in the database; an index in memory has nothing to wait for.
+    ///
+    /// # Errors
+    /// [`IndexError::Store`] if they cannot be written. The write is retried later.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    pub async fn flush(&self) -> Result<(), IndexError> {
+        match &self.shared.store {
+            Some(store) => Ok(store.flush().await?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl SharedIndex {
+    /// Stores counted tokens ([`Entry::count`](crate::catalog::Entry::count)).
+    pub(crate) fn store_counts(&self, tools: Vec<Listed>) {
+        if let Some(store) = &self.store
+            && !tools.is_empty()
+        {
+            store.push(vec![persist::Change::Counts(tools)]);
+        }
+    }
+}
+
+// === impl Change ===
+
+impl Change<'_> {
+    pub(super) fn note_put(&mut self, given: ServerEntry, tools: Vec<PutTool>) {
+        if let Some(notes) = &mut self.notes {
+            let ServerEntry { id, name, description, categories, .. } = given;
+            notes.push(ServerChange::Put(ServerRow { id, name, description, categories }, tools));
+        }
+    }
+
+    pub(super) fn note_remove(&mut self, id: &str) {
+        if let Some(notes) = &mut self.notes {
+            notes.push(ServerChange::Remove(id.to_owned()));
+        }
+    }
+
+    /// Restores the document of a tool; returns whether it was stored.
+    pub(super) fn restore_document(&mut self, slot: Slot, hash: &[u8; 16]) -> bool {
+        let Some(at) = self.writer.keywords.take_stored(hash) else { return false };
+        self.step(Step::Restore(slot, at));
+        self.changed_documents -= 1;
+        true
+    }
+
+    /// Loads the stored segments.
+    fn load_segments(&mut self, opened: &mut LoadedIndex) {
+        let key = keyword::key(self.limits.bounds());
+        let tools = opened.servers.iter().flat_map(|server| &server.tools);
+        let known_hashes = tools.map(|tool| tool.hash).collect();
+        let segments =
+            mem::take(&mut opened.words).into_iter().filter(|(segment_key, _)| *segment_key == key);
+        let segments = segments.map(|(_, segment)| segment).collect();
+        self.writer.keywords.restore(&key, segments, &known_hashes);
+    }
+
+    fn restore(&mut self, mut opened: LoadedIndex, model: Option<&str>) -> RestoreResult {
+        self.load_segments(&mut opened);
+        let mut restored = RestoreResult { dropped: opened.unreadable, ..RestoreResult::default() };
+        for LoadedServer { server, tools } in opened.servers {
+            let mut entry = server.into_entry();
+            let mut stored = Vec::with_capacity(tools.len());
+            for mut tool in tools {
+                match tool.take_entry() {
+                    Some(given) => {
+                        entry.tools.push(given);
+                        stored.push(tool);
+                    }
+                    None => restored.dropped += 1,
+                }
+            }
+            self.restore_server(entry, stored, model, &mut restored);
+        }
+        restored
+    }
+
+    fn restore_server(
+        &mut self,
+        entry: ServerEntry,
+        mut stored: Vec<LoadedTool>,
+        model: Option<&str>,
+        restored: &mut RestoreResult,
+    ) {
+        let id = entry.id.clone();
+        let names: Vec<_> = entry.tools.iter().map(|tool| tool.tool.name.clone()).collect();
+        let dimensions = self.next.vectors.as_ref().map(VectorTable::dimensions);
+        // Vectors of another model stay in the database until there are new ones.
+        let fits = |vector: &LoadedVector| {
+            Some(&*vector.model) == model && Some(vector.row.len()) == dimensions
+        };
+        let known = |tool: &mut LoadedTool| {
+            let mut vector = tool.vector.iter().filter(|vector| fits(vector));
+            let is_fresh = vector.any(|vector| vector.hash == tool.hash);
+            let embedded = if is_fresh { Embedded::Yes } else { Embedded::No };
+            StoredTool { definition: mem::take(&mut tool.definition), hash: tool.hash, embedded }
+        };
+        let known: Vec<_> = stored.iter_mut().map(known).collect();
+        let embedded: Vec<_> = known.iter().map(|known| known.embedded).collect();
+        let put = self.put_stored(entry, known);
+        restored.dropped += put.refused.len();
+        for ((name, tool), embedded) in names.iter().zip(stored).zip(embedded) {
+            let Some(slot) = self.next.catalog.find(&id, name) else { continue };
+            if let (Some(tokens), Some(entry)) = (tool.tokens, self.next.catalog.entry(slot)) {
+                entry.count(tokens);
+            }
+            let Some(vector) = tool.vector.filter(fits) else { continue };
+            if let Some(vectors) = &mut self.next.vectors {
+                vectors.restore(slot, &vector.row);
+            }
+            if embedded == Embedded::Yes {
+                restored.fresh.set(slot);
+            }
+        }
+    }
+}
+
+// === impl SharedIndex ===
+
+impl SharedIndex {
+    fn restore(self: &Arc<Self>, opened: LoadedIndex) -> Result<(), IndexError> {
+        let model = self.embedder.as_ref().map(|embedder| embedder.model());
+        let dropped = self.change(|change| {
+            // The database has all of it already.
+            change.notes = None;
+            let restored = change.restore(opened, model);
+            change.texts.retain(|slot| !restored.fresh.contains(*slot));
+            Ok(restored.dropped)
+        })?;
+        if dropped > 0 {
+            tracing::warn!(
+                dropped,
+                "damaged tools of the stored index are left out until they are put again"
+            );
+        }
+        self.dropped.store(dropped, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Stores a change, with its vectors.
+    pub(super) fn store_changes(
+        &self,
+        now: &Snapshot,
+        notes: Vec<ServerChange>,
+        embedded: &[Slot],
+    ) {
+        let Some(store) = &self.store else { return };
+        let changes = notes.into_iter().map(|note| match note {
+            ServerChange::Remove(id) => persist::Change::Remove(id),
+            ServerChange::Put(server, tools) => {
+                let tools = tools.into_iter().filter_map(|given| {
+                    let PutTool { slot, mode, categories, keywords } = given;
+                    let tool = now.catalog.listed(slot)?;
+                    Some(NewTool { mode, slot, tool, categories, keywords })
+                });
+                persist::Change::Put(NewServer { server, tools: tools.collect() })
+            }
+        });
+        let vectors = self.vectors(now, embedded.iter().copied());
+        store.push(changes.chain(vectors).collect());
+    }
+
+    /// Stores the segments of the keyword index, once enough documents changed.
+    pub(super) fn store_segments(
+        &self,
+        writer: &mut IndexWriter,
+        now: &Snapshot,
+        changed_documents: usize,
+    ) {
+        let (Some(store), Some(keywords)) = (&self.store, &now.keywords) else { return };
+        writer.unstored_documents += changed_documents;
+        if writer.unstored_documents
+            < MIN_CHANGED_DOCUMENTS.max(now.catalog.len() / CHANGED_FRACTION)
+        {
+            return;
+        }
+        writer.unstored_documents = 0;
+        let (keywords, catalog) = (keywords.clone(), now.catalog.clone());
+        let key = keyword::key(self.limits.bounds());
+        let segment_key = key.clone();
+        let make = Box::new(move || keywords.save(&segment_key, &catalog));
+        store.push(vec![persist::Change::Segments(NewSegments { key, make })]);
+    }
+
+    /// Stores vectors that were made later.
+    pub(super) fn store_vectors(&self, now: &Snapshot, slots: impl Iterator<Item = Slot>) {
+        let Some(store) = &self.store else { return };
+        store.push(self.vectors(now, slots).into_iter().collect());
+    }
+
+    fn vectors(
+        &self,
+        now: &Snapshot,
+        slots: impl Iterator<Item = Slot>,
+    ) -> Option<persist::Change> {
+        let model: Arc<str> = self.embedder.as_ref()?.model().into();
+        let table = now.vectors.as_ref()?;
+        let vectors: Vec<_> = slots
+            .filter_map(|slot| {
+                let (tool, row) = (now.catalog.listed(slot)?, table.row(slot)?.into());
+                Some(NewVector { tool, model: Arc::clone(&model), row })
+            })
+            .collect();
+        (!vectors.is_empty()).then_some(persist::Change::Vectors(vectors))
+    }
+}

@@ -1,0 +1,93 @@
+//! The result of putting a server (MGP §16.4).
+
+use std::ops::AddAssign;
+
+/// The result of putting a server: the number of its tools by what happened to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PutReport {
+    /// New tools.
+    pub added: usize,
+    /// Tools that were indexed again, because their definition or the texts of their server changed.
+    pub changed: usize,
+    /// Tools that the server no longer lists.
+    pub removed: usize,
+    /// Tools without a change.
+    pub unchanged: usize,
+    /// Tools that are not in the index.
+    pub refused: Vec<RefusedTool>,
+}
+
+/// A tool that is not in the index, with the reason.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the tool `{name}` of `{server}` is not indexed: {reason}")]
+#[non_exhaustive]
+pub struct RefusedTool {
+    /// The server.
+    pub server: String,
+    /// The beginning of the name.
+    pub name: String,
+    /// The reason.
+    pub reason: ToolRefusal,
+}
+
+/// A reason why a tool is not in the index.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolRefusal {
+    /// The tool has no name.
+    #[error("it has no name")]
+    NoName,
+    /// The name is too long for other programs.
+    #[error("its name has {length} characters, at most {most} are allowed")]
+    LongName {
+        /// The characters of the name.
+        length: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The server lists two tools of one name; the first one counts.
+    #[error("its server lists another tool of the same name before it")]
+    SameName,
+    /// The definition is so large that it would fill a context window.
+    #[error("its definition has {bytes} bytes, at most {most} are allowed")]
+    LongDefinition {
+        /// The bytes of the definition.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The definition is nested so deeply that most programs could not read it.
+    #[error("its definition is nested {depth} levels deep, at most {most} are allowed")]
+    Deep {
+        /// The depth.
+        depth: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The definition cannot be written as JSON.
+    #[error("its definition is not valid JSON: {0}")]
+    InvalidJson(String),
+    /// The server has too many tools.
+    #[error("its server lists more than {0} tools")]
+    ServerFull(usize),
+    /// The index has the maximum number of tools.
+    #[error("the index is full with {0} tools")]
+    Full(usize),
+    /// The stored definition differs from its hash.
+    #[error("its stored definition is damaged; it is restored when its server lists it again")]
+    Damaged,
+    /// The index has the maximum number of bytes.
+    #[error("the index is full with {0} bytes of definitions")]
+    NoRoom(u64),
+}
+
+impl AddAssign for PutReport {
+    fn add_assign(&mut self, other: Self) {
+        self.added += other.added;
+        self.changed += other.changed;
+        self.removed += other.removed;
+        self.unchanged += other.unchanged;
+        self.refused.extend(other.refused);
+    }
+}

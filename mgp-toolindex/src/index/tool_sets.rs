@@ -1,0 +1,228 @@
+//! Cached sets of tools: those that pass a filter, and those that a caller may call (MGP §16.5).
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::sync::Mutex;
+use tokio::time::Instant;
+
+use super::snapshot::Snapshot;
+use crate::catalog::{Allowed, AllowedKey, Bitmap, CHUNK_LEN, Catalog, Extent, FilterTest, Record};
+use crate::error::IndexError;
+use crate::search::Filter;
+use crate::text::{Analyzer, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
+
+/// The most sets of each kind; the least recently used one is evicted.
+const MAX_SETS: usize = 64;
+
+/// The most words of a type of input or output that are looked up.
+const MAX_TYPE_WORDS: usize = 6;
+
+/// The age after which a set of allowed tools is computed again: grants also end by the clock.
+const ALLOWED_TTL: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct ToolSets {
+    filters: Mutex<SetCache<Filter>>,
+    allowed: Mutex<SetCache<AllowedKey>>,
+}
+
+#[derive(Debug)]
+struct SetCache<K> {
+    sets: HashMap<K, CachedSet, ahash::RandomState>,
+    clock: u64,
+}
+
+#[derive(Clone, Debug)]
+struct CachedSet {
+    set: Arc<Bitmap>,
+    /// The generation of the index it was computed from.
+    generation: u64,
+    computed_at: Instant,
+    used: u64,
+}
+
+impl ToolSets {
+    /// Returns the tools that pass a filter; `None` means all.
+    pub(crate) fn filter(
+        &self,
+        now: &Snapshot,
+        filter: &Filter,
+        analyzer: &Analyzer,
+    ) -> Result<Option<Arc<Bitmap>>, IndexError> {
+        if filter.is_empty() {
+            return Ok(None);
+        }
+        let before = self.filters.lock().get(filter);
+        if let Some(before) = before.as_ref().filter(|before| before.generation == now.generation) {
+            return Ok(Some(Arc::clone(&before.set)));
+        }
+        let mut test = FilterTest::new(&now.catalog, filter);
+        let kinds = kinds(now, filter, analyzer)?;
+        let set = match (kinds, test.servers()) {
+            (Some(mut kinds), _) => {
+                if !test.is_empty() {
+                    retain(&mut kinds, &now.catalog, |record| test.passes(record));
+                }
+                kinds
+            }
+            (None, Some(_)) => test.all(),
+            (None, None) => update_set(now, before.as_ref(), |record| test.passes(record)),
+        };
+        let set = Arc::new(set);
+        self.filters.lock().put(filter.clone(), &set, now.generation);
+        Ok(Some(set))
+    }
+
+    /// Returns the tools that a caller may call, of those that pass a filter; `None` means all.
+    pub(crate) fn allowed(
+        &self,
+        now: &Snapshot,
+        allowed: &dyn Allowed,
+        within: Option<&Bitmap>,
+    ) -> Option<Arc<Bitmap>> {
+        if allowed.extent() == Extent::All {
+            return None;
+        }
+        let allows = |record: &Record| allowed.allows(&record.entry.server.id, record.entry.name());
+        let Some(key) = allowed.standing() else {
+            let set = match within {
+                Some(within) => {
+                    let mut set = within.clone();
+                    retain(&mut set, &now.catalog, allows);
+                    set
+                }
+                None => update_set(now, None, allows),
+            };
+            return Some(Arc::new(set));
+        };
+        let before = self.allowed.lock().get(&key);
+        let before = before.filter(|before| before.computed_at.elapsed() < ALLOWED_TTL);
+        if let Some(before) = before.as_ref().filter(|before| before.generation == now.generation) {
+            return Some(Arc::clone(&before.set));
+        }
+        let set = Arc::new(update_set(now, before.as_ref(), allows));
+        match before {
+            // Most of its decisions are as old as before.
+            Some(before) => {
+                self.allowed.lock().replace(&key, &set, now.generation, before.computed_at);
+            }
+            None => self.allowed.lock().put(key, &set, now.generation),
+        }
+        Some(set)
+    }
+}
+
+/// Returns the tools with one of the filter's types of input and one of its types of output.
+fn kinds(
+    now: &Snapshot,
+    filter: &Filter,
+    analyzer: &Analyzer,
+) -> Result<Option<Bitmap>, IndexError> {
+    let mut both: Option<Bitmap> = None;
+    for (sign, wanted) in
+        [(INPUT_PREFIX, &filter.input_types), (OUTPUT_PREFIX, &filter.output_types)]
+    {
+        if wanted.is_empty() {
+            continue;
+        }
+        let mut any = Bitmap::with_len(now.catalog.reach());
+        for kind in wanted {
+            let mut all: Option<Bitmap> = None;
+            // Each word costs a set of all tools; no real type has many words.
+            for word in kind_words(sign, kind, analyzer).into_iter().take(MAX_TYPE_WORDS) {
+                let Some(reader) = &now.keywords else { break };
+                let having = reader.of_kind(&word)?;
+                match &mut all {
+                    Some(all) => all.and(&having),
+                    None => all = Some(having),
+                }
+            }
+            if let Some(all) = all {
+                any.or(&all);
+            }
+        }
+        match &mut both {
+            Some(both) => both.and(&any),
+            None => both = Some(any),
+        }
+    }
+    Ok(both)
+}
+
+/// Removes the tools that do not pass.
+fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -> bool) {
+    let all: Vec<u32> = set.iter().collect();
+    for slot in all {
+        if !catalog.record(slot).is_some_and(&mut passes) {
+            set.clear(slot);
+        }
+    }
+}
+
+/// Computes the tools that pass; copies an older set where nothing has changed.
+///
+/// A search that began before a change may find a set that was made after it; that set must not be used.
+fn update_set(
+    now: &Snapshot,
+    before: Option<&CachedSet>,
+    mut passes: impl FnMut(&Record) -> bool,
+) -> Bitmap {
+    const WORDS: usize = CHUNK_LEN / 64;
+    let before = before.filter(|before| before.generation <= now.generation);
+    let mut set = Bitmap::with_len(now.catalog.reach());
+    for (piece, (start, changed, records)) in now.catalog.pieces().enumerate() {
+        let words = piece * WORDS..(piece + 1) * WORDS;
+        let known = before.filter(|before| changed <= before.generation);
+        if let Some(known) = known.and_then(|known| known.set.words().get(words.clone())) {
+            set.words_mut()[words].copy_from_slice(known);
+            continue;
+        }
+        for (slot, record) in (start..).zip(records) {
+            if record.as_ref().is_some_and(&mut passes) {
+                set.set(slot);
+            }
+        }
+    }
+    set
+}
+
+impl<K> Default for SetCache<K> {
+    fn default() -> Self {
+        Self { sets: HashMap::default(), clock: 0 }
+    }
+}
+
+impl<K: Clone + Eq + Hash> SetCache<K> {
+    fn get(&mut self, key: &K) -> Option<CachedSet> {
+        self.clock += 1;
+        let entry = self.sets.get_mut(key)?;
+        entry.used = self.clock;
+        Some(entry.clone())
+    }
+
+    fn put(&mut self, key: K, set: &Arc<Bitmap>, generation: u64) {
+        self.clock += 1;
+        if self.sets.len() >= MAX_SETS && !self.sets.contains_key(&key) {
+            let oldest = self.sets.iter().min_by_key(|(_, entry)| entry.used);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.sets.remove(&oldest);
+            }
+        }
+        let entry = CachedSet {
+            set: Arc::clone(set),
+            generation,
+            computed_at: Instant::now(),
+            used: self.clock,
+        };
+        self.sets.insert(key, entry);
+    }
+
+    fn replace(&mut self, key: &K, set: &Arc<Bitmap>, generation: u64, computed_at: Instant) {
+        if let Some(entry) = self.sets.get_mut(key) {
+            *entry = CachedSet { set: Arc::clone(set), generation, computed_at, used: entry.used };
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The tools that a caller sees, and what they cost (MGP §16.3, §16.8).
+
+use std::sync::Arc;
+
+use super::tool_index::ToolIndex;
+use crate::catalog::{Allowed, CategoryTree, Entry, Listed};
+use crate::search::Filter;
+use crate::tokens::{Exactness, TokenCounter, lean};
+
+/// The tools that are counted at once, so that the texts of a million tools are not copied together.
+const BATCH: usize = 10_000;
+
+/// The size from which a search takes longer than a change of threads.
+const MIN_LARGE_TOOLS: usize = 2000;
+const MIN_LARGE_BYTES: u64 = 8 << 20;
+
+/// The result of counting some tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CountProgress {
+    /// The number of counted tools; there may be more.
+    Some(usize),
+    /// All tools were counted before.
+    All,
+    /// Counting is not possible now.
+    Failed,
+}
+
+impl ToolIndex {
+    /// Returns the number of tools.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shared.snapshot().catalog.len()
+    }
+
+    /// Returns `true` if the index is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether a search may take so long that it should run on another thread.
+    pub(crate) fn is_large(&self) -> bool {
+        let now = self.shared.snapshot();
+        now.catalog.len() > MIN_LARGE_TOOLS || now.catalog.bytes() > MIN_LARGE_BYTES
+    }
+
+    /// Returns all tools that a caller may call, server by server.
+    #[must_use]
+    pub fn listed(&self, allowed: &dyn Allowed) -> Vec<Listed> {
+        let now = self.shared.snapshot();
+        let is_allowed = |tool: &Listed| allowed.allows(tool.server_id(), tool.name());
+        let slots =
+            now.catalog.servers().flat_map(|(_, server)| now.catalog.slots_of(&server.server.id));
+        slots.filter_map(|slot| now.catalog.listed(*slot)).filter(is_allowed).collect()
+    }
+
+    /// Returns the number of tools that a caller may call, and their categories.
+    pub(crate) fn caller_overview(&self, allowed: &dyn Allowed) -> (usize, Arc<CategoryTree>) {
+        let now = self.shared.snapshot();
+        let Ok(within) = self.shared.within(&now, &Filter::new(), allowed) else {
+            return (0, Arc::default());
+        };
+        let tools = within.as_ref().map_or(now.catalog.len(), |within| within.count());
+        (tools, self.shared.trees.of(&now, within.as_ref()))
+    }
+
+    /// Returns the weight of these words in a text, as a share of all its words, 0 to 1; rare words weigh more.
+    pub(crate) fn coverage(&self, text: &str, words: &[String]) -> f32 {
+        let now = self.shared.snapshot();
+        let Some(reader) = &now.keywords else { return 0.0 };
+        let query = self.shared.analyzer.query(text);
+        let is_covered = |word: &str| words.iter().any(|covered| covered == word);
+        let (mut covered, mut all) = (0.0, f32::MIN_POSITIVE);
+        let mut weigh = |is_covered: bool, stem: &str| {
+            let weight = reader.idf(stem);
+            all += weight;
+            covered += if is_covered { weight } else { 0.0 };
+        };
+        if query.raw.is_empty() {
+            query.terms.iter().for_each(|term| weigh(is_covered(&term.text), &term.text));
+        } else {
+            query
+                .raw
+                .iter()
+                .for_each(|word| weigh(is_covered(word), &self.shared.analyzer.stem(word)));
+        }
+        covered / all
+    }
+
+    /// Counts the tokens of all tools that are not counted yet, and returns their number.
+    ///
+    /// Blocks for 100 ms and more and takes 50 MB; if all are counted it only looks at each tool. Until it is counted,
+    /// a tool has an upper bound instead. Without feature `tokens` this does nothing.
+    #[expect(clippy::must_use_candidate, reason = "callers may ignore the number")]
+    pub fn count_tokens(&self) -> usize {
+        let mut counted = 0;
+        while let CountProgress::Some(tools) = self.count_some() {
+            counted += tools;
+        }
+        counted
+    }
+
+    /// Counts the tokens of some tools that are not counted yet.
+    pub(crate) fn count_some(&self) -> CountProgress {
+        if !cfg!(feature = "tokens") {
+            return CountProgress::Failed;
+        }
+        let tools = self.uncounted();
+        if tools.is_empty() {
+            return CountProgress::All;
+        }
+        let texts: Vec<String> = tools.iter().map(|tool| lean::lean(tool.definition())).collect();
+        let (counts, exactness) = TokenCounter::count_all(&texts);
+        // A bound that is stored as a count would never be corrected.
+        if exactness != Exactness::Exact {
+            return CountProgress::Failed;
+        }
+        tools.iter().zip(counts).for_each(|(tool, tokens)| tool.0.count(tokens));
+        let count = tools.len();
+        self.store_counts(tools);
+        CountProgress::Some(count)
+    }
+
+    /// Stores counts in the database, if there is one.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(clippy::unused_self, reason = "an index in memory keeps counts with its tools")
+    )]
+    pub(crate) fn store_counts(&self, tools: Vec<Listed>) {
+        #[cfg(feature = "sqlite")]
+        self.shared.store_counts(tools);
+        #[cfg(not(feature = "sqlite"))]
+        drop(tools);
+    }
+
+    fn uncounted(&self) -> Vec<Listed> {
+        let now = self.shared.snapshot();
+        let is_uncounted = |entry: &&Arc<Entry>| !entry.is_counted();
+        let entries = now.catalog.records().map(|(_, record)| &record.entry);
+        entries.filter(is_uncounted).take(BATCH).map(|entry| Listed(entry.clone())).collect()
+    }
+}

@@ -1,0 +1,143 @@
+//! The postings of some documents in memory, by word (MGP §16.4).
+//!
+//! Tantivy's own builder allocates megabytes before the first word; this one grows with its contents.
+
+use std::collections::HashMap;
+use std::io;
+
+use tantivy::fieldnorm::FieldNormReader;
+use tantivy::postings::FieldSerializer;
+
+/// The memory of a word besides its letters and postings, in bytes.
+const WORD_BYTES: usize = 80;
+
+/// The memory of a posting, in bytes.
+const POSTING_BYTES: usize = size_of::<Posting>();
+
+/// The postings of a chunk. One long list would move when it grows, and leave a hole of its size.
+const CHUNK_LEN: usize = 4096;
+
+/// The words of one field of some documents.
+#[derive(Default)]
+pub(super) struct PostingsBuilder {
+    terms: HashMap<Box<str>, u32, ahash::RandomState>,
+    lists: Vec<WordPostings>,
+    posts: PostingChunks,
+    /// The length of each document, encoded in a byte.
+    lengths: Vec<u8>,
+    /// The words of all documents.
+    total: u64,
+    /// The bytes of all different words.
+    letters: usize,
+}
+
+/// The postings of a word, a linked list.
+struct WordPostings {
+    first: u32,
+    last: u32,
+    documents: u32,
+}
+
+#[derive(Default)]
+struct PostingChunks {
+    chunks: Vec<Vec<Posting>>,
+    len: usize,
+}
+
+/// A document that has a word.
+struct Posting {
+    doc: u32,
+    times: u32,
+    /// The next posting of the word, or `u32::MAX`.
+    next: u32,
+}
+
+impl PostingsBuilder {
+    /// Adds the next document.
+    pub(super) fn add(&mut self, text: &str) {
+        let doc = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
+        let mut words = 0;
+        for word in text.split_ascii_whitespace() {
+            words += 1;
+            self.add_word(doc, word);
+        }
+        self.total += u64::from(words);
+        self.lengths.push(FieldNormReader::fieldnorm_to_id(words));
+    }
+
+    fn add_word(&mut self, doc: u32, word: &str) {
+        let at = u32::try_from(self.posts.len).unwrap_or(u32::MAX);
+        let post = Posting { doc, times: 1, next: u32::MAX };
+        let Some(list) = self.terms.get(word) else {
+            let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
+            self.letters += word.len();
+            self.terms.insert(word.into(), number);
+            self.lists.push(WordPostings { first: at, last: at, documents: 1 });
+            return self.posts.push(post);
+        };
+        let list = &mut self.lists[*list as usize];
+        let Some(last) = self.posts.get_mut(list.last) else { return };
+        if last.doc == doc {
+            last.times += 1;
+        } else {
+            last.next = at;
+            list.last = at;
+            list.documents += 1;
+            self.posts.push(post);
+        }
+    }
+
+    pub(super) fn lengths(&self) -> &[u8] {
+        &self.lengths
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns the approximate memory use.
+    pub(super) fn bytes(&self) -> usize {
+        POSTING_BYTES * self.posts.len + WORD_BYTES * self.lists.len() + self.letters
+    }
+
+    /// Writes all words in order, each with its documents.
+    pub(super) fn write(&self, field: &mut FieldSerializer<'_>) -> io::Result<()> {
+        let mut words: Vec<(&str, &WordPostings)> =
+            self.terms.iter().map(|(word, list)| (&**word, &self.lists[*list as usize])).collect();
+        words.sort_unstable_by_key(|(word, _)| *word);
+        for (word, list) in words {
+            field.new_term(word.as_bytes(), list.documents, true)?;
+            let mut next = Some(list.first);
+            while let Some(post) = next.and_then(|at| self.posts.get(at)) {
+                field.write_doc(post.doc, post.times, &[]);
+                next = (post.next != u32::MAX).then_some(post.next);
+            }
+            field.close_term()?;
+        }
+        Ok(())
+    }
+}
+
+impl PostingChunks {
+    fn get(&self, at: u32) -> Option<&Posting> {
+        let at = at as usize;
+        self.chunks.get(at / CHUNK_LEN)?.get(at % CHUNK_LEN)
+    }
+
+    fn get_mut(&mut self, at: u32) -> Option<&mut Posting> {
+        let at = at as usize;
+        self.chunks.get_mut(at / CHUNK_LEN)?.get_mut(at % CHUNK_LEN)
+    }
+
+    fn push(&mut self, post: Posting) {
+        if self.len.is_multiple_of(CHUNK_LEN) {
+            // The first chunk grows with its contents; more documents follow after it.
+            let room = if self.len == 0 { 0 } else { CHUNK_LEN };
+            self.chunks.push(Vec::with_capacity(room));
+        }
+        if let Some(chunk) = self.chunks.last_mut() {
+            chunk.push(post);
+            self.len += 1;
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Builds new segments of the keyword index: small ones at once, large ones on several threads (MGP §16.4).
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use mgp_types::sync::Mutex;
+use tantivy::TantivyError;
+
+use super::segment::{Format, SegmentBatch, SegmentBody};
+use crate::catalog::Slot;
+use crate::error::IndexError;
+use crate::text::{Document, Indexer};
+
+/// From this number of documents on, threads build the segments; fewer are done before a thread has started.
+const MIN_DOCUMENTS_FOR_THREADS: usize = 256;
+
+/// The number of threads: each builds a segment of its own, and every segment makes searches slower.
+const MAX_THREADS: usize = 2;
+
+/// The most batches that wait for a thread.
+const MAX_WAITING_BATCHES: usize = 2;
+
+/// The size in memory at which a segment is closed and the next one begun.
+const MAX_BATCH_BYTES: usize = 14_000_000;
+
+/// Splits a tool into words, on any thread.
+pub(crate) type MakeDocument = Box<dyn FnOnce(&mut Indexer) -> Document + Send>;
+
+/// A document to index: its number within the change, its tool, its words.
+pub(super) type DocumentJob = (u32, Slot, MakeDocument);
+
+/// The segments of a change.
+#[derive(Default)]
+pub(super) enum Building {
+    #[default]
+    Idle,
+    /// Built by the caller.
+    Inline(Box<SegmentBuilder>),
+    /// Built by threads.
+    Threads(BuilderThreads),
+}
+
+pub(super) struct BuiltSegment {
+    pub(super) body: SegmentBody,
+    /// The number of each document within the change.
+    pub(super) numbers: Vec<u32>,
+}
+
+/// Builds segments one after the other.
+pub(super) struct SegmentBuilder {
+    format: Format,
+    indexer: Indexer,
+    batch: SegmentBatch,
+    numbers: Vec<u32>,
+    built: Vec<BuiltSegment>,
+}
+
+/// Threads that build segments in parallel.
+pub(super) struct BuilderThreads {
+    jobs: SyncSender<Vec<DocumentJob>>,
+    threads: Vec<JoinHandle<tantivy::Result<Vec<BuiltSegment>>>>,
+}
+
+// === impl Building ===
+
+impl Building {
+    /// Adds documents.
+    pub(super) fn add(
+        &mut self,
+        format: &Format,
+        jobs: Vec<DocumentJob>,
+    ) -> Result<(), IndexError> {
+        if let Self::Idle = self {
+            let threads = if jobs.len() >= MIN_DOCUMENTS_FOR_THREADS {
+                BuilderThreads::start(format)
+            } else {
+                None
+            };
+            *self = match threads {
+                Some(threads) => Self::Threads(threads),
+                None => Self::Inline(Box::new(SegmentBuilder::new(format.clone()))),
+            };
+        }
+        match self {
+            Self::Idle => Ok(()),
+            Self::Inline(builder) => Ok(builder.add(jobs)?),
+            // A thread that ended reports its error when it is joined.
+            Self::Threads(threads) => {
+                threads.jobs.send(jobs).map_err(|_| mem::take(self).failure())
+            }
+        }
+    }
+
+    /// Closes all segments.
+    pub(super) fn finish(self) -> Result<Vec<BuiltSegment>, IndexError> {
+        match self {
+            Self::Idle => Ok(Vec::new()),
+            Self::Inline(builder) => Ok(builder.finish()?),
+            Self::Threads(threads) => threads.finish(),
+        }
+    }
+
+    fn failure(self) -> IndexError {
+        self.finish().err().unwrap_or_else(|| IndexError::Keywords(thread_failed()))
+    }
+}
+
+// === impl SegmentBuilder ===
+
+impl SegmentBuilder {
+    fn new(format: Format) -> Self {
+        Self {
+            format,
+            indexer: Indexer::new(),
+            batch: SegmentBatch::default(),
+            numbers: Vec::new(),
+            built: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, jobs: Vec<DocumentJob>) -> tantivy::Result<()> {
+        for (number, slot, make) in jobs {
+            self.batch.add(slot, &make(&mut self.indexer));
+            self.numbers.push(number);
+            if self.batch.bytes() >= MAX_BATCH_BYTES {
+                self.close()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> tantivy::Result<()> {
+        if !self.numbers.is_empty() {
+            let body = self.format.write(mem::take(&mut self.batch))?;
+            self.built.push(BuiltSegment { body, numbers: mem::take(&mut self.numbers) });
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> tantivy::Result<Vec<BuiltSegment>> {
+        self.close()?;
+        Ok(self.built)
+    }
+
+    fn run(
+        mut self,
+        jobs: &Mutex<Receiver<Vec<DocumentJob>>>,
+    ) -> tantivy::Result<Vec<BuiltSegment>> {
+        loop {
+            // The waiting thread holds the lock, and the next one waits for the lock.
+            let next = jobs.lock().recv();
+            match next {
+                Ok(jobs) => self.add(jobs)?,
+                Err(_) => return self.finish(),
+            }
+        }
+    }
+}
+
+// === impl BuilderThreads ===
+
+impl BuilderThreads {
+    /// Starts the threads; returns `None` on a single processor, or if the system has no threads left.
+    fn start(format: &Format) -> Option<Self> {
+        let count = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        if count < 2 {
+            return None;
+        }
+        let (jobs, receiver) = sync_channel(MAX_WAITING_BATCHES);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let mut threads = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (builder, receiver) = (SegmentBuilder::new(format.clone()), Arc::clone(&receiver));
+            let thread = thread::Builder::new().name("mgp-index-words".to_owned());
+            threads.extend(thread.spawn(move || builder.run(&receiver)).ok());
+        }
+        (!threads.is_empty()).then_some(Self { jobs, threads })
+    }
+
+    fn finish(self) -> Result<Vec<BuiltSegment>, IndexError> {
+        drop(self.jobs);
+        let mut built = Vec::new();
+        for thread in self.threads {
+            built.extend(thread.join().map_err(|_| thread_failed())??);
+        }
+        Ok(built)
+    }
+}
+
+fn thread_failed() -> TantivyError {
+    TantivyError::InternalError("an indexing thread panicked".to_owned())
+}

@@ -1,0 +1,393 @@
+//! A history in a database.
+//!
+//! Changed queries are written in the background, in their latest state: a query that was called ten times meanwhile is
+//! written once. An erasure is passed to the database under the same lock as the writes, so no older write follows it.
+//! Of two processes with one file the last one to write a query wins; each reads the other's when it opens the file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use mgp_types::service::{BoxFuture, Principal};
+use mgp_types::store::sql::{Connection, params};
+use mgp_types::store::{Db, StoreError};
+use mgp_types::sync::{Mutex, RwLock};
+
+use super::config::{Erase, HistoryConfig, Retention};
+use super::history::{History, HistoryState};
+use super::query::{HashKey, Owner, QueryKey, WordHash};
+use super::table::{HistoryTable, NewQuery};
+
+const NAMESPACE: &str = "toolindex_history";
+
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE toolindex_history_secret (secret BLOB NOT NULL) STRICT;
+    INSERT INTO toolindex_history_secret VALUES (randomblob(32));
+    CREATE TABLE toolindex_history (
+        key BLOB PRIMARY KEY, tenant TEXT NOT NULL, subject TEXT NOT NULL, text TEXT,
+        words BLOB NOT NULL, model TEXT, vector BLOB, last INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX toolindex_history_last ON toolindex_history (last);
+    CREATE INDEX toolindex_history_owner ON toolindex_history (tenant, subject);
+    CREATE TABLE toolindex_history_call (
+        key BLOB NOT NULL, tool TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (key, tool)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX toolindex_history_call_tool ON toolindex_history_call (tool);
+"];
+
+/// The queries that are written at once.
+const WRITE_BATCH: usize = 512;
+
+type WriteFuture = BoxFuture<'static, Result<(), StoreError>>;
+
+/// The database of a history.
+pub(super) struct HistoryDatabase {
+    db: Db,
+    /// Held while a write or an erasure is prepared and passed to the database, to keep their order.
+    order: Mutex<()>,
+    /// Held until a write has finished.
+    writing: tokio::sync::Mutex<()>,
+    is_writing: AtomicBool,
+    /// Vectors that wait for the embedder of their model.
+    vectors: Mutex<Vec<StoredVector>>,
+}
+
+struct StoredVector {
+    key: QueryKey,
+    model: String,
+    row: Vec<i8>,
+}
+
+/// A query to write; without a body it is deleted.
+struct QueryRow {
+    key: QueryKey,
+    body: Option<QueryBody>,
+}
+
+struct QueryBody {
+    owner: Owner,
+    text: Option<Box<str>>,
+    words: Vec<u8>,
+    vector: Option<(String, Vec<u8>)>,
+    last: u64,
+    calls: Vec<(Arc<str>, u32)>,
+}
+
+// === impl History ===
+
+impl History {
+    /// Opens the history of a database, and stores all later changes there.
+    ///
+    /// Removes at once everything that the options no longer allow: texts, vectors, old queries.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read or written.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    pub async fn open(db: Db, config: HistoryConfig) -> Result<Self, StoreError> {
+        db.migrate(NAMESPACE, MIGRATIONS).await?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let oldest =
+            now.map_or(0, |now| now.as_secs()).saturating_sub(config.forget_after.as_secs());
+        let retention = config.retention;
+        db.write(move |tx| enforce_options(tx, retention, oldest)).await?;
+        let max = config.max_queries;
+        let (secret, rows) = db.read(move |conn| Ok((secret(conn)?, load(conn, max)?))).await?;
+        let mut table = HistoryTable::new(config);
+        let mut vectors = Vec::new();
+        for QueryRow { key, body } in rows {
+            let Some(QueryBody { owner, text, words, vector, last, calls }) = body else {
+                continue;
+            };
+            for (tool, count) in calls {
+                let new_query = NewQuery {
+                    owner: owner.clone(),
+                    key,
+                    text: text.as_deref(),
+                    words: hashes(&words),
+                    vector: None,
+                    now: last,
+                };
+                table.record(&new_query, &tool, count);
+            }
+            if let Some((model, row)) = vector {
+                let row = row.into_iter().map(u8::cast_signed).collect();
+                vectors.push(StoredVector { key, model, row });
+            }
+        }
+        table.changed = Some(table.changed.take().unwrap_or_default());
+        let mut state = HistoryState::new(table, secret);
+        state.database = Some(HistoryDatabase {
+            db,
+            order: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+            is_writing: AtomicBool::new(false),
+            vectors: Mutex::new(vectors),
+        });
+        let history = Self::from_state(state);
+        history.start_due_work();
+        Ok(history)
+    }
+
+    /// Waits until all queries so far are in the database; without a database there is nothing to wait for.
+    ///
+    /// # Errors
+    /// [`StoreError`] if they cannot be written; the write is retried after the next stored call.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time; what was passed to the database is written all the same.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let Some(database) = &self.0.database else { return Ok(()) };
+        let _guard = database.writing.lock().await;
+        while let Some((keys, write)) = database.start_write(&self.0) {
+            if let Err(error) = write.await {
+                if let Some(changed) = &mut self.0.table.write().changed {
+                    changed.extend(keys);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes changed queries on a task if there is a runtime; otherwise [`flush`](Self::flush) does.
+    pub(super) fn write_soon(&self) {
+        let Some(database) = &self.0.database else { return };
+        if self.0.table.read().changed.as_ref().is_none_or(std::collections::HashSet::is_empty) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if database.is_writing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = self.clone();
+        drop(runtime.spawn(async move {
+            // The flag is cleared before the next check, so that changes during the check are not missed.
+            if let Some(database) = &this.0.database {
+                let _guard = WritingGuard(&database.is_writing);
+                if let Err(error) = this.flush().await {
+                    tracing::warn!(%error, "usage history write failed");
+                    return;
+                }
+            }
+            this.write_soon();
+        }));
+    }
+}
+
+// === impl HistoryDatabase ===
+
+impl HistoryDatabase {
+    /// Erases data in memory, and in the database once the future is ready.
+    pub(super) fn erase(
+        &self,
+        table: &RwLock<HistoryTable>,
+        what: Erase<'_>,
+    ) -> BoxFuture<'static, Result<usize, StoreError>> {
+        let (sql, names): (&'static str, Vec<String>) = match what {
+            Erase::All => ("DELETE FROM toolindex_history", Vec::new()),
+            Erase::Tenant(tenant) => (
+                "DELETE FROM toolindex_history WHERE tenant = ?1",
+                vec![tenant.as_str().to_owned()],
+            ),
+            Erase::Principal(principal) => (
+                "DELETE FROM toolindex_history WHERE tenant = ?1 AND subject = ?2",
+                subject(principal),
+            ),
+            Erase::Tool(tool) => {
+                ("DELETE FROM toolindex_history_call WHERE tool = ?1", vec![tool.to_owned()])
+            }
+        };
+        let _order = self.order.lock();
+        let erased = {
+            let mut table = table.write();
+            let erased = table.erase(what);
+            let mut vectors = self.vectors.lock();
+            vectors.retain(|vector| table.contains(vector.key));
+            erased
+        };
+        let done = self.db.write(move |tx| {
+            tx.pragma_update(None, "secure_delete", true)?;
+            tx.execute(sql, mgp_types::store::sql::params_from_iter(names))?;
+            remove_orphans(tx)
+        });
+        Box::pin(async move { done.await.map(|()| erased) })
+    }
+
+    /// Restores the stored vectors if they are of the embedder's model.
+    pub(super) fn restore_vectors(&self, state: &HistoryState) {
+        let Some(embedder) = state.embedder() else { return };
+        let vectors = std::mem::take(&mut *self.vectors.lock());
+        let mut table = state.table.write();
+        for StoredVector { key, row, .. } in
+            vectors.into_iter().filter(|vector| vector.model == embedder.model())
+        {
+            table.restore(key, &row);
+        }
+    }
+
+    /// Passes some changed queries to the database; returns `None` if there are none.
+    fn start_write(&self, state: &HistoryState) -> Option<(Vec<QueryKey>, WriteFuture)> {
+        let _order = self.order.lock();
+        let model = state.embedder().map(|embedder| embedder.model().to_owned());
+        let (keys, rows) = {
+            let mut table = state.table.write();
+            let changed = table.changed.as_mut()?;
+            let keys: Vec<QueryKey> = changed.iter().take(WRITE_BATCH).copied().collect();
+            for key in &keys {
+                changed.remove(key);
+            }
+            if keys.is_empty() {
+                return None;
+            }
+            let rows: Vec<QueryRow> =
+                keys.iter().map(|key| row(&table, *key, model.as_deref())).collect();
+            (keys, rows)
+        };
+        let write = self.db.write(move |tx| rows.iter().try_for_each(|row| store(tx, row)));
+        Some((keys, write))
+    }
+}
+
+fn row(table: &HistoryTable, key: QueryKey, model: Option<&str>) -> QueryRow {
+    let body = table.query(key).map(|(query_id, query)| {
+        let bytes = table.rows.as_ref().and_then(|rows| rows.row(query_id));
+        let calls = query
+            .calls
+            .iter()
+            .filter_map(|call| Some((Arc::clone(&table.tools.get(call.tool)?.id), call.count)));
+        QueryBody {
+            owner: query.owner.clone(),
+            text: query.text.clone(),
+            words: query.words.iter().flat_map(|word| word.to_le_bytes()).collect(),
+            vector: model.zip(bytes).map(|(model, bytes)| {
+                (model.to_owned(), bytes.iter().map(|byte| byte.cast_unsigned()).collect())
+            }),
+            last: query.last_used_at,
+            calls: calls.collect(),
+        }
+    });
+    QueryRow { key, body }
+}
+
+fn store(tx: &Connection, row: &QueryRow) -> Result<(), StoreError> {
+    let key = row.key.to_le_bytes();
+    tx.prepare("DELETE FROM toolindex_history_call WHERE key = ?1")?.execute([key])?;
+    let Some(body) = &row.body else {
+        tx.prepare("DELETE FROM toolindex_history WHERE key = ?1")?.execute([key])?;
+        return Ok(());
+    };
+    let (model, vector) = match &body.vector {
+        Some((model, vector)) => (Some(model), Some(vector)),
+        None => (None, None),
+    };
+    tx.prepare("INSERT OR REPLACE INTO toolindex_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+        .execute(params![
+            key,
+            body.owner.tenant.as_str(),
+            body.owner.subject.as_str(),
+            body.text.as_deref(),
+            body.words,
+            model,
+            vector,
+            body.last.cast_signed(),
+        ])?;
+    let mut call = tx.prepare("INSERT INTO toolindex_history_call VALUES (?1, ?2, ?3)")?;
+    for (tool, count) in &body.calls {
+        call.execute(params![key, &**tool, count])?;
+    }
+    Ok(())
+}
+
+/// Removes everything that the options do not allow.
+fn enforce_options(tx: &Connection, retention: Retention, oldest: u64) -> Result<(), StoreError> {
+    tx.pragma_update(None, "secure_delete", true)?;
+    tx.execute("DELETE FROM toolindex_history WHERE last < ?1", [oldest.cast_signed()])?;
+    if retention != Retention::Text {
+        tx.execute("UPDATE toolindex_history SET text = NULL WHERE text IS NOT NULL", [])?;
+    }
+    if retention == Retention::Words {
+        let sql =
+            "UPDATE toolindex_history SET model = NULL, vector = NULL WHERE vector IS NOT NULL";
+        tx.execute(sql, [])?;
+    }
+    remove_orphans(tx)
+}
+
+/// Removes queries without calls, and calls without a query.
+fn remove_orphans(tx: &Connection) -> Result<(), StoreError> {
+    tx.execute_batch(
+        "DELETE FROM toolindex_history_call WHERE key NOT IN (SELECT key FROM toolindex_history);
+         DELETE FROM toolindex_history WHERE key NOT IN (SELECT key FROM toolindex_history_call);",
+    )?;
+    Ok(())
+}
+
+fn secret(conn: &Connection) -> Result<HashKey, StoreError> {
+    let sql = "SELECT secret FROM toolindex_history_secret";
+    let secret: Vec<u8> = conn.query_row(sql, [], |row| row.get(0))?;
+    let secret = secret.try_into().map_err(|_| {
+        StoreError::Unreadable("the secret of the usage history is damaged".to_owned())
+    })?;
+    Ok(HashKey(secret))
+}
+
+/// Reads the newest queries, oldest first; damaged ones are left out.
+fn load(conn: &Connection, max: usize) -> Result<Vec<QueryRow>, StoreError> {
+    let mut calls =
+        conn.prepare("SELECT tool, count FROM toolindex_history_call WHERE key = ?1")?;
+    let mut queries = conn.prepare(
+        "SELECT key, tenant, subject, text, words, model, vector, last FROM toolindex_history
+         ORDER BY last DESC, key LIMIT ?1",
+    )?;
+    let mut found = queries.query([i64::try_from(max).unwrap_or(i64::MAX)])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        let key: Vec<u8> = row.get(0)?;
+        let Ok(key) = <[u8; 16]>::try_from(key) else { continue };
+        let (tenant, subject): (String, String) = (row.get(1)?, row.get(2)?);
+        let text: Option<String> = row.get(3)?;
+        let words: Vec<u8> = row.get(4)?;
+        let vector: Option<(String, Vec<u8>)> =
+            row.get::<_, Option<_>>(5)?.zip(row.get::<_, Option<_>>(6)?);
+        let last: i64 = row.get(7)?;
+        let called =
+            calls.query_map([key], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+        let calls = called
+            .map(|call| call.map(|(tool, count)| (tool.into(), u32::try_from(count).unwrap_or(1))));
+        rows.push(QueryRow {
+            key: QueryKey::from_le_bytes(key),
+            body: Some(QueryBody {
+                owner: Owner { tenant: tenant.into(), subject: subject.into() },
+                text: text.map(Into::into),
+                words,
+                vector,
+                last: u64::try_from(last).unwrap_or(0),
+                calls: calls.collect::<Result<_, _>>()?,
+            }),
+        });
+    }
+    rows.reverse();
+    Ok(rows)
+}
+
+fn hashes(words: &[u8]) -> Vec<WordHash> {
+    words
+        .chunks_exact(8)
+        .filter_map(|word| Some(WordHash::from_le_bytes(word.try_into().ok()?)))
+        .collect()
+}
+
+fn subject(principal: &Principal) -> Vec<String> {
+    vec![principal.tenant().as_str().to_owned(), principal.subject().as_str().to_owned()]
+}
+
+/// Clears the flag, also after a panic.
+struct WritingGuard<'a>(&'a AtomicBool);
+
+impl Drop for WritingGuard<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}

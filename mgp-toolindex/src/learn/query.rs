@@ -1,0 +1,166 @@
+//! A stored query, and the tools that were called after it.
+
+use mgp_types::service::{Principal, Subject, TenantId};
+
+use crate::text::QueryWords;
+
+/// The most bytes of text of a query.
+pub(super) const MAX_TEXT_BYTES: usize = 1024;
+
+/// The most different words of a query.
+const MAX_WORDS: usize = 64;
+
+/// The most tools of a query.
+pub(super) const MAX_TOOLS_PER_QUERY: usize = 64;
+
+/// The greatest weight of a tool after a query, after any number of calls.
+const MAX_WEIGHT: f32 = 4.0;
+
+pub(super) type WordHash = u64;
+
+/// Identifies a query of a subject.
+pub(super) type QueryKey = u128;
+
+/// The number of a query.
+pub(super) type QueryId = u32;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Owner {
+    pub(super) tenant: TenantId,
+    pub(super) subject: Subject,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct StoredQuery {
+    pub(super) owner: Owner,
+    pub(super) key: QueryKey,
+    pub(super) text: Option<Box<str>>,
+    pub(super) words: Box<[WordHash]>,
+    pub(super) calls: Vec<ToolCalls>,
+    /// Orders queries by their last use.
+    pub(super) last_use: u64,
+    /// The time of the last use, in seconds since 1970.
+    pub(super) last_used_at: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToolCalls {
+    pub(super) tool: u32,
+    pub(super) count: u32,
+}
+
+/// The key of all hashes.
+#[derive(Clone)]
+pub(super) struct HashKey(pub(super) [u8; 32]);
+
+// === impl Owner ===
+
+impl Owner {
+    pub(super) fn of(principal: &Principal) -> Self {
+        Self { tenant: principal.tenant().clone(), subject: principal.subject().clone() }
+    }
+}
+
+// === impl StoredQuery ===
+
+impl StoredQuery {
+    /// Returns the weight of a tool after this query.
+    pub(super) fn weight_of(&self, tool: u32) -> f32 {
+        self.calls.iter().find(|call| call.tool == tool).map_or(0.0, |call| call.weight())
+    }
+
+    pub(super) fn has_word(&self, word: WordHash) -> bool {
+        self.words.binary_search(&word).is_ok()
+    }
+
+    /// Returns the greatest weight of a tool.
+    pub(super) fn max_weight(&self) -> f32 {
+        self.calls.iter().copied().map(ToolCalls::weight).fold(f32::MIN_POSITIVE, f32::max)
+    }
+}
+
+// === impl ToolCalls ===
+
+impl ToolCalls {
+    /// Returns the weight, which grows with the logarithm of the calls up to a maximum.
+    #[expect(clippy::cast_precision_loss, reason = "large counts all weigh the same")]
+    pub(super) fn weight(self) -> f32 {
+        (1.0 + (self.count.max(1) as f32).ln()).min(MAX_WEIGHT)
+    }
+}
+
+// === impl HashKey ===
+
+impl HashKey {
+    /// Returns the same key for queries that differ only in case and white space.
+    pub(super) fn key(&self, owner: &Owner, text: &str) -> QueryKey {
+        let mut hash = blake3::Hasher::new_keyed(&self.0);
+        for name in [owner.tenant.as_str(), owner.subject.as_str()] {
+            hash.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
+        }
+        for word in text.split_whitespace() {
+            hash.update(word.to_lowercase().as_bytes()).update(b" ");
+        }
+        number(hash.finalize().as_bytes())
+    }
+
+    /// Returns the hashes of the words of a query, each once.
+    pub(super) fn words(&self, words: &QueryWords) -> Vec<WordHash> {
+        let mut hashes: Vec<_> =
+            words.terms.iter().take(MAX_WORDS).map(|term| self.word(&term.text)).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        hashes
+    }
+
+    fn word(&self, word: &str) -> WordHash {
+        #[expect(clippy::cast_possible_truncation, reason = "half of it is enough for a word")]
+        let word = number(blake3::keyed_hash(&self.0, word.as_bytes()).as_bytes()) as WordHash;
+        word
+    }
+}
+
+/// Returns the first half of a hash.
+fn number(hash: &[u8; 32]) -> QueryKey {
+    hash[..16].iter().fold(0, |sum, byte| sum << 8 | QueryKey::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::Analyzer;
+
+    #[test]
+    fn a_query_is_known_again_in_other_spacing_and_case_and_only_to_its_owner() {
+        let secret = HashKey([7; 32]);
+        let owner =
+            |tenant: &str, subject: &str| Owner { tenant: tenant.into(), subject: subject.into() };
+        let key = secret.key(&owner("t", "s"), "Read a file");
+        assert_eq!(key, secret.key(&owner("t", "s"), "  read A\n file "));
+        for other in [owner("t", "x"), owner("x", "s"), owner("ts", ""), owner("", "ts")] {
+            assert_ne!(key, secret.key(&other, "read a file"), "{other:?}");
+        }
+        assert_ne!(key, secret.key(&owner("t", "s"), "reada file"));
+        assert_ne!(key, HashKey([8; 32]).key(&owner("t", "s"), "read a file"));
+    }
+
+    #[test]
+    fn words_are_bounded_and_sorted() {
+        let secret = HashKey([7; 32]);
+        let text: String =
+            (0..500).flat_map(|n| ["word".to_owned(), n.to_string(), " ".to_owned()]).collect();
+        let words = secret.words(&Analyzer::new().query(&text));
+        assert!(words.len() <= MAX_WORDS && words.is_sorted());
+        assert_eq!(
+            secret.words(&Analyzer::new().query("reading files")),
+            secret.words(&Analyzer::new().query("file read")),
+        );
+    }
+
+    #[test]
+    fn the_hundredth_call_counts_little_more_than_the_tenth() {
+        let weight = |count| ToolCalls { tool: 0, count }.weight();
+        assert!((weight(1) - 1.0).abs() < 1e-6 && (weight(0) - 1.0).abs() < 1e-6);
+        assert!(weight(2) < 2.0 && weight(1_000_000) <= MAX_WEIGHT);
+    }
+}

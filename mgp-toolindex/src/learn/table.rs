@@ -1,0 +1,544 @@
+//! All stored queries, and their bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::config::{Erase, HistoryConfig, HistoryScope, HistoryStats, Retention};
+use super::partition::{Partition, PartitionKey, ToolUse};
+use super::query::{
+    MAX_TEXT_BYTES, MAX_TOOLS_PER_QUERY, Owner, QueryId, QueryKey, StoredQuery, ToolCalls, WordHash,
+};
+use crate::text::truncate;
+use crate::vector::VectorTable;
+
+/// A model is fitted again after this many calls, and after a fifth of the queries.
+const MIN_NEW_CALLS: usize = 8;
+
+/// The fraction of a tenant's queries that one subject may have.
+const SUBJECT_FRACTION: usize = 4;
+
+/// All stored queries and tools; each partition has its own.
+#[derive(Debug)]
+pub(super) struct HistoryTable {
+    pub(super) config: HistoryConfig,
+    pub(super) queries: Slab<StoredQuery>,
+    pub(super) tools: Slab<ToolUse>,
+    pub(super) partitions: FxHashMap<PartitionKey, Partition>,
+    /// The length of the TF-IDF vector of each query, as of the last fit.
+    pub(super) lengths: Vec<f32>,
+    /// The weight of each tool. Searches scan this and `lengths`, so they are dense.
+    pub(super) weights: Vec<f32>,
+    /// The vectors of the queries.
+    pub(super) rows: Option<VectorTable>,
+    /// The mean vectors of the tools.
+    pub(super) centres: Option<VectorTable>,
+    keys: FxHashMap<QueryKey, QueryId>,
+    by_last_use: BTreeMap<u64, QueryId>,
+    next: u64,
+    /// Queries with a text and without a vector.
+    without_vector: BTreeSet<QueryId>,
+    /// If set, a model should be fitted.
+    pub(super) is_due: bool,
+    /// The queries to write to the database, if there is one.
+    pub(super) changed: Option<FxHashSet<QueryKey>>,
+}
+
+/// Values by small numbers that are used again.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    values: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+/// A query to store.
+#[derive(Debug)]
+pub(super) struct NewQuery<'a> {
+    pub(super) owner: Owner,
+    pub(super) key: QueryKey,
+    pub(super) text: Option<&'a str>,
+    pub(super) words: Vec<WordHash>,
+    pub(super) vector: Option<Vec<f32>>,
+    /// In seconds since 1970.
+    pub(super) now: u64,
+}
+
+// === impl HistoryTable ===
+
+impl HistoryTable {
+    pub(super) fn new(config: HistoryConfig) -> Self {
+        Self {
+            config,
+            queries: Slab::new(),
+            tools: Slab::new(),
+            partitions: FxHashMap::default(),
+            lengths: Vec::new(),
+            weights: Vec::new(),
+            rows: None,
+            centres: None,
+            keys: FxHashMap::default(),
+            by_last_use: BTreeMap::new(),
+            next: 0,
+            without_vector: BTreeSet::new(),
+            is_due: false,
+            changed: None,
+        }
+    }
+
+    /// Returns the partition that an owner's ranking learns from.
+    pub(super) fn partition_key(&self, owner: &Owner) -> PartitionKey {
+        let subject = match self.config.scope {
+            HistoryScope::Subject => Some(owner.subject.clone()),
+            HistoryScope::Tenant => None,
+        };
+        (owner.tenant.clone(), subject)
+    }
+
+    /// Stores a call after a query, and enforces all bounds.
+    pub(super) fn record(&mut self, new_query: &NewQuery<'_>, tool: &str, times: u32) {
+        let partition_key = self.partition_key(&new_query.owner);
+        self.remove_expired(new_query.now);
+        let query_id = match self.keys.get(&new_query.key) {
+            Some(query_id) => *query_id,
+            None => self.insert(&partition_key, new_query),
+        };
+        self.mark_used(&partition_key, query_id, new_query.now);
+        self.add_call(&partition_key, query_id, tool, times);
+        self.enforce_bounds(&partition_key, &new_query.owner);
+        if let Some(partition) = self.partitions.get_mut(&partition_key) {
+            partition.new_calls += 1;
+            self.is_due |= partition.new_calls >= MIN_NEW_CALLS.max(partition.len() / 5);
+        }
+    }
+
+    pub(super) fn contains(&self, key: QueryKey) -> bool {
+        self.keys.contains_key(&key)
+    }
+
+    #[cfg(feature = "sqlite")]
+    pub(super) fn query(&self, key: QueryKey) -> Option<(QueryId, &StoredQuery)> {
+        let query_id = *self.keys.get(&key)?;
+        Some((query_id, self.queries.get(query_id)?))
+    }
+
+    /// Sets the vector of a query, and adds it to those of its tools.
+    pub(super) fn set_vector(&mut self, query_id: QueryId, vector: &[f32]) {
+        self.without_vector.remove(&query_id);
+        let Some(rows) = &mut self.rows else { return };
+        if rows.dimensions() == vector.len() && rows.row(query_id).is_none() {
+            rows.set(query_id, vector);
+            self.add_vector_to_tools(query_id);
+        }
+    }
+
+    /// Sets the stored vector of a query.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn restore(&mut self, key: QueryKey, row: &[i8]) {
+        let (Some(query_id), Some(rows)) = (self.keys.get(&key).copied(), &mut self.rows) else {
+            return;
+        };
+        if rows.row(query_id).is_none() {
+            rows.restore(query_id, row);
+            if rows.row(query_id).is_some() {
+                self.without_vector.remove(&query_id);
+                self.add_vector_to_tools(query_id);
+            }
+        }
+    }
+
+    /// Returns the first query after `after` that has a text and no vector.
+    pub(super) fn without_vector(&self, after: Option<QueryId>) -> Option<QueryId> {
+        self.rows.as_ref()?;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.without_vector.range((from, Bound::Unbounded)).next().copied()
+    }
+
+    fn add_vector_to_tools(&mut self, query_id: QueryId) {
+        let Some(query) = self.queries.get(query_id) else { return };
+        if let Some(changed) = &mut self.changed {
+            changed.insert(query.key);
+        }
+        for call in query.calls.clone() {
+            self.add_to_sum(query_id, call.tool, call.weight());
+        }
+    }
+
+    /// Sets the length of vectors; drops vectors of another length.
+    pub(super) fn set_dimensions(&mut self, dimensions: Option<usize>) {
+        if self.rows.as_ref().map(VectorTable::dimensions) == dimensions {
+            return;
+        }
+        self.rows = dimensions.map(VectorTable::new);
+        self.centres = dimensions.map(VectorTable::new);
+        self.tools.iter_mut().for_each(|tool| tool.sum = Vec::new());
+        let texts = self.by_last_use.values().filter(|query_id| {
+            self.queries.get(**query_id).is_some_and(|query| query.text.is_some())
+        });
+        self.without_vector = texts.copied().collect();
+    }
+
+    pub(super) fn erase(&mut self, what: Erase<'_>) -> usize {
+        let before = self.keys.len();
+        let query_ids: Vec<QueryId> = match what {
+            Erase::All => self.by_last_use.values().copied().collect(),
+            Erase::Tenant(tenant) => self.owned_by(|owner| owner.tenant == *tenant),
+            Erase::Principal(principal) => {
+                let erased = Owner::of(principal);
+                self.owned_by(|owner| *owner == erased)
+            }
+            Erase::Tool(id) => {
+                self.erase_tool(id);
+                Vec::new()
+            }
+        };
+        for query_id in query_ids {
+            self.remove(query_id);
+        }
+        // The models were fitted to the erased queries too.
+        self.partitions
+            .values_mut()
+            .for_each(|partition| partition.new_calls = partition.new_calls.max(partition.len()));
+        self.is_due = true;
+        before - self.keys.len()
+    }
+
+    pub(super) fn stats(&self) -> HistoryStats {
+        HistoryStats {
+            queries: self.keys.len(),
+            vectors: self.rows.as_ref().map_or(0, VectorTable::len),
+            tools: self.tools.iter().count(),
+            rankings: self.partitions.len(),
+        }
+    }
+
+    /// Computes the lengths of a partition's queries again.
+    pub(super) fn update_lengths(&mut self, partition_key: &PartitionKey) {
+        let Some(partition) = self.partitions.get(partition_key) else { return };
+        for query_id in partition.by_last_use.values() {
+            if let Some(query) = self.queries.get(*query_id) {
+                self.lengths[*query_id as usize] =
+                    partition.length(&query.words, partition.len(), 0);
+            }
+        }
+    }
+
+    fn insert(&mut self, partition_key: &PartitionKey, new_query: &NewQuery<'_>) -> QueryId {
+        self.next += 1;
+        let text = match self.config.retention {
+            Retention::Text => new_query.text.map(|text| truncate(text, MAX_TEXT_BYTES).into()),
+            Retention::Vector | Retention::Words => None,
+        };
+        let query = StoredQuery {
+            owner: new_query.owner.clone(),
+            key: new_query.key,
+            text,
+            words: new_query.words.clone().into(),
+            calls: Vec::new(),
+            last_use: self.next,
+            last_used_at: new_query.now,
+        };
+        let partition = self.partitions.entry(partition_key.clone()).or_default();
+        let query_id = self.queries.next();
+        partition.insert(query_id, &query);
+        self.lengths.resize(self.queries.len(), 1.0);
+        self.lengths[query_id as usize] = partition.length(&query.words, partition.len(), 0);
+        self.keys.insert(query.key, query_id);
+        self.by_last_use.insert(query.last_use, query_id);
+        if query.text.is_some() {
+            self.without_vector.insert(query_id);
+        }
+        self.queries.put(query_id, query);
+        if let Some(vector) = &new_query.vector
+            && self.config.retention != Retention::Words
+        {
+            self.set_vector(query_id, vector);
+        }
+        query_id
+    }
+
+    fn mark_used(&mut self, partition_key: &PartitionKey, query_id: QueryId, now: u64) {
+        self.next += 1;
+        let Some(query) = self.queries.get_mut(query_id) else { return };
+        if let Some(partition) = self.partitions.get_mut(partition_key) {
+            partition.set_last_use(query_id, query, self.next);
+        }
+        self.by_last_use.remove(&query.last_use);
+        self.by_last_use.insert(self.next, query_id);
+        (query.last_use, query.last_used_at) = (self.next, now.max(query.last_used_at));
+        if let Some(changed) = &mut self.changed {
+            changed.insert(query.key);
+        }
+    }
+
+    fn add_call(&mut self, partition_key: &PartitionKey, query_id: QueryId, id: &str, times: u32) {
+        let tool = self.tool(partition_key, id);
+        let Some(query) = self.queries.get_mut(query_id) else { return };
+        let added = if let Some(call) = query.calls.iter_mut().find(|call| call.tool == tool) {
+            let before = call.weight();
+            call.count = call.count.saturating_add(times);
+            call.weight() - before
+        } else {
+            if query.calls.len() >= MAX_TOOLS_PER_QUERY {
+                let rarest = query.calls.iter().min_by_key(|call| call.count).copied();
+                if let Some(call) = rarest {
+                    self.remove_call(partition_key, query_id, call);
+                }
+            }
+            let Some(query) = self.queries.get_mut(query_id) else { return };
+            let call = ToolCalls { tool, count: times };
+            query.calls.push(call);
+            let owner = query.owner.subject.clone();
+            if let Some(used) = self.tools.get_mut(tool) {
+                used.of.entry(owner).or_default().push(query_id);
+            }
+            call.weight()
+        };
+        self.add_weight(partition_key, query_id, tool, added);
+        self.enforce_tool_bound(partition_key, query_id, tool);
+    }
+
+    /// Removes a tool from a query.
+    fn remove_call(&mut self, partition_key: &PartitionKey, query_id: QueryId, call: ToolCalls) {
+        self.add_weight(partition_key, query_id, call.tool, -call.weight());
+        let Some(query) = self.queries.get_mut(query_id) else { return };
+        query.calls.retain(|known| known.tool != call.tool);
+        let Some(used) = self.tools.get_mut(call.tool) else { return };
+        if let Some(query_ids) = used.of.get_mut(&query.owner.subject) {
+            query_ids.retain(|known| *known != query_id);
+            if query_ids.is_empty() {
+                used.of.remove(&query.owner.subject);
+            }
+        }
+        if !used.of.is_empty() {
+            return;
+        }
+        if let Some(used) = self.tools.take(call.tool)
+            && let Some(partition) = self.partitions.get_mut(partition_key)
+        {
+            partition.names.remove(&used.id);
+            partition.tools.clear(call.tool);
+        }
+        if let Some(centres) = &mut self.centres {
+            centres.clear(call.tool);
+        }
+    }
+
+    /// Adds to the weight of a tool, by word and by vector.
+    fn add_weight(
+        &mut self,
+        partition_key: &PartitionKey,
+        query_id: QueryId,
+        tool: u32,
+        added: f32,
+    ) {
+        let Some(query) = self.queries.get(query_id) else { return };
+        if let Some(partition) = self.partitions.get_mut(partition_key) {
+            partition.count(&query.words, tool, added);
+        }
+        self.weights[tool as usize] += added;
+        self.add_to_sum(query_id, tool, added);
+    }
+
+    fn add_to_sum(&mut self, query_id: QueryId, tool: u32, added: f32) {
+        // The quantised vector is added, so that the same amount can be subtracted.
+        let Some(vector) = self.rows.as_ref().and_then(|rows| rows.vector(query_id)) else {
+            return;
+        };
+        let Some(used) = self.tools.get_mut(tool) else { return };
+        used.add(&vector, added);
+        if let Some(centres) = &mut self.centres {
+            centres.set(tool, &used.sum);
+        }
+    }
+
+    fn tool(&mut self, partition_key: &PartitionKey, id: &str) -> u32 {
+        let partition = self.partitions.entry(partition_key.clone()).or_default();
+        if let Some(tool) = partition.names.get(id) {
+            return *tool;
+        }
+        let id: Arc<str> = id.into();
+        let tool = self.tools.next();
+        partition.names.insert(Arc::clone(&id), tool);
+        partition.tools.set(tool);
+        self.tools.put(tool, ToolUse::new(id));
+        self.weights.resize(self.tools.len(), 0.0);
+        self.weights[tool as usize] = 0.0;
+        tool
+    }
+
+    /// Enforces the bound of one subject's queries for one tool.
+    fn enforce_tool_bound(&mut self, partition_key: &PartitionKey, query_id: QueryId, tool: u32) {
+        let Some(owner) = self.queries.get(query_id).map(|query| query.owner.subject.clone())
+        else {
+            return;
+        };
+        let Some(query_ids) = self.tools.get(tool).and_then(|used| used.of.get(&owner)) else {
+            return;
+        };
+        if query_ids.len() <= self.config.max_queries_per_tool {
+            return;
+        }
+        let last_use =
+            |query_id: &QueryId| self.queries.get(*query_id).map_or(0, |query| query.last_use);
+        let Some(oldest) = query_ids.iter().copied().min_by_key(last_use) else { return };
+        let call = self
+            .queries
+            .get(oldest)
+            .and_then(|query| query.calls.iter().find(|call| call.tool == tool).copied());
+        if let Some(call) = call {
+            self.remove_call(partition_key, oldest, call);
+        }
+        self.changed_at(oldest);
+        if self.queries.get(oldest).is_some_and(|query| query.calls.is_empty()) {
+            self.remove(oldest);
+        }
+    }
+
+    fn enforce_bounds(&mut self, partition_key: &PartitionKey, owner: &Owner) {
+        let HistoryConfig { max_queries, max_queries_per_ranking, scope, .. } = self.config;
+        if scope == HistoryScope::Tenant
+            && let Some(by_last_use) = self
+                .partitions
+                .get(partition_key)
+                .and_then(|partition| partition.by_subject.get(&owner.subject))
+            && by_last_use.len() > (max_queries_per_ranking / SUBJECT_FRACTION).max(1)
+            && let Some((_, query_id)) = by_last_use.first_key_value()
+        {
+            self.remove(*query_id);
+        }
+        if let Some(partition) = self.partitions.get(partition_key)
+            && partition.len() > max_queries_per_ranking
+            && let Some((_, query_id)) = partition.by_last_use.first_key_value()
+        {
+            self.remove(*query_id);
+        }
+        if self.by_last_use.len() > max_queries
+            && let Some((_, query_id)) = self.by_last_use.first_key_value()
+        {
+            self.remove(*query_id);
+        }
+    }
+
+    /// Removes expired queries.
+    fn remove_expired(&mut self, now: u64) {
+        let oldest = now.saturating_sub(self.config.forget_after.as_secs());
+        while let Some((_, query_id)) = self.by_last_use.first_key_value()
+            && let query_id = *query_id
+            && self.queries.get(query_id).is_none_or(|query| query.last_used_at < oldest)
+        {
+            self.remove(query_id);
+        }
+    }
+
+    fn remove(&mut self, query_id: QueryId) {
+        let Some(query) = self.queries.get(query_id) else {
+            self.by_last_use.retain(|_, known| *known != query_id);
+            return;
+        };
+        let partition_key = self.partition_key(&query.owner);
+        for call in query.calls.clone() {
+            self.remove_call(&partition_key, query_id, call);
+        }
+        self.changed_at(query_id);
+        let Some(query) = self.queries.take(query_id) else { return };
+        self.keys.remove(&query.key);
+        self.by_last_use.remove(&query.last_use);
+        self.without_vector.remove(&query_id);
+        if let Some(rows) = &mut self.rows {
+            rows.clear(query_id);
+        }
+        if let Some(partition) = self.partitions.get_mut(&partition_key) {
+            partition.remove(query_id, &query);
+            if partition.len() == 0 {
+                self.partitions.remove(&partition_key);
+            }
+        }
+    }
+
+    fn erase_tool(&mut self, id: &str) {
+        let tools: Vec<_> =
+            self.partitions.values().filter_map(|partition| partition.names.get(id)).collect();
+        let tools: Vec<u32> = tools.into_iter().copied().collect();
+        for tool in tools {
+            let Some(used) = self.tools.get(tool) else { continue };
+            let query_ids: Vec<QueryId> = used.of.values().flatten().copied().collect();
+            for query_id in query_ids {
+                let Some(query) = self.queries.get(query_id) else { continue };
+                let partition_key = self.partition_key(&query.owner);
+                let call = query.calls.iter().find(|call| call.tool == tool).copied();
+                if let Some(call) = call {
+                    self.remove_call(&partition_key, query_id, call);
+                }
+                self.changed_at(query_id);
+                if self.queries.get(query_id).is_some_and(|query| query.calls.is_empty()) {
+                    self.remove(query_id);
+                }
+            }
+        }
+    }
+
+    fn owned_by(&self, is_meant: impl Fn(&Owner) -> bool) -> Vec<QueryId> {
+        let queries = self.by_last_use.values().filter(|query_id| {
+            self.queries.get(**query_id).is_some_and(|query| is_meant(&query.owner))
+        });
+        queries.copied().collect()
+    }
+
+    fn changed_at(&mut self, query_id: QueryId) {
+        if let (Some(changed), Some(query)) = (&mut self.changed, self.queries.get(query_id)) {
+            changed.insert(query.key);
+        }
+    }
+}
+
+// === impl Slab ===
+
+impl<T> Slab<T> {
+    fn new() -> Self {
+        Self { values: Vec::new(), free: Vec::new() }
+    }
+
+    /// Allocates a number.
+    fn next(&mut self) -> u32 {
+        if let Some(free) = self.free.pop() {
+            return free;
+        }
+        self.values.push(None);
+        u32::try_from(self.values.len() - 1).expect("the bounds are far below 2^32")
+    }
+
+    fn put(&mut self, at: u32, value: T) {
+        if let Some(query_id) = self.values.get_mut(at as usize) {
+            *query_id = Some(value);
+        }
+    }
+
+    fn take(&mut self, at: u32) -> Option<T> {
+        let value = self.values.get_mut(at as usize)?.take()?;
+        self.free.push(at);
+        Some(value)
+    }
+
+    pub(super) fn get(&self, at: u32) -> Option<&T> {
+        self.values.get(at as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, at: u32) -> Option<&mut T> {
+        self.values.get_mut(at as usize)?.as_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.values.iter().flatten()
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.values.iter_mut().flatten()
+    }
+
+    /// Returns the number of values and gaps.
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+}

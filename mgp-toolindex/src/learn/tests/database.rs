@@ -1,0 +1,170 @@
+//! A history in a database.
+
+use std::sync::Arc;
+
+use mgp_testkit::{TempDir, temp_dir};
+use mgp_types::service::Principal;
+use mgp_types::store::Db;
+
+use super::{Letters, best, lifts, me, taught};
+use crate::learn::{Erase, History, HistoryConfig, HistoryStats, Retention};
+
+/// A temporary folder with the database of a history.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(temp_dir())
+    }
+
+    async fn db(&self) -> Db {
+        Db::open(self.0.path().join("mgp.db")).await.unwrap()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.0.path()).unwrap();
+        files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+    }
+
+    fn has(&self, text: &str) -> bool {
+        self.bytes().windows(text.len()).any(|bytes| bytes == text.as_bytes())
+    }
+}
+
+#[tokio::test]
+async fn a_reopened_history_is_the_same() {
+    let folder = Folder::new();
+    let db = folder.db().await;
+    let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    history.set_embedder(Some(Arc::new(Letters("a"))));
+    taught(&history, &me());
+    history.record(&me(), "weather rain 0", "s.tool0");
+    history.settle();
+    history.flush().await.unwrap();
+    let (before, stats) = (lifts(&history, &me(), "send a mail"), history.stats());
+    drop(history);
+    db.close().await;
+
+    let db = folder.db().await;
+    let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    history.set_embedder(Some(Arc::new(Letters("a"))));
+    history.settle();
+    assert_eq!(history.stats(), stats);
+    for (before, after) in before.iter().zip(lifts(&history, &me(), "send a mail")) {
+        assert_eq!(before.tool, after.tool);
+        assert!((before.share - after.share).abs() < 0.01, "{before:?} {after:?}");
+    }
+    history.record(&me(), "WEATHER  rain 0", "s.tool0");
+    assert_eq!(history.stats().queries, stats.queries, "the query is recognised");
+    drop(history);
+    db.close().await;
+
+    let db = folder.db().await;
+    let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    history.set_embedder(Some(Arc::new(Letters("b"))));
+    history.settle();
+    assert_eq!(history.stats().vectors, 48, "vectors of another model are made again");
+    db.close().await;
+}
+
+#[tokio::test]
+async fn erased_data_is_not_in_the_file() {
+    let folder = Folder::new();
+    let db = folder.db().await;
+    let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    let you = Principal::new("t", "you");
+    history.record(&me(), "where is the purple elephant", "s.find");
+    history.record(&you, "where is the yellow tortoise", "s.find");
+    history.record(&you, "secretive question", "s.gone");
+    history.flush().await.unwrap();
+    assert_eq!(history.erase(Erase::Principal(&me())).await.unwrap(), 1);
+    assert_eq!(history.erase(Erase::Tool("s.gone")).await.unwrap(), 1);
+    history.flush().await.unwrap();
+    drop(history);
+    db.close().await;
+    assert!(folder.has("yellow tortoise") && !folder.has("purple elephant"));
+    assert!(!folder.has("secretive question") && !folder.has("s.gone"));
+
+    let db = folder.db().await;
+    let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    assert_eq!(history.stats().queries, 1);
+    assert_eq!(history.erase(Erase::All).await.unwrap(), 1);
+    drop(history);
+    let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    assert_eq!(history.stats(), HistoryStats::default());
+    db.close().await;
+}
+
+#[tokio::test]
+async fn data_that_is_erased_during_a_write_does_not_reappear() {
+    let db = Db::in_memory().await.unwrap();
+    let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    for round in 0..20 {
+        taught(&history, &me());
+        tokio::task::yield_now().await;
+        history.erase(Erase::All).await.unwrap();
+        history.flush().await.unwrap();
+        let again = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+        assert_eq!(again.stats(), HistoryStats::default(), "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn stricter_options_remove_texts_and_vectors_from_the_file() {
+    let folder = Folder::new();
+    for (retention, has_text) in
+        [(Retention::Text, true), (Retention::Vector, false), (Retention::Words, false)]
+    {
+        let db = folder.db().await;
+        let history =
+            History::open(db.clone(), HistoryConfig::new().retention(retention)).await.unwrap();
+        history.set_embedder(Some(Arc::new(Letters("a"))));
+        if retention == Retention::Text {
+            taught(&history, &me());
+            history.record(&me(), "where is the purple elephant", "s.find");
+        }
+        history.settle();
+        let vectors = if retention == Retention::Words { 0 } else { 49 };
+        assert_eq!(
+            (history.stats().queries, history.stats().vectors),
+            (49, vectors),
+            "{retention:?}"
+        );
+        assert_eq!(best(&history, &me(), "send a mail").unwrap().0, "s.tool1");
+        history.flush().await.unwrap();
+        drop(history);
+        db.close().await;
+        assert_eq!(folder.has("purple elephant"), has_text, "{retention:?}");
+    }
+}
+
+#[tokio::test]
+async fn changes_are_written_without_a_flush() {
+    let db = Db::in_memory().await.unwrap();
+    let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    history.record(&me(), "send a mail", "s.mail");
+    for _ in 0..200 {
+        let again = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+        if again.stats().queries == 1 {
+            return;
+        }
+    }
+    panic!("nothing was written");
+}
+
+#[tokio::test]
+async fn damaged_rows_are_left_out() {
+    let db = Db::in_memory().await.unwrap();
+    let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    taught(&history, &me());
+    history.flush().await.unwrap();
+    let damage = "UPDATE toolindex_history SET words = x'0102', vector = x'07', model = 'a', last = -5
+                    WHERE subject = 'me' AND text LIKE 'mail%';
+                  INSERT INTO toolindex_history VALUES (x'01', 't', 'me', NULL, x'', NULL, NULL, 9999999999);
+                  INSERT INTO toolindex_history_call VALUES (x'01', 's.x', -7);";
+    db.write(move |tx| Ok(tx.execute_batch(damage)?)).await.unwrap();
+    let again = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
+    again.set_embedder(Some(Arc::new(Letters("a"))));
+    assert!(again.stats().queries >= 40, "{:?}", again.stats());
+    assert_eq!(best(&again, &me(), "play music").unwrap().0, "s.tool3");
+}

@@ -1,0 +1,229 @@
+//! The thread that writes the index, and its handle.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use mgp_types::Backoff;
+use mgp_types::store::{Db, StoreError};
+use mgp_types::sync::Mutex;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+use super::queue::{Batch, Change, MAX_QUEUED, Queue};
+use super::rows::LoadedIndex;
+use super::tables;
+
+/// The delay before a failed write is retried; it doubles up to [`MAX_RETRY_DELAY`].
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
+
+/// The number of attempts without a delay once the handle is dropped.
+const MAX_LAST_ATTEMPTS: u32 = 3;
+
+/// The handle of the writing thread; after it is dropped, queued changes are still written.
+pub(crate) struct IndexStore {
+    shared: Arc<SharedQueue>,
+    progress: watch::Receiver<WriteProgress>,
+}
+
+struct SharedQueue {
+    state: Mutex<QueueState>,
+    /// Notified when the queue or a flag changes.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    queue: Queue,
+    /// If set, the handle was dropped.
+    is_closed: bool,
+    /// If set, nothing can be written any more.
+    is_broken: bool,
+    /// If set, a caller waits for a failed write.
+    is_urgent: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct WriteProgress {
+    /// The last change in the file.
+    through: u64,
+    /// The number of failed writes.
+    failures: u64,
+    /// The last error.
+    error: Option<StoreError>,
+    /// If set, the thread has ended.
+    is_closed: bool,
+}
+
+// === impl IndexStore ===
+
+impl IndexStore {
+    /// Reads a database, and starts the thread.
+    pub(crate) async fn open(db: Db) -> Result<(Self, LoadedIndex), StoreError> {
+        db.migrate(tables::NAMESPACE, tables::STEPS).await?;
+        let opened = db.read(tables::load).await?;
+        let stored = opened.servers.iter().map(|server| server.server.id.clone());
+        let state = QueueState { queue: Queue::new(stored), ..QueueState::default() };
+        let shared = Arc::new(SharedQueue { state: Mutex::new(state), changed: Condvar::new() });
+        let (sender, progress) = watch::channel(WriteProgress::default());
+        let runtime = Builder::new_current_thread().build().map_err(StoreError::failed)?;
+        let writer = StoreWriter { shared: Arc::clone(&shared), db, runtime, progress: sender };
+        thread::Builder::new()
+            .name("mgp-index-store".to_owned())
+            .spawn(move || writer.run())
+            .map_err(StoreError::failed)?;
+        Ok((Self { shared, progress }, opened))
+    }
+
+    /// Queues changes that are written together or not at all; never waits.
+    pub(crate) fn push(&self, changes: Vec<Change>) {
+        let mut state = self.shared.state.lock();
+        if !state.is_broken && !changes.is_empty() {
+            state.queue.push(changes);
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// Waits until the queue is less than half full, for at most `timeout`.
+    ///
+    /// For threads that are faster than the disk.
+    pub(crate) fn wait_for_room(&self, timeout: Duration) {
+        let state = self.shared.state.lock();
+        let is_full =
+            |state: &mut QueueState| !state.is_broken && state.queue.len() > MAX_QUEUED / 2;
+        drop(self.shared.changed.wait_timeout_while(state, timeout, is_full));
+    }
+
+    /// Waits until all changes so far are in the file.
+    ///
+    /// # Errors
+    /// The error of the write, which is retried later.
+    ///
+    /// # Cancel safety
+    /// Safe to drop at any time.
+    pub(crate) async fn flush(&self) -> Result<(), StoreError> {
+        let mut progress = self.progress.clone();
+        let failures = progress.borrow_and_update().failures;
+        let newest = {
+            let mut state = self.shared.state.lock();
+            state.is_urgent = true;
+            self.shared.changed.notify_all();
+            state.queue.newest
+        };
+        let is_settled =
+            |now: &WriteProgress| now.through >= newest || now.failures > failures || now.is_closed;
+        match progress.wait_for(is_settled).await {
+            Ok(now) if now.through >= newest => Ok(()),
+            Ok(now) => Err(now.error.clone().unwrap_or(StoreError::Closed)),
+            Err(_) => Err(StoreError::Closed),
+        }
+    }
+}
+
+#[cfg(test)]
+impl IndexStore {
+    pub(super) fn waiting(&self) -> usize {
+        self.shared.state.lock().queue.len()
+    }
+
+    /// Returns a receiver whose sender is dropped when the thread ends.
+    pub(super) fn progress(&self) -> watch::Receiver<impl Sized + use<>> {
+        self.progress.clone()
+    }
+}
+
+impl Drop for IndexStore {
+    fn drop(&mut self) {
+        self.shared.state.lock().is_closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl fmt::Debug for IndexStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waiting = self.shared.state.lock().queue.len();
+        f.debug_struct("IndexStore").field("waiting", &waiting).finish_non_exhaustive()
+    }
+}
+
+/// The state of the thread.
+struct StoreWriter {
+    shared: Arc<SharedQueue>,
+    db: Db,
+    /// Waits for the database; needs neither timers nor sockets.
+    runtime: Runtime,
+    progress: watch::Sender<WriteProgress>,
+}
+
+// === impl StoreWriter ===
+
+impl StoreWriter {
+    fn run(self) {
+        while let Some(Batch { changes, through }) = self.next() {
+            let changes = Arc::new(changes);
+            let mut backoff = Backoff::new(MIN_RETRY_DELAY, MAX_RETRY_DELAY);
+            let mut last_attempts = MAX_LAST_ATTEMPTS;
+            while let Err(error) = self.write(&changes) {
+                last_attempts -= u32::from(self.shared.state.lock().is_closed);
+                let is_final = matches!(error, StoreError::Closed) || last_attempts == 0;
+                let delay = backoff.next_delay();
+                if is_final || delay == MIN_RETRY_DELAY {
+                    tracing::error!(%error, is_final, "tool index write failed");
+                }
+                if is_final {
+                    return self.end(Some(error));
+                }
+                self.progress.send_modify(|progress| {
+                    progress.failures += 1;
+                    progress.error = Some(error);
+                });
+                self.wait_before_retry(delay);
+            }
+            self.progress.send_modify(|progress| progress.through = through);
+        }
+        self.end(None);
+    }
+
+    fn next(&self) -> Option<Batch> {
+        let mut state = self.shared.state.lock();
+        loop {
+            if let Some(batch) = state.queue.next() {
+                self.shared.changed.notify_all();
+                return Some(batch);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn write(&self, changes: &Arc<Vec<Change>>) -> Result<(), StoreError> {
+        self.shared.state.lock().is_urgent = false;
+        let changes = Arc::clone(changes);
+        self.runtime.block_on(self.db.write(move |conn| tables::apply(conn, &changes)))
+    }
+
+    /// Waits before a retry, unless a caller waits for it or the handle was dropped.
+    fn wait_before_retry(&self, delay: Duration) {
+        let state = self.shared.state.lock();
+        let is_waiting = |state: &mut QueueState| !state.is_urgent && !state.is_closed;
+        drop(self.shared.changed.wait_timeout_while(state, delay, is_waiting));
+    }
+
+    fn end(&self, error: Option<StoreError>) {
+        let mut state = self.shared.state.lock();
+        state.is_broken = true;
+        state.queue.clear();
+        drop(state);
+        self.shared.changed.notify_all();
+        self.progress.send_modify(|progress| {
+            progress.failures += u64::from(error.is_some());
+            progress.error = error.or(progress.error.take());
+            progress.is_closed = true;
+        });
+    }
+}

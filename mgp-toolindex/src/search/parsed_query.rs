@@ -1,0 +1,99 @@
+//! A parsed query: its words, its clauses, their vectors (MGP §16.5).
+
+use super::clause::clauses;
+use super::weight::Weights;
+use super::{FallbackReason, View};
+use crate::text::{Analyzer, Field, QueryWords, Term};
+
+/// The bytes that are read of a query; a longer one is a pasted document.
+pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
+
+#[derive(Debug)]
+pub(super) struct ParsedQuery<'a> {
+    /// All words to look up.
+    pub(super) words: QueryWords,
+    /// The same, to look up in names.
+    pub(super) names: QueryWords,
+    /// The whole query, then its clauses.
+    pub(super) units: Vec<Unit<'a>>,
+}
+
+/// The query, or a clause of it.
+#[derive(Debug)]
+pub(super) struct Unit<'a> {
+    pub(super) text: &'a str,
+    /// The indices of its words.
+    pub(super) terms: Vec<usize>,
+    /// The vector; `None` if it is not needed, or if the embedder knows nothing of the text.
+    pub(super) vector: Option<Vec<f32>>,
+}
+
+impl<'a> ParsedQuery<'a> {
+    /// Parses the words and clauses.
+    pub(super) fn new(text: &'a str, analyzer: &Analyzer, weights: Weights) -> Self {
+        let mut words = analyzer.query(text);
+        let terms = (0..words.terms.len()).collect();
+        let mut units = vec![Unit { text, terms, vector: None }];
+        for clause in clauses(text) {
+            let clause_words = analyzer.query(clause);
+            let place = |term: &Term| words.terms.iter().position(|word| word.text == term.text);
+            let terms = clause_words.terms.iter().filter_map(place).collect();
+            units.push(Unit { text: clause, terms, vector: None });
+        }
+        if weights.words == 0.0 {
+            words.terms.clear();
+            for unit in &mut units {
+                unit.terms.clear();
+            }
+        }
+        let of_name = |term: &Term| Term {
+            weight: term.weight * weights.name,
+            place: Field::Name,
+            ..term.clone()
+        };
+        let names = QueryWords {
+            terms: words.terms.iter().map(of_name).collect(),
+            ..QueryWords::default()
+        };
+        Self { words, names, units }
+    }
+
+    /// Embeds the query and its clauses.
+    pub(super) fn embed(&mut self, view: &View<'_>) -> Result<(), FallbackReason> {
+        let (Some(embedder), Some(table)) = (view.embedder, view.vectors) else {
+            return Err(FallbackReason::NoEmbedder);
+        };
+        // If most vectors are missing, the tools without one would be ranked behind all others.
+        if 2 * table.len() < view.catalog.len() {
+            return Err(FallbackReason::Embedding);
+        }
+        for unit in &mut self.units {
+            let vector = embedder.embed(unit.text);
+            let vector =
+                vector.map_err(|error| FallbackReason::EmbedderFailed(error.to_string()))?;
+            unit.vector = unit_length(vector);
+        }
+        match self.units[0].vector {
+            Some(_) => Ok(()),
+            None => Err(FallbackReason::NoMeaning),
+        }
+    }
+
+    /// Returns the vectors, each with the number of its unit.
+    pub(super) fn vectors(&self) -> Vec<(usize, &[f32])> {
+        let units = self.units.iter().enumerate();
+        units.filter_map(|(at, unit)| Some((at, unit.vector.as_deref()?))).collect()
+    }
+}
+
+/// Scales a vector to length one; returns `None` if it has no direction.
+fn unit_length(mut vector: Vec<f32>) -> Option<Vec<f32>> {
+    let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+    if !length.is_normal() {
+        return None;
+    }
+    for number in &mut vector {
+        *number /= length;
+    }
+    Some(vector)
+}

@@ -1,0 +1,69 @@
+//! Lifts from past calls for a query (MGP §16.4).
+
+use mgp_types::mgp::SearchStrategy;
+use rustc_hash::FxHashMap;
+
+use super::parsed_query::ParsedQuery;
+use super::{Query, View};
+use crate::catalog::{Bitmap, Slot};
+
+/// The tools that past calls lift.
+#[derive(Debug, Default)]
+pub(super) struct PastCalls {
+    tools: FxHashMap<Slot, PastCall>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct PastCall {
+    share: f32,
+    lift: f32,
+}
+
+impl PastCalls {
+    /// Looks the query up in the history; empty unless the search is hybrid and names its principal.
+    pub(super) fn look_up(
+        view: &View<'_>,
+        query: &Query,
+        parsed: &ParsedQuery<'_>,
+        ran: &SearchStrategy,
+        within: Option<&Bitmap>,
+    ) -> Self {
+        let is_hybrid =
+            query.strategy.as_ref().is_none_or(|asked| *asked == SearchStrategy::Hybrid);
+        // A query without a principal must not read the history of any subject.
+        let (Some(history), Some(principal), true) = (view.history, &query.principal, is_hybrid)
+        else {
+            return Self::default();
+        };
+        // Without an embedder the words alone are compared.
+        let vector = match ran {
+            SearchStrategy::Hybrid => parsed.units.first().and_then(|unit| unit.vector.as_deref()),
+            _ => None,
+        };
+        let mut tools = FxHashMap::default();
+        for past in history.lifts(principal, &parsed.words, vector) {
+            let slots = view.catalog.by_tool_id(&past.tool);
+            for slot in slots.filter(|slot| within.is_none_or(|within| within.contains(*slot))) {
+                tools.insert(slot, PastCall { share: past.share, lift: past.amount });
+            }
+        }
+        Self { tools }
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.tools.keys().copied()
+    }
+
+    /// Returns how likely a call of this tool is, 0 to 1.
+    pub(super) fn share(&self, slot: Slot) -> Option<f32> {
+        self.tools.get(&slot).map(|past| past.share)
+    }
+
+    /// Returns what is added to the score of each of these tools; empty if nothing is added to any.
+    pub(super) fn lifts(&self, slots: &[Slot]) -> Vec<f32> {
+        if self.tools.is_empty() {
+            return Vec::new();
+        }
+        slots.iter().map(|slot| self.tools.get(slot).map_or(0.0, |past| past.lift)).collect()
+    }
+}

@@ -1,0 +1,108 @@
+//! Search results (MGP §16.5).
+
+use std::fmt;
+use std::time::Duration;
+
+use mgp_types::mgp::SearchStrategy;
+
+use super::Query;
+use crate::catalog::Listed;
+
+/// The result of a search.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SearchResult {
+    /// The tools, best first.
+    pub hits: Vec<Hit>,
+    /// The number of tools that pass the filter and that the caller may call.
+    pub total_available: usize,
+    /// The strategy that was used.
+    pub ran: SearchStrategy,
+    /// The reason, if it is not the requested one.
+    pub fallback: Option<Fallback>,
+    /// The bytes at the end of the query that were ignored, because it is too long.
+    pub unread: usize,
+    /// The duration of the search.
+    pub took: Duration,
+}
+
+/// A tool that a search found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Hit {
+    /// The tool.
+    pub tool: Listed,
+    /// The score, 0 to 1, in falling order.
+    pub score: f32,
+    /// The reason, if the query requests one.
+    pub reason: Option<Reason>,
+}
+
+/// A strategy other than the requested one.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Fallback {
+    /// The requested strategy.
+    pub from: SearchStrategy,
+    /// The reason.
+    pub reason: FallbackReason,
+}
+
+/// A reason why a search used another strategy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FallbackReason {
+    /// The index has no embedder.
+    NoEmbedder,
+    /// The embedder failed on the query.
+    EmbedderFailed(String),
+    /// The vectors of the tools are not ready yet.
+    Embedding,
+    /// The embedder knows nothing of the query.
+    NoMeaning,
+    /// No word of the query occurs in a tool, so words with one or two other letters were tried.
+    NoWord,
+    /// The query is empty, so tools are listed by category.
+    Browsing,
+}
+
+/// The reason why a tool was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Reason {
+    /// Words of the query that occur in the tool.
+    pub words: Vec<String>,
+    /// The cosine of the tool and the query, −1 to 1.
+    pub meaning: Option<f32>,
+    /// The clause of the query that fits the tool best.
+    pub clause: Option<String>,
+    /// The cosine of the server and the query.
+    pub server: Option<f32>,
+    /// The probability of a call by past calls, 0 to 1.
+    pub history: Option<f32>,
+}
+
+impl SearchResult {
+    pub(crate) fn new(hits: Vec<Hit>, ran: SearchStrategy, fallback: Option<Fallback>) -> Self {
+        Self { hits, total_available: 0, ran, fallback, unread: 0, took: Duration::ZERO }
+    }
+
+    /// Returns the result of an empty index.
+    pub(crate) fn nothing(query: &Query) -> Self {
+        let ran = query.strategy.clone().unwrap_or(SearchStrategy::Hybrid);
+        Self::new(Vec::new(), ran, None)
+    }
+}
+
+impl fmt::Display for FallbackReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoEmbedder => f.write_str("the index has no embedder"),
+            Self::EmbedderFailed(why) => write!(f, "the query could not be embedded: {why}"),
+            Self::Embedding => f.write_str("the vectors of the tools are still being made"),
+            Self::NoMeaning => f.write_str("the embedder knows nothing of the query"),
+            Self::NoWord => f.write_str("no word of the query occurs in a tool"),
+            Self::Browsing => f.write_str("the query is empty"),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The words of a query (MGP §16.4).
+
+/// The field that a word is looked up in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// All texts of a tool.
+    #[default]
+    Text,
+    /// The name only.
+    Name,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Term {
+    /// The word as it is indexed.
+    pub(crate) text: String,
+    /// One, or less for a part of a word; a repeated word does not count twice.
+    pub(crate) weight: f32,
+    pub(crate) place: Field,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct QueryWords {
+    /// The words to look up, each once.
+    pub(crate) terms: Vec<Term>,
+    /// The words in lower case before stemming, each once; for words with typing errors.
+    pub(crate) raw: Vec<String>,
+    /// The folded query if it may be a name; for names with typing errors.
+    pub(crate) whole: String,
+}
+
+impl QueryWords {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// Adds a word; a word that occurs again has the higher of both weights.
+    pub(crate) fn add(&mut self, text: &str, weight: f32) {
+        match self.terms.iter_mut().find(|term| term.text == text && term.place == Field::Text) {
+            Some(term) => term.weight = term.weight.max(weight),
+            None => self.terms.push(Term { text: text.to_owned(), weight, place: Field::Text }),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The notification queue: notifications are handled one after another, in the order they were read.
+
+use std::collections::VecDeque;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::RpcError;
+use mgp_types::method::{LogMessage, Notification as _, Progress, StreamChunk, StreamProgress};
+use mgp_types::service::{BoxFuture, Reply};
+
+type Handling = BoxFuture<'static, Result<Reply, RpcError>>;
+
+/// Handlers of notifications, in order; only the first runs.
+#[derive(Default)]
+pub(crate) struct NotificationQueue {
+    queue: VecDeque<(usize, Handling)>,
+}
+
+impl NotificationQueue {
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Adds a handler; `size` is passed back by [`poll`](Self::poll) when it is done.
+    pub(crate) fn push(&mut self, size: usize, handling: Handling) {
+        self.queue.push_back((size, handling));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+    }
+
+    /// Drives the first handler, and those behind it as long as each completes at once.
+    pub(crate) fn poll(&mut self, task: &mut Task<'_>, mut done: impl FnMut(usize)) {
+        while let Some((size, handling)) = self.queue.front_mut() {
+            let Poll::Ready(outcome) = handling.as_mut().poll(task) else { return };
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "notification failed");
+            }
+            done(*size);
+            self.queue.pop_front();
+        }
+    }
+}
+
+/// Returns whether a notification only reports, so that losing one loses no decision.
+pub(super) fn is_report(method: &str) -> bool {
+    matches!(
+        method,
+        Progress::METHOD | LogMessage::METHOD | StreamChunk::METHOD | StreamProgress::METHOD
+    )
+}

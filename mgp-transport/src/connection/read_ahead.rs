@@ -1,0 +1,45 @@
+//! Messages read while too many calls run, so that pings among them are found at once.
+
+use std::collections::VecDeque;
+
+use mgp_types::service::Message;
+
+/// Bytes that are read ahead before reading stops, and every message after them waits.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Messages that were read ahead, in the order in which they arrived.
+#[derive(Debug, Default)]
+pub(super) struct ReadAhead {
+    messages: VecDeque<(Message, usize)>,
+    bytes: usize,
+}
+
+impl ReadAhead {
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Returns whether reading ahead must stop; a single message larger than the bound still fits.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= MAX_BYTES
+    }
+
+    pub(super) fn push(&mut self, message: Message, size: usize) {
+        self.bytes += size;
+        self.messages.push_back((message, size));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Message, usize)> {
+        let (message, size) = self.messages.pop_front()?;
+        self.bytes -= size;
+        // A burst does not keep its memory for ever.
+        if self.messages.is_empty() {
+            self.messages = VecDeque::new();
+        }
+        Some((message, size))
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}

@@ -1,0 +1,110 @@
+//! Root certificates for TLS, and explanations of certificates that fail.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// Additional root certificates, as PEM.
+#[derive(Clone, Default)]
+pub(in crate::http) struct Roots(Vec<Arc<[u8]>>);
+
+impl Roots {
+    /// Adds the certificates in a text, which is parsed when a connection is created.
+    pub(in crate::http) fn add(&mut self, pem: &[u8]) {
+        self.0.push(pem.into());
+    }
+}
+
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} texts", self.0.len())
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+pub(super) fn certificate_error(_error: &(dyn StdError + 'static)) -> Option<String> {
+    None
+}
+
+#[cfg(feature = "tls")]
+pub(super) use self::tls::certificate_error;
+
+#[cfg(feature = "tls")]
+mod tls {
+    use std::io;
+
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::{CertificateError, RootCertStore};
+
+    use super::super::error::HttpClientError;
+    use super::{Roots, StdError};
+
+    impl Roots {
+        /// Returns the system's root certificates and the additional ones.
+        pub(in crate::http) fn store(&self) -> Result<RootCertStore, HttpClientError> {
+            let wrong = HttpClientError::RootCertificates;
+            let mut store = RootCertStore::empty();
+            for pem in &self.0 {
+                let before = store.len();
+                for root in CertificateDer::pem_slice_iter(pem) {
+                    let root = root.map_err(|error| wrong(error.to_string()))?;
+                    store.add(root).map_err(|error| wrong(error.to_string()))?;
+                }
+                if store.len() == before {
+                    return Err(wrong(
+                        "it holds no certificate in PEM (`-----BEGIN CERTIFICATE-----`)".to_owned(),
+                    ));
+                }
+            }
+            let system = rustls_native_certs::load_native_certs();
+            store.add_parsable_certificates(system.certs);
+            if store.is_empty() {
+                let why =
+                    system.errors.first().map_or("there are none".into(), ToString::to_string);
+                return Err(HttpClientError::Roots(io::Error::other(why)));
+            }
+            Ok(store)
+        }
+    }
+
+    /// Returns the explanation of an invalid certificate, if that is the cause of the error.
+    pub(in crate::http::client) fn certificate_error(
+        error: &(dyn StdError + 'static),
+    ) -> Option<String> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(rustls::Error::InvalidCertificate(wrong)) = error.downcast_ref() {
+                return Some(words(wrong));
+            }
+            next = match error.downcast_ref::<io::Error>() {
+                // The inner error is not a source of the outer one.
+                Some(outer) => outer.get_ref().map(|inner| inner as &(dyn StdError + 'static)),
+                None => error.source(),
+            };
+        }
+        None
+    }
+
+    fn words(wrong: &CertificateError) -> String {
+        use CertificateError as E;
+        match wrong {
+            E::UnknownIssuer => "no authority this machine trusts signed its certificate; if the \
+                 server is yours, spawn_task the certificate of its authority to `root_certificates`"
+                .to_owned(),
+            E::NotValidForName | E::NotValidForNameContext { .. } => format!(
+                "its certificate is for another host ({wrong}); connect to the name it is for"
+            ),
+            E::Expired | E::ExpiredContext { .. } => format!(
+                "its certificate has expired ({wrong}); its operator must renew it, unless the \
+                 clock of this machine is wrong"
+            ),
+            E::NotValidYet | E::NotValidYetContext { .. } => {
+                format!(
+                    "its certificate is not valid yet ({wrong}); is the clock of this machine right?"
+                )
+            }
+            wrong => format!("its certificate is refused ({wrong})"),
+        }
+    }
+}

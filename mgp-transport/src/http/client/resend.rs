@@ -1,0 +1,99 @@
+//! The rule for sending a request again after its connection broke before an answer began.
+//!
+//! A server may close an idle connection at the very moment a request is written on it.
+//! Then it is unknown whether the request was read, so only requests that change nothing at the server are sent again,
+//! once, on another connection: lists, reads, a handshake that leaves nothing behind, pings, and `GET`.
+//! A second copy of any other request, above all of a tool call, might run. It is sent again only if hyper reports that
+//! it was never written; then the pool uses another connection.
+//! After the head of an answer nothing is sent again here.
+
+use std::error::Error as StdError;
+use std::io;
+
+use mgp_types::method::{
+    CompletionComplete, DiscoveryList, HealthPing, HealthStatusGet, Ping, PromptsGet, PromptsList,
+    Request, ResourcesList, ResourcesRead, ResourcesTemplatesList, ServerDiscover, TasksGet,
+    TasksList, ToolsDiscover, ToolsList,
+};
+
+use super::pool::PoolError;
+
+/// Rule for sending a request again after its connection broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResendPolicy {
+    /// Once: it changes nothing.
+    Once,
+    /// Never: it may have run, or was sent again already.
+    Never,
+}
+
+/// Methods that change nothing at a server, however often they are called.
+const SAFE_METHODS: [&str; 15] = [
+    CompletionComplete::METHOD,
+    DiscoveryList::METHOD,
+    HealthPing::METHOD,
+    HealthStatusGet::METHOD,
+    Ping::METHOD,
+    PromptsGet::METHOD,
+    PromptsList::METHOD,
+    ResourcesList::METHOD,
+    ResourcesRead::METHOD,
+    ResourcesTemplatesList::METHOD,
+    ServerDiscover::METHOD,
+    TasksGet::METHOD,
+    TasksList::METHOD,
+    ToolsDiscover::METHOD,
+    ToolsList::METHOD,
+];
+
+impl ResendPolicy {
+    /// Returns the rule for a method.
+    pub(super) fn for_method(method: &str) -> Self {
+        if SAFE_METHODS.contains(&method) { Self::Once } else { Self::Never }
+    }
+
+    /// Returns whether the request may be sent again after this error; for the next error it may not.
+    pub(super) fn allows(&mut self, error: &PoolError) -> bool {
+        let allowed = *self == Self::Once && !error.is_connect() && is_broken(error);
+        *self = Self::Never;
+        allowed
+    }
+}
+
+/// Returns whether the connection ended, rather than carried an invalid response.
+fn is_broken(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<hyper::Error>()
+            && (error.is_incomplete_message() || error.is_closed() || error.is_canceled())
+        {
+            return true;
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            use io::ErrorKind::{
+                BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof,
+            };
+            return matches!(
+                error.kind(),
+                BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof
+            );
+        }
+        next = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::method::{Initialize, SubscriptionsListen, ToolsCall};
+
+    use super::*;
+
+    #[test]
+    fn only_requests_that_change_nothing_are_sent_again() {
+        assert_eq!(ResendPolicy::for_method(ToolsList::METHOD), ResendPolicy::Once);
+        for method in [ToolsCall::METHOD, Initialize::METHOD, SubscriptionsListen::METHOD] {
+            assert_eq!(ResendPolicy::for_method(method), ResendPolicy::Never, "{method}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The response to a POST: JSON, a stream, an empty one, or a refusal.
+
+use bytestring::ByteString;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Incoming};
+use mgp_types::RpcError;
+use mgp_types::service::HttpFault;
+use serde::Deserialize;
+
+use super::error::{Fault, causes};
+use super::sender::HttpSender;
+use crate::http::body_buffer::BodyBuffer;
+
+/// Bytes of a refusal that are read.
+const MAX_REFUSAL_BYTES: usize = 256 << 10;
+
+/// Response of a server, classified by its head.
+pub(super) enum Answer {
+    /// One message, or several in an array; the body is unread.
+    Json(Incoming),
+    /// Events; the body is unread.
+    Events(Incoming),
+    /// Any other response.
+    Other(Box<Response<Incoming>>),
+}
+
+impl Answer {
+    pub(super) fn new(response: Response<Incoming>) -> Self {
+        match content_kind(response.headers()).filter(|_| response.status().is_success()) {
+            Some(ContentKind::Json) => Self::Json(response.into_body()),
+            Some(ContentKind::Events) => Self::Events(response.into_body()),
+            None => Self::Other(Box::new(response)),
+        }
+    }
+}
+
+impl HttpSender {
+    /// Reads JSON; `None` if the body is empty.
+    pub(super) async fn read(&self, body: Incoming) -> Result<Option<ByteString>, RpcError> {
+        let text = read_body(body, self.config.response_bytes, "the answer").await?;
+        Ok(Some(text).filter(|text| !text.trim().is_empty()))
+    }
+
+    /// Reads a response that is neither JSON nor a stream; fails unless the server accepted the message.
+    pub(super) async fn read_other(&self, response: Response<Incoming>) -> Result<(), RpcError> {
+        let (head, body) = response.into_parts();
+        if !head.status.is_success() {
+            return Err(self.read_refusal(head.status, &head.headers, body).await);
+        }
+        if matches!(head.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
+            || body.is_end_stream()
+        {
+            super::sender::drain(body).await;
+            return Ok(());
+        }
+        let named = head.headers.get(CONTENT_TYPE);
+        let named = named.map_or("no content type".to_owned(), |named| format!("{named:?}"));
+        Err(Fault::Malformed(format!(
+            "the server answered with {named} instead of JSON or a stream of events: is {} an MCP endpoint?",
+            self.endpoint
+        ))
+        .into())
+    }
+
+    /// Returns the error of a refusal: the one in its body, or one for its status.
+    pub(super) async fn read_refusal(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        body: Incoming,
+    ) -> RpcError {
+        #[derive(Deserialize)]
+        struct Refusal {
+            error: RpcError,
+        }
+        if content_kind(headers) == Some(ContentKind::Json) {
+            let text = read_body(body, MAX_REFUSAL_BYTES, "the refusal").await.unwrap_or_default();
+            if let Ok(refusal) = serde_json::from_str::<Refusal>(&text) {
+                return refusal.error.because(HttpFault::Answered(status.as_u16()));
+            }
+        } else {
+            super::sender::drain(body).await;
+        }
+        self.refusal(status, headers).into()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ContentKind {
+    Json,
+    Events,
+}
+
+/// Returns the content type, without its parameters.
+pub(super) fn content_kind(headers: &HeaderMap) -> Option<ContentKind> {
+    let named = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let named = named.split(';').next().unwrap_or_default().trim();
+    if named.eq_ignore_ascii_case("application/json") {
+        Some(ContentKind::Json)
+    } else if named.eq_ignore_ascii_case("text/event-stream") {
+        Some(ContentKind::Events)
+    } else {
+        None
+    }
+}
+
+/// Reads a body of at most `bound` bytes; a body in one piece is not copied.
+async fn read_body(
+    mut body: Incoming,
+    bound: usize,
+    what: &'static str,
+) -> Result<ByteString, RpcError> {
+    let too_long = || RpcError::from(Fault::TooLong { what, bound });
+    if body.size_hint().lower() > bound as u64 {
+        return Err(too_long());
+    }
+    let mut buffer = BodyBuffer::default();
+    while !body.is_end_stream() {
+        let data = match body.frame().await {
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            Some(Err(error)) => return Err(Fault::Cut(causes(&error)).into()),
+            None => break,
+        };
+        if data.len() > bound - buffer.len() {
+            return Err(too_long());
+        }
+        buffer.push(data, 0);
+    }
+    let bytes = buffer.into_bytes(0);
+    ByteString::try_from(bytes).map_err(|_| Fault::Malformed(format!("{what} is not UTF-8")).into())
+}

@@ -1,0 +1,344 @@
+//! One HTTP exchange: credentials, their renewal, and the only redirect that is followed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_LANGUAGE, AUTHORIZATION, HOST, LOCATION, USER_AGENT, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use mgp_types::RpcError;
+use mgp_types::service::{BoxFuture, shown_url};
+
+use super::certificates::certificate_error;
+use super::config::HttpClientConfig;
+use super::endpoint::{Destination, Endpoint};
+use super::error::{Fault, HttpClientError, causes};
+use super::pool::{Message, Pool, PoolError, pool};
+use super::resend::ResendPolicy;
+use crate::http::{Refused, Shown, Target};
+
+/// Bytes that are read of an unneeded body, so that its connection can be reused.
+const MAX_DRAINED_BYTES: usize = 64 << 10;
+/// Time for reading them.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Sends requests to one endpoint.
+pub(super) struct HttpSender {
+    pub(super) endpoint: Endpoint,
+    pub(super) config: HttpClientConfig,
+    destination: Destination,
+    pool: Pool,
+}
+
+/// Creates the headers of a request, each time it is sent.
+pub(super) type MakeHeaders<'a> = &'a (dyn Fn() -> HeaderMap + Sync);
+
+/// A request that was sent.
+struct SentRequest<'a> {
+    method: &'a Method,
+    headers: MakeHeaders<'a>,
+    body: &'a Bytes,
+    resend: ResendPolicy,
+    /// The credentials it had.
+    shown: Shown,
+}
+
+impl HttpSender {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        config: HttpClientConfig,
+    ) -> Result<Self, HttpClientError> {
+        let is_secret = config.credentials.is_some() || config.headers.keys().any(may_be_secret);
+        if is_secret && endpoint.is_in_clear() && !config.credentials_in_clear {
+            return Err(HttpClientError::InClear(endpoint.to_string()));
+        }
+        let pool = pool(&endpoint, &config)?;
+        let destination = Destination::new(endpoint.uri());
+        Ok(Self { endpoint, config, destination, pool })
+    }
+
+    /// Sends a request until the server accepts or refuses it; returns the response with its body unread.
+    ///
+    /// Its headers are created each time it is sent, which mostly is once.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection of the request.
+    pub(super) async fn send(
+        &self,
+        method: &Method,
+        headers: MakeHeaders<'_>,
+        body: &Bytes,
+        resend: ResendPolicy,
+    ) -> Result<Response<Incoming>, RpcError> {
+        let shown = self.shown(method, &self.destination).await?;
+        let sent =
+            self.pool.send(self.message(method, headers(), body, &self.destination, &shown)?);
+        let outcome = sent.await;
+        let later = match self
+            .plain_answer(outcome, SentRequest { method, headers, body, resend, shown })
+        {
+            Ok(response) => return Ok(response),
+            Err(later) => later,
+        };
+        later.await
+    }
+
+    /// Returns the response if it is a plain answer.
+    ///
+    /// The remaining steps are boxed, as hardly a request needs them and each would reserve space for them.
+    fn plain_answer<'a>(
+        &'a self,
+        outcome: Result<Response<Incoming>, PoolError>,
+        sending: SentRequest<'a>,
+    ) -> Result<Response<Incoming>, BoxFuture<'a, Result<Response<Incoming>, RpcError>>> {
+        match outcome {
+            Ok(response) if !self.needs_next_step(&response) => {
+                self.pass_nonce(response.headers());
+                Ok(response)
+            }
+            outcome => Err(Box::pin(self.continue_exchange(sending, outcome))),
+        }
+    }
+
+    /// Continues a request that was not plainly answered.
+    async fn continue_exchange(
+        &self,
+        mut sending: SentRequest<'_>,
+        mut outcome: Result<Response<Incoming>, PoolError>,
+    ) -> Result<Response<Incoming>, RpcError> {
+        let (mut refusals, mut moved) = (0, None::<Destination>);
+        loop {
+            match outcome {
+                Ok(response) if !self.needs_next_step(&response) => {
+                    self.pass_nonce(response.headers());
+                    return Ok(response);
+                }
+                Ok(response) => {
+                    if let Some(credentials) = &self.config.credentials
+                        && is_refusal(&response)
+                    {
+                        if refusals >= self.config.refusals {
+                            self.pass_nonce(response.headers());
+                            return Ok(response);
+                        }
+                        refusals += 1;
+                        let refusal =
+                            auth_refusal(&response, sending.shown.authorization.take(), refusals);
+                        drain(response.into_body()).await;
+                        credentials.refused(refusal).await?;
+                    } else {
+                        self.pass_nonce(response.headers());
+                        moved = Some(self.redirected(&response, moved.is_some())?);
+                        drain(response.into_body()).await;
+                    }
+                }
+                Err(error) if sending.resend.allows(&error) => {
+                    tracing::debug!(%error, "retry: the connection broke before an answer");
+                }
+                Err(error) => return Err(self.failed(&error).into()),
+            }
+            // For the current destination: it changes with a redirect, and remains after a refusal.
+            let destination = moved.as_ref().unwrap_or(&self.destination);
+            sending.shown = self.shown(sending.method, destination).await?;
+            let headers = (sending.headers)();
+            let message =
+                self.message(sending.method, headers, sending.body, destination, &sending.shown)?;
+            outcome = self.pool.send(message).await;
+        }
+    }
+
+    async fn shown(&self, method: &Method, destination: &Destination) -> Result<Shown, RpcError> {
+        match &self.config.credentials {
+            Some(credentials) => {
+                credentials.shown(Target::new(method.as_str(), &destination.url)).await
+            }
+            None => Ok(Shown::default()),
+        }
+    }
+
+    /// Builds a request.
+    fn message(
+        &self,
+        method: &Method,
+        mut headers: HeaderMap,
+        body: &Bytes,
+        destination: &Destination,
+        shown: &Shown,
+    ) -> Result<Message, Fault> {
+        // Headers of the request take precedence.
+        for name in self.config.headers.keys() {
+            if !headers.contains_key(name) {
+                for value in self.config.headers.get_all(name) {
+                    headers.append(name, value.clone());
+                }
+            }
+        }
+        write_credentials(shown, &mut headers)?;
+        headers.entry(HOST).or_insert_with(|| destination.host.clone());
+        let mut message = Request::new(Full::new(body.clone()));
+        *message.method_mut() = method.clone();
+        *message.uri_mut() = destination.path.clone();
+        *message.headers_mut() = headers;
+        Ok(message)
+    }
+
+    /// Returns whether a response needs another step: a redirect, or a refusal of credentials.
+    fn needs_next_step(&self, response: &Response<Incoming>) -> bool {
+        is_redirect(response.status())
+            || (self.config.credentials.is_some() && is_refusal(response))
+    }
+
+    /// Passes the nonce of a response on for the proofs of later requests.
+    fn pass_nonce(&self, headers: &HeaderMap) {
+        if let Some(credentials) = &self.config.credentials
+            && let Some(nonce) = nonce(headers)
+        {
+            credentials.nonce(&nonce);
+        }
+    }
+
+    /// Returns the destination of a redirect, if that is followed.
+    fn redirected(
+        &self,
+        response: &Response<Incoming>,
+        is_redirected: bool,
+    ) -> Result<Destination, Fault> {
+        let status = response.status();
+        let to = response.headers().get(LOCATION);
+        let to = to.map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
+        let to = to.unwrap_or_default();
+        let keeps =
+            matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+        match self.endpoint.on_same_origin(&to).filter(|_| keeps && !is_redirected) {
+            Some(there) => Ok(Destination::new(&there)),
+            None => Err(Fault::Redirect { status, to: shown_url(&to) }),
+        }
+    }
+
+    /// Creates the failure for an error status.
+    pub(super) fn refusal(&self, status: StatusCode, headers: &HeaderMap) -> Fault {
+        Fault::status(status, headers, self.config.credentials.is_some())
+    }
+
+    fn failed(&self, error: &PoolError) -> Fault {
+        let (place, why) = (self.endpoint.to_string(), causes(error));
+        if let Some(why) = certificate_error(error) {
+            Fault::Untrusted { place, why }
+        } else if error.is_connect() {
+            Fault::Unreached { place, why }
+        } else {
+            Fault::Broken { place, why }
+        }
+    }
+}
+
+/// Returns whether an additional header may be a key: only some names are known not to be.
+fn may_be_secret(name: &HeaderName) -> bool {
+    ![USER_AGENT, ACCEPT_LANGUAGE].contains(name)
+}
+
+/// Writes credentials into headers.
+fn write_credentials(shown: &Shown, headers: &mut HeaderMap) -> Result<(), Fault> {
+    let authorization = shown.authorization.as_deref().map(|value| (AUTHORIZATION.as_str(), value));
+    let further = shown.headers.iter().map(|(name, value)| (*name, value.as_str()));
+    for (name, value) in authorization.into_iter().chain(further) {
+        let wrong = || Fault::Header(name.to_owned());
+        let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?, value);
+    }
+    Ok(())
+}
+
+/// Returns the nonce of a response; `None` if there are several (RFC 9449 §8.1).
+fn nonce(headers: &HeaderMap) -> Option<String> {
+    let mut found = headers.get_all("dpop-nonce").iter();
+    let one = found.next().filter(|_| found.next().is_none())?;
+    one.to_str().ok().map(str::to_owned)
+}
+
+/// Describes a refusal for the credentials.
+fn auth_refusal(response: &Response<Incoming>, shown: Option<String>, times: u32) -> Refused {
+    let headers = response.headers();
+    let challenges = headers.get_all(WWW_AUTHENTICATE).iter();
+    let challenges = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    Refused::new(response.status().as_u16(), challenges.collect(), shown)
+        .nonce(nonce(headers))
+        .times(times)
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    status.is_redirection() && status != StatusCode::NOT_MODIFIED
+}
+
+/// Returns whether other credentials may help: 401, or 403 with a challenge.
+fn is_refusal(response: &Response<Incoming>) -> bool {
+    match response.status() {
+        StatusCode::UNAUTHORIZED => true,
+        StatusCode::FORBIDDEN => response.headers().contains_key(WWW_AUTHENTICATE),
+        _ => false,
+    }
+}
+
+/// Reads and discards the rest of a body, within limits.
+pub(super) async fn drain(mut body: Incoming) {
+    let reading = async {
+        let mut left = MAX_DRAINED_BYTES;
+        while let Some(Ok(frame)) = body.frame().await {
+            let size = frame.data_ref().map_or(0, Bytes::len);
+            let Some(less) = left.checked_sub(size) else { return };
+            left = less;
+        }
+    };
+    // Complete or not, the body is not needed any more.
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, reading).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_that_may_be_keys_need_https_or_an_opt_in() {
+        let check = |url: &str, name: HeaderName, in_clear: bool| {
+            let mut config =
+                HttpClientConfig { credentials_in_clear: in_clear, ..Default::default() };
+            config.headers.insert(name, HeaderValue::from_static("k3y"));
+            HttpSender::new(Endpoint::parse(url).unwrap(), config).map(|_| ())
+        };
+        let key = HeaderName::from_static("x-api-key");
+        let far = "http://mcp.example/mcp";
+        assert!(matches!(check(far, key.clone(), false), Err(HttpClientError::InClear(_))));
+        check(far, key.clone(), true).unwrap();
+        check(far, USER_AGENT, false).unwrap();
+        check("http://localhost:8000/mcp", key, false).unwrap();
+    }
+
+    #[test]
+    fn headers_of_the_request_replace_additional_ones_of_the_same_name() {
+        let mut config = HttpClientConfig::default();
+        for (name, value) in [("x-two", "1"), ("x-two", "2"), ("x-own", "1"), ("x-own", "2")] {
+            config.headers.append(name, HeaderValue::from_static(value));
+        }
+        let written = |config: HttpClientConfig| {
+            let endpoint = Endpoint::parse("http://localhost:8000/mcp?a=b").unwrap();
+            let sender = HttpSender::new(endpoint, config).unwrap();
+            let headers = [(HeaderName::from_static("x-own"), HeaderValue::from_static("0"))];
+            let (headers, shown) = (headers.into_iter().collect(), Shown::default());
+            let message =
+                sender.message(&Method::POST, headers, &Bytes::new(), &sender.destination, &shown);
+            let message = message.unwrap();
+            let all = |name: &str| {
+                let values = message.headers().get_all(name).iter();
+                values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+            };
+            (message.uri().to_string(), all("x-two"), all("x-own"), all("host"))
+        };
+        let (uri, two, own, host) = written(config.clone());
+        assert_eq!((uri.as_str(), host), ("/mcp?a=b", vec!["localhost:8000".to_owned()]));
+        assert_eq!((two, own), (vec!["1".to_owned(), "2".to_owned()], vec!["0".to_owned()]));
+        config.headers.insert(HOST, HeaderValue::from_static("other"));
+        assert_eq!(written(config).3, ["other"]);
+    }
+}

@@ -1,0 +1,137 @@
+//! Settings of a legacy session, which are replayed in the next one (MCP resources, logging; MGP §3.6).
+
+use mgp_types::mcp::SubscribeParams;
+use mgp_types::method::{
+    LoggingSetLevel, PermissionGrant, PermissionResponse, ResourcesSubscribe, ResourcesUnsubscribe,
+};
+use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet};
+
+/// Watched resources that are kept; further ones are not watched in a new session.
+const MAX_WATCHED: usize = 4096;
+
+/// Settings of a session.
+#[derive(Default)]
+pub(super) struct SessionSettings {
+    level: Option<Call>,
+    /// The latest permissions of the server; each call sets all of them.
+    permissions: Option<Call>,
+    watched: Vec<(String, Call)>,
+}
+
+/// Request that changes the settings once it is granted.
+pub(super) enum SettingChange {
+    Level(Call),
+    Permissions(Call),
+    Watch(String, Call),
+    Unwatch(String),
+}
+
+/// Extension that marks a request replayed in a new session, which must not open a further one.
+pub(super) struct Replayed;
+
+impl SettingChange {
+    /// Returns the change that a request makes, if any.
+    pub(super) fn of(call: &Call) -> Option<Self> {
+        if call.is::<LoggingSetLevel>() {
+            return Some(Self::Level(replay_of(call)));
+        }
+        if call.is::<PermissionResponse>() || call.is::<PermissionGrant>() {
+            return Some(Self::Permissions(replay_of(call)));
+        }
+        let watches = call.is::<ResourcesSubscribe>();
+        if !watches && !call.is::<ResourcesUnsubscribe>() {
+            return None;
+        }
+        let uri = call.params().get::<SubscribeParams>().ok()?.uri;
+        Some(if watches { Self::Watch(uri, replay_of(call)) } else { Self::Unwatch(uri) })
+    }
+}
+
+impl SessionSettings {
+    pub(super) fn keep(&mut self, change: SettingChange) {
+        match change {
+            SettingChange::Level(call) => self.level = Some(call),
+            SettingChange::Permissions(call) => self.permissions = Some(call),
+            SettingChange::Unwatch(uri) => self.watched.retain(|(known, _)| *known != uri),
+            SettingChange::Watch(uri, call) => {
+                self.watched.retain(|(known, _)| *known != uri);
+                if self.watched.len() < MAX_WATCHED {
+                    self.watched.push((uri, call));
+                } else {
+                    tracing::warn!(
+                        uri,
+                        bound = MAX_WATCHED,
+                        "too many watched resources: this one is not restored if the session is lost"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Returns the requests to replay in a new session.
+    pub(super) fn requests(&self) -> Vec<Call> {
+        let watched = self.watched.iter().map(|(_, call)| call);
+        // A new session has no permissions, and calls that need some may follow at once.
+        self.permissions.iter().chain(&self.level).chain(watched).map(replay_of).collect()
+    }
+}
+
+/// Clones a request without the parts that belong to its caller.
+fn replay_of(call: &Call) -> Call {
+    let mut replay_of = call.clone();
+    let cx = replay_of.cx_mut();
+    cx.key = CallKey::next();
+    cx.logical = None;
+    cx.deadline = Deadline::none();
+    cx.outlet = Outlet::none();
+    cx.extensions = Extensions::default();
+    cx.extensions.insert(Replayed);
+    replay_of
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::method::{Request as _, ToolsCall};
+    use mgp_types::service::{Context, Method, Params, Peer, Principal, Scope, ScopeKind};
+
+    use super::*;
+
+    fn change(method: &str, params: &str) -> Option<SettingChange> {
+        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Session), Principal::local());
+        let params = Params::split(method, params.to_owned().into()).unwrap();
+        SettingChange::of(&Call::request(Method::of(method), params, cx))
+    }
+
+    #[test]
+    fn the_latest_change_counts() {
+        let mut settings = SessionSettings::default();
+        for (method, params) in [
+            (LoggingSetLevel::METHOD, r#"{"level":"info"}"#),
+            (LoggingSetLevel::METHOD, r#"{"level":"debug"}"#),
+            (PermissionResponse::METHOD, r#"{"request_id":"1","grants":{"camera":"approved"}}"#),
+            (ResourcesSubscribe::METHOD, r#"{"uri":"a:1"}"#),
+            (PermissionGrant::METHOD, r#"{"request_id":"2","grants":{"camera":"denied"}}"#),
+            (ResourcesSubscribe::METHOD, r#"{"uri":"a:2"}"#),
+            (ResourcesSubscribe::METHOD, r#"{"uri":"a:2"}"#),
+            (ResourcesUnsubscribe::METHOD, r#"{"uri":"a:1"}"#),
+        ] {
+            settings.keep(change(method, params).unwrap());
+        }
+        let asked: Vec<_> =
+            settings.requests().iter().map(|call| format!("{:?}", call.params())).collect();
+        assert_eq!(asked.len(), 3, "{asked:?}");
+        assert!(asked[0].contains("denied"), "{asked:?}");
+        assert!(asked[1].contains("debug") && asked[2].contains("a:2"), "{asked:?}");
+        assert!(change(ToolsCall::METHOD, r#"{"name":"t"}"#).is_none());
+    }
+
+    #[test]
+    fn they_are_bounded() {
+        let mut settings = SessionSettings::default();
+        for number in 0..MAX_WATCHED + 10 {
+            let params = format!(r#"{{"uri":"a:{number}"}}"#);
+            settings.keep(change(ResourcesSubscribe::METHOD, &params).unwrap());
+        }
+        assert_eq!(settings.requests().len(), MAX_WATCHED);
+    }
+}

@@ -1,0 +1,267 @@
+//! The era of a message, and the check that its headers repeat its body (MCP transports).
+//!
+//! Intermediaries that route or filter by header must be able to trust that the server reads the same in the body.
+
+use std::borrow::Cow;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::{Era, Revision};
+use mgp_types::method::{Initialize, Request as _};
+use mgp_types::service::{HeaderTarget, Kind, MetaKey, Method, Params, decode_header};
+
+use super::headers::{NOT_TEXT, RequestHeaders};
+use super::refusal::{Refusal, clip_text};
+
+impl RequestHeaders<'_> {
+    /// Returns whether they name the modern revision, in which a request has no session.
+    pub(super) fn is_modern(&self) -> bool {
+        self.version == Some(Revision::MODERN.as_str())
+    }
+
+    /// Fails if they name an unknown revision, or another one than the session negotiated.
+    pub(super) fn check_legacy_revision(
+        &self,
+        negotiated: Option<&Revision>,
+    ) -> Result<(), Refusal> {
+        let Some(version) = self.version else { return Ok(()) };
+        let known = Revision::LEGACY.iter().any(|revision| revision.as_str() == version);
+        if !known {
+            return Err(Refusal::Version(clip_text(version)));
+        }
+        match negotiated {
+            Some(negotiated) if negotiated.as_str() != version => Err(Refusal::Mismatch {
+                header: "MCP-Protocol-Version",
+                found: quoted(version),
+                body: format!("a message of a session of `{negotiated}`"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the era of a message, and checks the headers of a modern one.
+    pub(super) fn era(&self, kind: Kind, method: &Method, params: &Params) -> Result<Era, Refusal> {
+        let Some(inside) = revision_in_body(params)? else {
+            if !self.is_modern() {
+                return Ok(Era::Legacy);
+            }
+            // A notification has no revision in its body.
+            if kind == Kind::Notification {
+                return self.check_method(method).map(|()| Era::Modern);
+            }
+            if method.as_str() == Initialize::METHOD {
+                return Err(Refusal::Mismatch {
+                    header: "MCP-Protocol-Version",
+                    found: quoted(Revision::MODERN.as_str()),
+                    body: "`initialize`, which that revision does not have".to_owned(),
+                });
+            }
+            return Err(Refusal::NoMeta);
+        };
+        if self.version != Some(&*inside) {
+            return Err(Refusal::Mismatch {
+                header: "MCP-Protocol-Version",
+                found: self.version.map_or_else(|| "missing".to_owned(), quoted),
+                body: quoted(&inside),
+            });
+        }
+        self.check_method(method)?;
+        self.check_name(method, params)?;
+        Ok(Era::Modern)
+    }
+
+    fn check_method(&self, method: &Method) -> Result<(), Refusal> {
+        check_header("Mcp-Method", self.method, method.as_str(), Presence::Required)
+    }
+
+    fn check_name(&self, method: &Method, params: &Params) -> Result<(), Refusal> {
+        match HeaderTarget::of(method, params) {
+            Some(HeaderTarget::Named(name)) => {
+                check_header("Mcp-Name", self.name, name, Presence::Required)
+            }
+            Some(HeaderTarget::Task(id)) => {
+                check_header("Mcp-Name", self.name, &id, Presence::Optional)
+            }
+            // The handler of the method reports what is wrong with its parameters.
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_header(
+    header: &'static str,
+    found: Option<&str>,
+    body: &str,
+    presence: Presence,
+) -> Result<(), Refusal> {
+    let mismatch = |found: String| Err(Refusal::Mismatch { header, found, body: quoted(body) });
+    match found {
+        None if presence == Presence::Optional => Ok(()),
+        None => mismatch("missing".to_owned()),
+        // Bytes that are not text equal nothing, whatever the body is.
+        Some(NOT_TEXT) => mismatch("not text".to_owned()),
+        Some(found) if decode_header(found).as_deref() == Some(body) => Ok(()),
+        Some(found) => mismatch(quoted(found)),
+    }
+}
+
+/// Requirement for a header.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Required,
+    Optional,
+}
+
+/// Returns the revision in the request's `_meta`, which only modern requests have.
+fn revision_in_body(params: &Params) -> Result<Option<Cow<'_, str>>, Refusal> {
+    let Some(json) = params.meta_member(MetaKey::Revision) else { return Ok(None) };
+    let plain = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    if let Some(plain) = plain.filter(|plain| !plain.contains('\\')) {
+        return Ok(Some(Cow::Borrowed(plain)));
+    }
+    let text = serde_json::from_str::<String>(json).map_err(|error| {
+        Refusal::Message(RpcError::invalid_params(error).without_recovery(), None)
+    })?;
+    Ok(Some(Cow::Owned(text)))
+}
+
+fn quoted(text: &str) -> String {
+    format!("`{}`", clip_text(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+    use mgp_types::method::{
+        Cancelled, Notification as _, Ping, PromptsGet, ResourcesRead, TasksGet, ToolsCall,
+    };
+
+    use super::*;
+
+    const MODERN: &str = "2026-07-28";
+
+    fn map(headers: &[(&'static str, &str)]) -> HeaderMap {
+        let value = |value: &str| HeaderValue::from_bytes(value.as_bytes()).unwrap();
+        let mut map = HeaderMap::new();
+        for (name, text) in headers {
+            map.append(*name, value(text));
+        }
+        map
+    }
+
+    /// Returns the era of a message, or the text of its refusal.
+    fn era_of(
+        kind: Kind,
+        headers: &[(&'static str, &str)],
+        method: &str,
+        params: &str,
+    ) -> Result<Era, String> {
+        let map = map(headers);
+        let params = Params::split(method, params.to_owned().into()).unwrap();
+        let headers = RequestHeaders::read(&map).map_err(|why| why.to_string())?;
+        headers.era(kind, &Method::of(method), &params).map_err(|why| why.to_string())
+    }
+
+    #[track_caller]
+    fn check(headers: &[(&'static str, &str)], method: &str, members: &str, expected: &str) {
+        let params = format!(
+            r#"{{{members}"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}"}}}}"#
+        );
+        match era_of(Kind::Request, headers, method, &params) {
+            Ok(era) => assert_eq!(format!("{era:?}"), expected),
+            Err(why) => assert!(why.contains(expected), "{why}"),
+        }
+    }
+
+    #[test]
+    fn modern_headers_repeat_the_body() {
+        let version = ("mcp-protocol-version", MODERN);
+        let call = ("mcp-method", ToolsCall::METHOD);
+        let tool = ToolsCall::METHOD;
+        let name = r#""name":"look","#;
+        check(&[version, call, ("mcp-name", "look")], tool, name, "Modern");
+        check(&[version, call, ("mcp-name", "=?base64?bG9vaw==?=")], tool, name, "Modern");
+        for (headers, expected) in [
+            (&[call, ("mcp-name", "look")][..], "`MCP-Protocol-Version` is missing"),
+            (
+                &[("mcp-protocol-version", "2025-11-25"), call],
+                "`MCP-Protocol-Version` is `2025-11-25`",
+            ),
+            (&[version, version, call], "`MCP-Protocol-Version` occurs twice"),
+            (&[version, ("mcp-name", "look")], "`Mcp-Method` is missing"),
+            (&[version, ("mcp-method", "Tools/Call")], "`Mcp-Method` is `Tools/Call`"),
+            (&[version, call, call, ("mcp-name", "look")], "`Mcp-Method` occurs twice"),
+            (&[version, call], "`Mcp-Name` is missing"),
+            (&[version, call, ("mcp-name", "Look")], "`Mcp-Name` is `Look`"),
+            (&[version, call, ("mcp-name", "")], "`Mcp-Name` is ``"),
+            (&[version, call, ("mcp-name", "=?base64?bG9va?=")], "`Mcp-Name` is"),
+            (&[version, call, ("mcp-name", "=?base64?/w==?=")], "`Mcp-Name` is"),
+        ] {
+            check(headers, tool, name, expected);
+        }
+        // A header that is not text equals nothing, not even the text that is shown for it.
+        let odd = [version, call, ("mcp-name", "\u{fffd}")];
+        check(&odd, tool, "\"name\":\"\u{fffd}\",", "`Mcp-Name` is not text");
+    }
+
+    #[test]
+    fn other_targets_are_named_too() {
+        let version = ("mcp-protocol-version", MODERN);
+        let prompt = ("mcp-method", PromptsGet::METHOD);
+        check(
+            &[version, prompt, ("mcp-name", "p")],
+            PromptsGet::METHOD,
+            r#""name":"p","#,
+            "Modern",
+        );
+        check(&[version, prompt], PromptsGet::METHOD, r#""name":"p","#, "`Mcp-Name` is missing");
+        let read = [version, ("mcp-method", ResourcesRead::METHOD), ("mcp-name", "a:/b")];
+        check(&read, ResourcesRead::METHOD, r#""uri":"a:/b","#, "Modern");
+        check(&read, ResourcesRead::METHOD, r#""uri":"a:/c","#, "`Mcp-Name` is `a:/b`");
+        let task = ("mcp-method", TasksGet::METHOD);
+        check(&[version, task], TasksGet::METHOD, r#""taskId":"t","#, "Modern");
+        let other = [version, task, ("mcp-name", "u")];
+        check(&other, TasksGet::METHOD, r#""taskId":"t","#, "`Mcp-Name` is `u`");
+    }
+
+    #[test]
+    fn the_body_decides_the_era_if_it_names_one() {
+        let modern = [("mcp-protocol-version", MODERN)];
+        let ping = |headers: &[_]| era_of(Kind::Request, headers, Ping::METHOD, "{}");
+        assert_eq!(ping(&[]), Ok(Era::Legacy));
+        assert_eq!(ping(&[("mcp-protocol-version", "2025-06-18")]), Ok(Era::Legacy));
+        assert!(ping(&modern).unwrap_err().contains("`_meta` lacks"));
+        let hello = era_of(Kind::Request, &modern, Initialize::METHOD, "{}");
+        assert!(hello.unwrap_err().contains("does not have"));
+        // A notification has no revision in its body.
+        let cancels = [modern[0], ("mcp-method", Cancelled::METHOD)];
+        let notify = |headers: &[_]| era_of(Kind::Notification, headers, Cancelled::METHOD, "{}");
+        assert_eq!(notify(&cancels), Ok(Era::Modern));
+        assert!(notify(&modern).unwrap_err().contains("`Mcp-Method` is missing"));
+        let odd = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}"#;
+        assert!(era_of(Kind::Request, &[], Ping::METHOD, odd).is_err());
+        let escaped = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026\u002d07-28"}}"#;
+        let headers = [modern[0], ("mcp-method", Ping::METHOD)];
+        assert_eq!(era_of(Kind::Request, &headers, Ping::METHOD, escaped), Ok(Era::Modern));
+    }
+
+    #[test]
+    fn a_session_is_held_to_its_revision() {
+        let legacy = |version: Option<&str>, negotiated: Option<&Revision>| {
+            let headers: Vec<_> =
+                version.map(|version| ("mcp-protocol-version", version)).into_iter().collect();
+            let map = map(&headers);
+            RequestHeaders::read(&map)
+                .unwrap()
+                .check_legacy_revision(negotiated)
+                .map_err(|why| why.to_string())
+        };
+        let negotiated = Some(&Revision::V2025_11_25);
+        assert_eq!(legacy(None, negotiated), Ok(()));
+        assert_eq!(legacy(Some("2025-11-25"), negotiated), Ok(()));
+        assert_eq!(legacy(Some("2025-06-18"), None), Ok(()));
+        assert!(legacy(Some("2025-06-18"), negotiated).unwrap_err().contains("of a session"));
+        for unknown in ["", "1999-01-01", "\u{fffd}"] {
+            assert!(legacy(Some(unknown), negotiated).unwrap_err().contains("not supported"));
+        }
+    }
+}

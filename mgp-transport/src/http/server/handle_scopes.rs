@@ -1,0 +1,108 @@
+//! Scopes of requests outside sessions.
+//!
+//! A client that sends a handle with its requests can refer to one request in another, e.g. to cancel it. Two clients
+//! of one principal with different handles cannot, whatever ids their requests have.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mgp_types::service::{Principal, Scope, ScopeKind};
+use mgp_types::sync::Mutex;
+
+/// Maximum length of a handle; a longer one is ignored.
+const MAX_HANDLE_LENGTH: usize = 128;
+
+/// Scopes of the handles with running requests.
+#[derive(Debug, Default)]
+pub(super) struct HandleScopes(Mutex<Table>);
+
+type Table = HashMap<Key, HandleScope, ahash::RandomState>;
+
+/// A handle belongs to its principal.
+type Key = (Principal, Box<str>);
+
+#[derive(Debug)]
+struct HandleScope {
+    scope: Scope,
+    requests: usize,
+}
+
+impl HandleScopes {
+    /// Adds a request of a principal to the scope of its handle.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        principal: Principal,
+        handle: Option<&str>,
+    ) -> ScopedRequest {
+        let Some(handle) = handle.filter(|handle| handle.len() <= MAX_HANDLE_LENGTH) else {
+            let scope = Scope::new(ScopeKind::Request);
+            return ScopedRequest { scope, principal, entry: None };
+        };
+        let key = (principal.clone(), handle.into());
+        let mut handles = self.0.lock();
+        let entry = handles
+            .entry(key.clone())
+            .or_insert_with(|| HandleScope { scope: Scope::new(ScopeKind::Handle), requests: 0 });
+        entry.requests += 1;
+        let scope = entry.scope.clone();
+        drop(handles);
+        ScopedRequest { scope, principal, entry: Some((Arc::clone(self), key)) }
+    }
+}
+
+/// A request in its scope.
+#[derive(Debug)]
+pub(super) struct ScopedRequest {
+    pub(super) scope: Scope,
+    pub(super) principal: Principal,
+    entry: Option<(Arc<HandleScopes>, Key)>,
+}
+
+impl Drop for ScopedRequest {
+    fn drop(&mut self) {
+        let Some((handles, key)) = self.entry.take() else { return self.scope.end() };
+        let mut handles = handles.0.lock();
+        let Some(handle) = handles.get_mut(&key) else { return };
+        handle.requests -= 1;
+        if handle.requests == 0 {
+            handles.remove(&key);
+            drop(handles);
+            self.scope.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_share_a_scope_only_under_one_handle_of_one_principal() {
+        let handles = Arc::new(HandleScopes::default());
+        let ann = Principal::new("acme", "ann");
+        let id = |principal: &Principal, handle| {
+            let within = handles.enter(principal.clone(), handle);
+            (within.scope.id(), within)
+        };
+        let one = id(&ann, Some("h"));
+        assert_eq!(id(&ann, Some("h")).0, one.0);
+        let long = "h".repeat(MAX_HANDLE_LENGTH + 1);
+        for (principal, handle) in [
+            (&ann, None),
+            (&ann, Some("i")),
+            (&ann, Some(&*long)),
+            (&ann.agent("a"), Some("h")),
+            (&Principal::new("evil", "ann"), Some("h")),
+        ] {
+            assert_ne!(id(principal, handle).0, one.0, "{principal:?} {handle:?}");
+        }
+        assert_eq!(handles.0.lock().len(), 1);
+        let scope = one.1.scope.clone();
+        drop(one);
+        assert!(scope.is_ended() && handles.0.lock().is_empty());
+        let alone = handles.enter(ann, None);
+        let scope = alone.scope.clone();
+        drop(alone);
+        assert!(scope.is_ended());
+    }
+}

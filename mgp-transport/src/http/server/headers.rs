@@ -1,0 +1,156 @@
+//! The headers with a meaning in MCP, found in one pass; none of them may occur twice.
+//!
+//! With two values, an intermediary may have acted on the other one.
+
+use std::sync::{Arc, LazyLock};
+
+use http::header::{HeaderMap, HeaderValue};
+use mgp_types::service::HeaderParams;
+
+use super::refusal::Refusal;
+
+/// Headers of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RequestHeaders<'a> {
+    pub(super) host: Option<&'a str>,
+    pub(super) origin: Option<&'a str>,
+    pub(super) content_type: Option<&'a str>,
+    pub(super) content_encoding: Option<&'a str>,
+    pub(super) version: Option<&'a str>,
+    pub(super) method: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
+    pub(super) session: Option<&'a str>,
+    pub(super) last_event: Option<&'a str>,
+    authorization: Option<&'a str>,
+    /// Accepted types of an answer; without the header both JSON and a stream are accepted.
+    accept: Option<Accept>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Accept {
+    json: bool,
+    events: bool,
+}
+
+/// Prefix of headers with arguments of a tool call.
+const PARAM_PREFIX: &str = "mcp-param-";
+
+impl<'a> RequestHeaders<'a> {
+    pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Refusal> {
+        let mut found = Self::default();
+        for (name, value) in headers {
+            let (field, shown) = match name.as_str() {
+                "host" => (&mut found.host, "Host"),
+                "origin" => (&mut found.origin, "Origin"),
+                "content-type" => (&mut found.content_type, "Content-Type"),
+                "content-encoding" => (&mut found.content_encoding, "Content-Encoding"),
+                "mcp-protocol-version" => (&mut found.version, "MCP-Protocol-Version"),
+                "mcp-method" => (&mut found.method, "Mcp-Method"),
+                "mcp-name" => (&mut found.name, "Mcp-Name"),
+                "mcp-session-id" => (&mut found.session, "Mcp-Session-Id"),
+                "last-event-id" => (&mut found.last_event, "Last-Event-ID"),
+                "authorization" => (&mut found.authorization, "Authorization"),
+                "accept" => {
+                    found.accept = Some(Accept::read(found.accept, value));
+                    continue;
+                }
+                _ => continue,
+            };
+            if field.replace(text(value)).is_some() {
+                return Err(Refusal::Duplicate(shown));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns whether the client accepts a stream.
+    pub(super) fn takes_events(&self) -> bool {
+        self.accept.is_none_or(|accept| accept.events)
+    }
+
+    /// Returns whether the client accepts both JSON and a stream.
+    pub(super) fn takes_both(&self) -> bool {
+        self.accept.is_none_or(|accept| accept.events && accept.json)
+    }
+}
+
+impl Accept {
+    fn read(before: Option<Self>, value: &HeaderValue) -> Self {
+        // Nearly every client sends exactly this text.
+        if value.as_bytes() == b"application/json, text/event-stream" {
+            return Self { json: true, events: true };
+        }
+        let mut read = before.unwrap_or(Self { json: false, events: false });
+        for range in text(value).split(',') {
+            let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+            read.json |= matches!(&*range, "*/*" | "application/*" | "application/json");
+            read.events |= matches!(&*range, "*/*" | "text/*" | "text/event-stream");
+        }
+        read
+    }
+}
+
+/// Returns the arguments in headers; most calls have none, and share one empty value.
+pub(super) fn params(headers: &HeaderMap) -> Arc<HeaderParams> {
+    static NONE: LazyLock<Arc<HeaderParams>> = LazyLock::new(Arc::default);
+    let mut params = HeaderParams::new();
+    for (name, value) in headers {
+        if let Some(name) = name.as_str().strip_prefix(PARAM_PREFIX) {
+            params.push(name, text(value));
+        }
+    }
+    if params.is_empty() { Arc::clone(&NONE) } else { Arc::new(params) }
+}
+
+/// Placeholder for the value of a header that is not text; it equals no known value.
+pub(super) const NOT_TEXT: &str = "\u{fffd}";
+
+fn text(value: &HeaderValue) -> &str {
+    value.to_str().unwrap_or(NOT_TEXT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[track_caller]
+    fn check_accept(values: &[&'static str], events: bool, both: bool) {
+        let pairs: Vec<_> = values.iter().map(|value| ("accept", *value)).collect();
+        let headers = headers(&pairs);
+        let read = RequestHeaders::read(&headers).unwrap();
+        assert_eq!((read.takes_events(), read.takes_both()), (events, both), "{values:?}");
+    }
+
+    #[test]
+    fn accepted_types_are_read_from_all_values() {
+        check_accept(&[], true, true);
+        check_accept(&["application/json, text/event-stream"], true, true);
+        check_accept(&["text/event-stream;q=0.5,APPLICATION/JSON"], true, true);
+        check_accept(&["application/json", "text/event-stream"], true, true);
+        check_accept(&["*/*"], true, true);
+        check_accept(&["text/*"], true, false);
+        check_accept(&["text/event-stream"], true, false);
+        check_accept(&["application/json"], false, false);
+        check_accept(&["text/html"], false, false);
+        check_accept(&[""], false, false);
+    }
+
+    #[test]
+    fn no_known_header_may_occur_twice() {
+        for name in
+            ["host", "origin", "content-type", "mcp-session-id", "authorization", "mcp-name"]
+        {
+            let headers = headers(&[(name, "a"), (name, "a")]);
+            assert!(matches!(RequestHeaders::read(&headers), Err(Refusal::Duplicate(_))), "{name}");
+        }
+        assert!(RequestHeaders::read(&headers(&[("x-other", "a"), ("x-other", "b")])).is_ok());
+    }
+}

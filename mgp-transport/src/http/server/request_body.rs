@@ -1,0 +1,102 @@
+//! Reads the body of a request, bounded in size and time, and in the bytes of all requests together.
+
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use http_body::Body;
+use http_body_util::BodyExt;
+use mgp_types::{ErrorCode, RpcError};
+use tokio::time::{Instant, timeout};
+
+use super::config::HttpConfig;
+use super::headers::RequestHeaders;
+use super::load::LoadGuard;
+use super::refusal::Refusal;
+use crate::http::body_buffer::BodyBuffer;
+
+/// Time for which the rest of a body that is too long is still read.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes a second that extend the time of a body, so that a slow line is distinguished from a slow attack.
+const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
+/// Time for the body of a request that exceeds a limit and may only be a ping.
+const PING_BODY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
+const MAX_COPIED_BODY: usize = 16 * 1024;
+
+/// Reads a body as text.
+pub(super) async fn read_text<B>(
+    headers: &RequestHeaders<'_>,
+    body: B,
+    config: &HttpConfig,
+    busy: &mut LoadGuard,
+) -> Result<ByteString, Refusal>
+where
+    B: Body<Data = Bytes>,
+{
+    let bound = config.body_bytes;
+    let announced = body.size_hint().lower();
+    let mut body = pin!(body);
+    if announced > bound as u64 {
+        if announced / 2 <= bound as u64 {
+            discard(body, bound.saturating_mul(2)).await;
+        }
+        return Err(Refusal::BodyTooLong(bound));
+    }
+    if headers.content_encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
+        return Err(Refusal::Encoding);
+    }
+    busy.check_ping_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
+    // A request that may only be a ping must be short in time as well.
+    let time = if busy.may_only_ping() {
+        config.body_time.min(PING_BODY_TIMEOUT)
+    } else {
+        config.body_time
+    };
+    let start = Instant::now();
+    let expected = usize::try_from(announced).unwrap_or(0).min(bound);
+    let mut whole = BodyBuffer::default();
+    // If the length was announced, the end is known without waiting for it.
+    while !body.is_end_stream() {
+        let earned = Duration::from_secs((whole.len() / MIN_BYTES_PER_SECOND) as u64);
+        let left = time.saturating_add(earned).saturating_sub(start.elapsed());
+        let frame = match timeout(left, body.frame()).await {
+            Err(_) => return Err(Refusal::BodyTimeout),
+            Ok(None) => break,
+            Ok(Some(Err(_))) => return Err(Refusal::BodyIncomplete),
+            Ok(Some(Ok(frame))) => frame,
+        };
+        // Trailers are ignored.
+        let Ok(data) = frame.into_data() else { continue };
+        let length = whole.len() + data.len();
+        if length > bound {
+            discard(body, bound).await;
+            return Err(Refusal::BodyTooLong(bound));
+        }
+        busy.add_bytes(data.len(), config.held_bytes)?;
+        busy.check_ping_size(length)?;
+        whole.push(data, expected);
+    }
+    let not_text = |_| {
+        let error = RpcError::new(ErrorCode::PARSE_ERROR, "the body is not UTF-8");
+        Refusal::Message(error.without_recovery(), None)
+    };
+    ByteString::try_from(whole.into_bytes(MAX_COPIED_BODY)).map_err(not_text)
+}
+
+/// Reads and discards what a client still sends, up to a limit: a client that is cut off while it sends never reads the
+/// answer.
+async fn discard<B: Body<Data = Bytes>>(mut body: Pin<&mut B>, bytes: usize) {
+    let mut left = bytes;
+    let rest = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            if length > left {
+                return;
+            }
+            left -= length;
+        }
+    };
+    let _ = timeout(DISCARD_TIMEOUT, rest).await;
+}

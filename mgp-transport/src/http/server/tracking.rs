@@ -1,0 +1,362 @@
+//! Adapters between hyper and a connection: a service that tracks its requests and is polled only when woken, and a
+//! socket that drops slow peers.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context as Task, Poll, Wake, Waker, ready};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::coop::has_budget_remaining;
+use tokio::time::{Sleep, sleep};
+use tower_service::Service;
+
+use super::listener::ConnectionLimits;
+
+/// Counters of the requests of a connection that began and that were answered completely.
+///
+/// It also tracks whether the running request was woken. hyper polls it at each of its own steps, two or three times
+/// more often than the request needs, and each poll passes through the whole stack.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+    /// `true` if the running request was woken since its last poll.
+    is_woken: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl Wake for Activity {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::Release);
+        self.task.wake();
+    }
+}
+
+/// Guard of a request that is not answered completely.
+struct ActiveRequest(Arc<Activity>);
+
+impl ActiveRequest {
+    fn begin(activity: &Arc<Activity>) -> Self {
+        activity.begun.fetch_add(1, Ordering::Relaxed);
+        activity.is_woken.store(true, Ordering::Release);
+        Self(Arc::clone(activity))
+    }
+}
+
+impl Drop for ActiveRequest {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Service that tracks its requests; always ready, as hyper requires.
+pub(super) struct TrackedService<S> {
+    pub(super) service: S,
+    pub(super) activity: Arc<Activity>,
+}
+
+impl<S, R> hyper::service::Service<Request<Incoming>> for TrackedService<S>
+where
+    S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible> + Clone,
+{
+    type Response = Response<TrackedBody<R>>;
+    type Error = Infallible;
+    type Future = TrackedFuture<S::Future>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let running = Some(ActiveRequest::begin(&self.activity));
+        let waker = Waker::from(Arc::clone(&self.activity));
+        TrackedFuture { future: self.service.clone().call(request), running, waker }
+    }
+}
+
+pin_project! {
+    /// Future of a response.
+    pub(super) struct TrackedFuture<F> {
+        #[pin]
+        future: F,
+        running: Option<ActiveRequest>,
+        waker: Waker,
+    }
+}
+
+impl<F, R> Future for TrackedFuture<F>
+where
+    F: Future<Output = Result<Response<R>, Infallible>>,
+{
+    type Output = Result<Response<TrackedBody<R>>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Some(ActiveRequest(activity)) = &this.running {
+            // In this order, so that a concurrent wake-up wakes the task.
+            activity.task.register(task.waker());
+            if !activity.is_woken.swap(false, Ordering::AcqRel) {
+                return Poll::Pending;
+            }
+        }
+        let answer = ready!(this.future.poll(&mut Task::from_waker(this.waker)));
+        let running = this.running.take();
+        Poll::Ready(
+            answer.map(|response| response.map(|body| TrackedBody { body, _running: running })),
+        )
+    }
+}
+
+pin_project! {
+    /// Body of a response that is being sent.
+    pub(super) struct TrackedBody<R> {
+        #[pin]
+        body: R,
+        _running: Option<ActiveRequest>,
+    }
+}
+
+impl<R: Body> Body for TrackedBody<R> {
+    type Data = R::Data;
+    type Error = R::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+    ) -> Poll<Option<Result<Frame<R::Data>, R::Error>>> {
+        self.project().body.poll_frame(task)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Socket that fails if the peer sends no request, or does not read an answer, in time.
+pub(super) struct TimeoutSocket {
+    socket: TcpStream,
+    head_timeout: Duration,
+    stall: Duration,
+    activity: Arc<Activity>,
+    /// Periodic check whether a request has begun; always running, since a new timer for each request costs more.
+    reading: Option<Pin<Box<Sleep>>>,
+    /// The waker registered with it.
+    reader: Option<Waker>,
+    /// Number of requests that had begun at the last check.
+    begun: usize,
+    /// Runs from the first write that had to wait until all is written.
+    writing: Option<Pin<Box<Sleep>>>,
+    /// Bytes written since it was started.
+    written: usize,
+}
+
+/// Bytes a client must read while the timer runs; far below any usable connection.
+const MIN_READ_BYTES: usize = 4 * 1024;
+
+impl TimeoutSocket {
+    pub(super) fn new(
+        socket: TcpStream,
+        limits: &ConnectionLimits,
+        activity: Arc<Activity>,
+    ) -> Self {
+        let (head_timeout, stall) = (limits.head_time, limits.stall);
+        Self {
+            socket,
+            head_timeout,
+            stall,
+            activity,
+            reading: None,
+            reader: None,
+            begun: 0,
+            writing: None,
+            written: 0,
+        }
+    }
+
+    /// Checks the read timeout; called when there was nothing to read.
+    fn check_read_timeout(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        let head_timeout = self.head_timeout;
+        let timer = self.reading.get_or_insert_with(|| Box::pin(sleep(head_timeout)));
+        // The timer will wake this task already.
+        if !timer.is_elapsed()
+            && self.reader.as_ref().is_some_and(|waker| waker.will_wake(task.waker()))
+        {
+            return Poll::Pending;
+        }
+        // Without budget the timer is not even registered, and this task is polled again.
+        self.reader = has_budget_remaining().then(|| task.waker().clone());
+        while timer.as_mut().poll(task).is_ready() {
+            let begun = self.activity.begun.load(Ordering::Relaxed);
+            let idle = begun == self.activity.ended.load(Ordering::Relaxed);
+            if idle && begun == self.begun {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.begun = begun;
+            self.reader = None;
+            timer.set(sleep(head_timeout));
+        }
+        Poll::Pending
+    }
+
+    fn check_write_timeout(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        task: &mut Task<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(outcome) = written {
+            self.written += outcome.as_ref().map_or(0, |count| *count);
+            return Poll::Ready(outcome);
+        }
+        let stall = self.stall;
+        if self.writing.is_none() {
+            self.written = 0;
+        }
+        let timer = self.writing.get_or_insert_with(|| Box::pin(sleep(stall)));
+        while timer.as_mut().poll(task).is_ready() {
+            if self.written < MIN_READ_BYTES {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.written = 0;
+            timer.set(sleep(stall));
+        }
+        Poll::Pending
+    }
+}
+
+impl AsyncRead for TimeoutSocket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.socket).poll_read(task, buf) {
+            Poll::Pending => self.check_read_timeout(task),
+            read @ Poll::Ready(_) => read,
+        }
+    }
+}
+
+impl AsyncWrite for TimeoutSocket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write(task, bytes);
+        self.check_write_timeout(written, task)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        task: &mut Task<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.socket).poll_write_vectored(task, pieces);
+        self.check_write_timeout(written, task)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        // hyper flushes once all is written.
+        self.writing = None;
+        Pin::new(&mut self.socket).poll_flush(task)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(task)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Mutex;
+
+    use tokio::net::TcpListener;
+    use tokio::task::consume_budget;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Creates a response future that counts its polls and exposes its waker; it completes after `steps` polls.
+    fn answering(
+        activity: &Arc<Activity>,
+        steps: usize,
+        polls: &Arc<Mutex<(usize, Option<Waker>)>>,
+    ) -> TrackedFuture<impl Future<Output = Result<Response<()>, Infallible>> + use<>> {
+        let polls = Arc::clone(polls);
+        let future = poll_fn(move |task| {
+            let mut polls = polls.lock().unwrap();
+            polls.0 += 1;
+            polls.1 = Some(task.waker().clone());
+            if polls.0 == steps { Poll::Ready(Ok(Response::new(()))) } else { Poll::Pending }
+        });
+        let running = Some(ActiveRequest::begin(activity));
+        TrackedFuture { future, running, waker: Waker::from(Arc::clone(activity)) }
+    }
+
+    #[test]
+    fn a_response_is_polled_only_when_it_was_woken() {
+        let (activity, polls) = (Arc::<Activity>::default(), Arc::default());
+        let mut answer = std::pin::pin!(answering(&activity, 3, &polls));
+        let mut poll = || answer.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_ready();
+        let wake = || polls.lock().unwrap().1.take().unwrap().wake();
+        assert!(!poll() && !poll() && !poll());
+        assert_eq!(polls.lock().unwrap().0, 1);
+        wake();
+        assert!(!poll() && !poll());
+        assert_eq!(polls.lock().unwrap().0, 2);
+        wake();
+        assert!(poll());
+    }
+
+    #[tokio::test]
+    async fn waking_a_response_wakes_its_task() {
+        let (activity, polls) = (Arc::<Activity>::default(), Arc::default());
+        let answer = tokio::spawn(answering(&activity, 2, &polls));
+        while polls.lock().unwrap().1.is_none() {
+            tokio::task::yield_now().await;
+        }
+        // From another thread, as timers and other connections do.
+        let waker = polls.lock().unwrap().1.take().unwrap();
+        std::thread::spawn(move || waker.wake()).join().unwrap();
+        assert!(answer.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_head_times_out_even_if_the_task_had_no_budget() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        let head_time = Duration::from_millis(20);
+        let limits = ConnectionLimits { head_time, ..ConnectionLimits::default() };
+        let mut socket = TimeoutSocket::new(socket, &limits, Arc::default());
+        let (mut is_first, mut space) = (true, [0; 8]);
+        let read = poll_fn(|task| {
+            let spends = std::mem::take(&mut is_first);
+            while spends && has_budget_remaining() {
+                let _ = std::pin::pin!(consume_budget()).poll(task);
+            }
+            Pin::new(&mut socket).poll_read(task, &mut ReadBuf::new(&mut space))
+        });
+        let read = timeout(Duration::from_secs(10), read).await.unwrap();
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

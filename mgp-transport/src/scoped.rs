@@ -1,0 +1,62 @@
+//! Work that ends with a scope and not with the caller that waits for it.
+//!
+//! A legacy session owns its calls: a reader that leaves detaches from them, and the end of the session ends them.
+
+use std::pin::Pin;
+use std::task::{Context as Task, Poll};
+
+use mgp_types::service::{EndGuard, Scope};
+use tokio::sync::oneshot;
+
+/// Spawns a future that runs until its scope ends; dropping the returned handle does not end it.
+pub fn spawn_scoped<F>(scope: &Scope, work: F) -> ScopedTask<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let (answer, receiver) = oneshot::channel();
+    if scope.is_ended() {
+        return ScopedTask(receiver);
+    }
+    let (registered, guard) = oneshot::channel::<EndGuard>();
+    let running = tokio::spawn(async move {
+        // The task keeps the guard, so that a long session does not collect the hooks of calls that ended.
+        let _guard = guard.await;
+        // The caller may have stopped waiting.
+        let _ = answer.send(work.await);
+    });
+    let hook = running.abort_handle();
+    let _ = registered.send(scope.on_end(move || hook.abort()));
+    ScopedTask(receiver)
+}
+
+/// Future of the result of work that a scope owns; it completes with `None` if the scope ended first.
+#[derive(Debug)]
+pub struct ScopedTask<T>(oneshot::Receiver<T>);
+
+impl<T> Future for ScopedTask<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Option<T>> {
+        Pin::new(&mut self.0).poll(task).map(Result::ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::ScopeKind;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_ends_with_its_scope_and_not_with_its_handle() {
+        let session = Scope::new(ScopeKind::Session);
+        assert_eq!(spawn_scoped(&session, async { 7 }).await, Some(7));
+        let (done, finished) = oneshot::channel();
+        drop(spawn_scoped(&session, async { done.send(8) }));
+        assert_eq!(finished.await, Ok(8));
+        let waiting = spawn_scoped(&session, std::future::pending::<()>());
+        session.end();
+        assert_eq!(waiting.await, None);
+        assert_eq!(spawn_scoped(&session, async { 7 }).await, None);
+    }
+}

@@ -1,0 +1,68 @@
+//! The explanation of a decision: what a kernel would do with a call now (outside the specification of MGP).
+
+use crate::mgp::RiskLevel;
+use crate::record::{RawObject, open_enum, record};
+
+open_enum! {
+    /// The outcome of the decision about a call.
+    pub enum ExplainedOutcome {
+        /// The call would run at once.
+        Allow = "allow",
+        /// The call would be refused.
+        Refuse = "refuse",
+        /// The call would wait for an answer or an action first.
+        Ask = "ask",
+    }
+}
+
+open_enum! {
+    /// The result of one rule.
+    pub enum ExplainedResult {
+        /// The rule lets the call pass.
+        Passed = "passed",
+        /// The rule refuses the call.
+        Refused = "refused",
+        /// The rule needs an answer or an action first.
+        Asks = "asks",
+    }
+}
+
+record! {
+    /// Parameters of `mgp/kernel/explain`.
+    pub struct KernelExplainParams {
+        /// The agent that would call.
+        req agent_id: String,
+        /// The name the tool is called by.
+        req tool_name: String,
+        /// The arguments of the call; if absent, an empty object.
+        opt arguments: Option<RawObject>,
+    }
+
+    /// Result of `mgp/kernel/explain`.
+    pub struct KernelExplainResult {
+        /// The outcome.
+        req outcome: ExplainedOutcome,
+        /// The server of the tool.
+        req server_id: String,
+        /// The name of the tool at its server.
+        req tool_name: String,
+        /// The risk, as the kernel assesses it.
+        opt risk_level: Option<RiskLevel>,
+        /// The reason, if the call would not run at once.
+        opt reason: Option<String>,
+        /// The error code of a refusal.
+        opt code: Option<i32>,
+        /// The rules that were considered, in their order.
+        def steps: Vec<ExplainedStep>,
+    }
+
+    /// A rule that was considered, and its result.
+    pub struct ExplainedStep {
+        /// The group of the rule: `access`, `definition`, `permissions`, `validators` or `confirmation`.
+        req stage: String,
+        /// The result.
+        req result: ExplainedResult,
+        /// The rule in words: the entry that decided, the permission, the validator.
+        req rule: String,
+    }
+}

@@ -1,0 +1,43 @@
+//! Wire rules that the handshake sets for the transport of the same connection.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::mcp::Revision;
+
+/// Wire rules that depend on the negotiated revision; kept in the [`Scope`](super::Scope).
+#[derive(Debug, Default)]
+pub struct WireRules {
+    revision: OnceLock<Revision>,
+    recovery: AtomicBool,
+}
+
+impl WireRules {
+    /// Returns whether several messages may be sent in one array: only in revision 2025-03-26.
+    #[must_use]
+    pub fn takes_batches(&self) -> bool {
+        self.revision() == Some(&Revision::V2025_03_26)
+    }
+
+    /// Returns whether the peer negotiated MGP, so that errors of the transport itself may carry `_mgp`.
+    #[must_use]
+    pub fn tells_recovery(&self) -> bool {
+        self.recovery.load(Ordering::Relaxed)
+    }
+
+    /// Records that the peer negotiated MGP.
+    pub fn allow_recovery(&self) {
+        self.recovery.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the negotiated legacy revision; `None` before `initialize`, and in the modern era.
+    #[must_use]
+    pub fn revision(&self) -> Option<&Revision> {
+        self.revision.get()
+    }
+
+    /// Records the negotiated revision; only the first call has an effect.
+    pub fn settle(&self, revision: &Revision) {
+        self.revision.get_or_init(|| revision.clone());
+    }
+}
