@@ -35,12 +35,13 @@ const STEPS: &[Step] = &[
     Step { name: "conformance", needs: None, run: official },
 ];
 
-/// Runs every step, even after one failed, and ends with a table.
+/// Runs every step, or the one of `--only`, even after one failed, and ends with a table.
 pub(crate) fn ci(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let start = now();
     let mut table: Vec<(&str, Outcome, Duration)> = Vec::new();
-    for step in STEPS {
+    let only = flags.value("--only");
+    for step in STEPS.iter().filter(|step| only.is_none_or(|only| only == step.name)) {
         println!("\n== {}", step.name);
         let begin = now();
         let outcome = match step.needs.filter(|tool| !has(tool)) {
@@ -56,6 +57,10 @@ pub(crate) fn ci(flags: &Flags) -> Outcome {
     for (name, outcome, took) in &table {
         let word = if outcome.is_ok() { "ok" } else { "FAILED" };
         println!("{name:10} {word:6} {:>9}", seconds(*took));
+    }
+    if table.is_empty() {
+        let known: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+        return Err(Failure::new(format!("no such step; known: {}", known.join(", "))));
     }
     let failed: Vec<_> = table.iter().filter(|row| row.1.is_err()).map(|row| row.0).collect();
     println!("ci: {} steps in {}", table.len(), seconds(start.elapsed()));

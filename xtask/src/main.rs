@@ -28,10 +28,10 @@ use std::process::ExitCode;
 const COMMANDS: &[Command] = &[
     Command {
         name: "ci",
-        usage: "[--strict]",
+        usage: "[--strict] [--only STEP]",
         help: "everything a change must pass",
         switches: &["--strict"],
-        options: &[],
+        options: &["--only"],
         run: ci::ci,
     },
     Command {

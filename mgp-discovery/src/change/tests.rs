@@ -73,7 +73,7 @@ fn order_is_no_difference_and_agents_come_and_go() {
     assert_eq!(agents, [("x", false), ("y", true), ("z", true)]);
 }
 
-/// Waits for what a reload says, or for so long that it says nothing.
+/// Waits for a report of a reload; `None` if there is none in time.
 async fn next(reload: &mut Reload) -> Option<Reloaded> {
     timeout(Duration::from_secs(10), reload.next()).await.ok()
 }

@@ -78,11 +78,11 @@ pub enum Reach {
     Program {
         /// The program.
         command: String,
-        /// Its arguments.
+        /// The arguments.
         args: Vec<String>,
-        /// Its working directory.
+        /// The working directory.
         cwd: Option<String>,
-        /// Its environment, in addition to the inherited one.
+        /// The environment, in addition to the inherited one.
         env: BTreeMap<String, String>,
     },
     /// Over HTTP.

@@ -46,7 +46,7 @@ type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 pub struct ExpandedServer {
     /// The server.
     pub id: ServerId,
-    /// Its program or URL.
+    /// The program or URL.
     pub reach: ExpandedReach,
 }
 
@@ -58,11 +58,11 @@ pub enum ExpandedReach {
     Program {
         /// The program.
         command: Expanded,
-        /// Its arguments.
+        /// The arguments.
         args: Vec<Expanded>,
-        /// Its working directory; a relative one is joined to the folder of the file.
+        /// The working directory; a relative one is joined to the folder of the file.
         cwd: Option<PathBuf>,
-        /// Its environment, in addition to the inherited one.
+        /// The environment, in addition to the inherited one.
         env: BTreeMap<String, Expanded>,
     },
     /// Over HTTP.
@@ -135,7 +135,7 @@ impl Expander {
         }
     }
 
-    /// Sets the folder that `~` stands for.
+    /// Sets the folder that `~` is replaced by.
     #[must_use]
     pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());

@@ -12,11 +12,11 @@ use super::variables::{Meaning, mapped};
 pub struct Entry {
     /// The program.
     pub command: Option<String>,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<String>,
-    /// Its working directory.
+    /// The working directory.
     pub cwd: Option<String>,
-    /// Its environment.
+    /// The environment.
     pub env: BTreeMap<String, String>,
     /// The URL, instead of a program.
     pub url: Option<String>,

@@ -44,7 +44,7 @@ pub struct Import {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// Its name in the file.
+    /// The name in the file.
     pub name: String,
     /// The reason.
     pub why: String,

@@ -36,7 +36,7 @@ pub struct Plan {
 pub struct Line {
     /// The file that contains it.
     pub source: PathBuf,
-    /// Its name in that file.
+    /// The name in that file.
     pub name: String,
     /// The outcome.
     pub fate: Fate,

@@ -64,9 +64,9 @@ pub(super) struct Proposal {
     pub(super) id: String,
     /// The absolute path of the program.
     pub(super) command: String,
-    /// Its real path, links followed.
+    /// The real path, links followed.
     pub(super) real: String,
-    /// Its arguments; those of a `source` follow the path of its file.
+    /// The arguments; those of a `source` follow the path of its file.
     pub(super) args: Vec<String>,
     /// The absolute path of its folder.
     pub(super) cwd: String,

@@ -124,37 +124,9 @@ impl RegistrationState {
         params: RegisterParams,
     ) -> Result<RegisterResult, Error> {
         let (by, trace) = (&cx.principal, cx.trace.as_deref());
-        let request = RegisterRequest::read(params, by.authority(), &self.config)?;
-        let server = ServerId::from(request.id.as_str());
-        // Checked before files are read, and again under the turn.
-        self.free(&server)?;
-        if request.source.is_some() && self.config.scripts.is_none() {
-            return Err(Refused::Unavailable {
-                server,
-                reason: "scripts in requests are not accepted here".to_owned(),
-                remedy: "name a file in `args`",
-            }
-            .into());
-        }
-        let (claimed_by, justification) =
-            (request.claimed_by.clone(), request.justification.clone());
-        let program = self.blocking(&server, move |config| find(request, config)).await??;
-        if let Err(error) = self.judged(&program).await {
-            if let Error::Registration(Refused::Rejected { .. }) = error {
-                self.record_event(Event::code_rejected(by, server).during(trace)).await;
-            }
-            return Err(error);
-        }
         let until = self.until();
-        let mut record = Record {
-            program,
-            by: Creator::of(by),
-            claimed_by,
-            justification,
-            asked_at: Timestamp::now(),
-            changed: false,
-            stage: Stage::Waiting { until: Some(until.clone()) },
-        };
+        let mut record = self.propose(cx, params, until.clone()).await?;
+        let server = record.program.server();
         let turn = self.turn().await;
         self.refresh(&turn).await?;
         let before = self.free(&server)?;
@@ -181,6 +153,47 @@ impl RegistrationState {
         let reply = waits(&record.program, Some(&until));
         self.decide(turn, before, record, events).await?;
         Ok(reply)
+    }
+
+    /// Reads params, finds the files, and has the code judged; the record is not stored yet.
+    async fn propose(
+        self: &Arc<Self>,
+        cx: &Context,
+        params: RegisterParams,
+        until: Timestamp,
+    ) -> Result<Record, Error> {
+        let by = &cx.principal;
+        let request = RegisterRequest::read(params, by.authority(), &self.config)?;
+        let server = ServerId::from(request.id.as_str());
+        // Checked before files are read, and again under the turn.
+        self.free(&server)?;
+        if request.source.is_some() && self.config.scripts.is_none() {
+            return Err(Refused::Unavailable {
+                server,
+                reason: "scripts in requests are not accepted here".to_owned(),
+                remedy: "name a file in `args`",
+            }
+            .into());
+        }
+        let (claimed_by, justification) =
+            (request.claimed_by.clone(), request.justification.clone());
+        let program = self.blocking(&server, move |config| find(request, config)).await??;
+        if let Err(error) = self.judged(&program).await {
+            if let Error::Registration(Refused::Rejected { .. }) = error {
+                let event = Event::code_rejected(by, server).during(cx.trace.as_deref());
+                self.record_event(event).await;
+            }
+            return Err(error);
+        }
+        Ok(Record {
+            program,
+            by: Creator::of(by),
+            claimed_by,
+            justification,
+            asked_at: Timestamp::now(),
+            changed: false,
+            stage: Stage::Waiting { until: Some(until) },
+        })
     }
 
     /// Returns the record that may be replaced, if an id is free.

@@ -150,9 +150,10 @@ impl RegistrationsBuilder {
         self
     }
 
-    /// Sets the callers, besides operators, who may call the methods: those who see the kernel's own tool of that
-    /// name, with dots.
-    /// || By default only operators may.
+    /// Sets the callers, besides operators, who may call the methods: callers who see the kernel's own tool of
+    /// that name, with dots.
+    ///
+    /// By default only operators may.
     pub fn may(mut self, may: Arc<dyn Visibility>) -> Self {
         self.may = may;
         self

@@ -23,13 +23,13 @@ pub struct Waiting {
     pub argv: Vec<String>,
     /// The names of its variables; their values are never shown.
     pub env: Vec<String>,
-    /// Its folder.
+    /// The folder.
     pub cwd: PathBuf,
     /// The files that decide what runs, with the SHA-256 of each.
     pub files: Vec<(PathBuf, String)>,
     /// The script that came with the request, if one did.
     pub source: Option<String>,
-    /// Its trust level.
+    /// The trust level.
     pub trust: TrustLevel,
     /// The permissions it requires.
     pub permissions: Vec<Permission>,

@@ -100,7 +100,7 @@ pub struct Script {
     pub server: ServerId,
     /// The program that runs it, without folder and version: `python`.
     pub language: String,
-    /// Its text.
+    /// The text.
     pub text: String,
 }
 

@@ -23,7 +23,7 @@ pub struct Review {
     pub file: PathBuf,
     /// The SHA-256 of its content.
     pub sha256: String,
-    /// Its servers.
+    /// The servers.
     pub servers: Vec<Reviewed>,
     /// The findings of reading it.
     pub findings: Vec<Finding>,
@@ -39,7 +39,7 @@ pub struct Reviewed {
     pub runs: String,
     /// The values it takes from outside: `${GITHUB_TOKEN}`, `${file:key}`.
     pub needs: Vec<String>,
-    /// Its variables and headers, as [`settings`] shows them.
+    /// The variables and headers, as [`settings`] shows them.
     pub sets: Vec<String>,
     /// The rules it loosens compared to the defaults.
     pub loosens: Vec<String>,

@@ -171,7 +171,7 @@ impl Reaction {
         let later = row.expect.then_ok.is_some();
         match &*row.expect.reaction {
             "no_reply" | "error_or_ignore" => {
-                self.listen(server, SILENCE_INTERVAL, SILENCE_INTERVAL, |_| false)
+                self.listen(server, SILENCE_INTERVAL, SILENCE_INTERVAL, |_| false);
             }
             _ => self.listen(server, REACTION_TIMEOUT, REACTION_TIMEOUT, |reaction| {
                 let results = reaction.replies.iter().filter(|reply| reply.code.is_none()).count();

@@ -43,7 +43,7 @@ pub(super) const INSPECTOR: Pin = Pin {
     version: "2.12.0",
     folder: "inspector",
 };
-/// Its lock file is the one of `xtask/peers`.
+/// The lock file is the one of `xtask/peers`.
 pub(super) const RMCP: Pin =
     Pin { registry: Registry::CratesIo, package: "rmcp", version: "3.8.0", folder: "bench" };
 

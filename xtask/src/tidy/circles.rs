@@ -73,7 +73,7 @@ impl<'a> Crate<'a> {
             for export in found.exports {
                 // A public re-export is not a dependency of its own: it is followed from where it is used.
                 if !found.public
-                    && matches!(&*export.path.first().map_or("", |part| part), "crate" | "super")
+                    && matches!(export.path.first().map_or("", |part| part), "crate" | "super")
                 {
                     let path = export.path.iter().chain([&export.item]);
                     module.imports.push(path.cloned().collect());
