@@ -268,9 +268,9 @@ fn servers_are_started_stopped_and_shown() {
     until_blocking("the state is updated", || kernel.server("echo")["status"] == "disconnected");
     home.silent(&["servers", "start", "echo"]);
     assert_eq!(kernel.server("echo")["status"], "connected");
-    home.fail(1, &["servers", "ls", "nobody"], "there is no server `nobody`");
-    home.fail(1, &["servers", "start", "nobody"], "there is no server `nobody`");
-    home.fail(1, &["servers", "rm", "nobody"], "nobody");
+    home.fail(1, &["servers", "ls", "unknown"], "there is no server `unknown`");
+    home.fail(1, &["servers", "start", "unknown"], "there is no server `unknown`");
+    home.fail(1, &["servers", "rm", "unknown"], "unknown");
 }
 
 #[test]

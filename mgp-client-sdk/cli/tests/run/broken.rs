@@ -89,8 +89,7 @@ fn configured(world: &World) {
             let id = WORK * number + work;
             let _ = write!(
                 config,
-                "[[servers]]\nid = \"ok{id}\"\ncommand = \"{}\"\n[servers.mgp]\ndefault_policy = \"opt-out\"\n\n",
-                echo
+                "[[servers]]\nid = \"ok{id}\"\ncommand = \"{echo}\"\n[servers.mgp]\ndefault_policy = \"opt-out\"\n\n",
             );
         }
     }

@@ -422,14 +422,14 @@ async fn nothing_is_lost(
         assert!(!found.entries.is_empty(), "round {round}: the grant of {agent} is lost");
     }
     let echo = ServerId::from("echo");
-    let stands = governance.permissions().list(&operator, Some(&echo)).await.unwrap();
+    let decisions = governance.permissions().list(&operator, Some(&echo)).await.unwrap();
     let (decided, tried) = *acknowledged.decided.lock().unwrap();
-    let printed = stands.first().and_then(|decision| decision.justification.clone());
+    let last = decisions.first().and_then(|decision| decision.justification.clone());
     // A request without an answer may have been carried out.
     let mut may = (decided..=tried).map(because);
     assert!(
-        decided == 0 || may.any(|one| printed.as_ref() == Some(&one)),
-        "round {round}: {printed:?} stands, not {decided} to {tried}"
+        decided == 0 || may.any(|one| last.as_ref() == Some(&one)),
+        "round {round}: the decision is {last:?}, not {decided} to {tried}"
     );
     let kept = governance.log().unwrap().clone();
     drop(governance);

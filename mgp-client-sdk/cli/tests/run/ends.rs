@@ -116,7 +116,7 @@ fn a_second_signal_ends_a_slow_stop() {
     let world = World::empty();
     let echo = program("echo");
     world.config(
-        &world.server("echo", &format!("trap '' TERM; {} ; while :; do sleep 1; done", echo)),
+        &world.server("echo", &format!("trap '' TERM; {echo} ; while :; do sleep 1; done")),
     );
     let mut host = world.host(&["--standalone"]);
     host.echoes("there");

@@ -6,11 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::wire::Wire;
+use crate::wire::{Wire, agent};
 use crate::world::World;
-
-/// The first line of the registering agent.
-const MAKER: &str = "{\"mgp\":1,\"as\":\"agent\",\"agent\":\"maker\"}\n";
 
 /// The number of servers that stay registered.
 const STAY: usize = 2;
@@ -39,7 +36,7 @@ pub(crate) struct Hands {
 
 impl Hands {
     pub(crate) fn new(world: &World) -> Self {
-        Self { operator: world.operator(), maker: world.wire(MAKER) }
+        Self { operator: world.operator(), maker: world.wire(&agent("maker")) }
     }
 }
 
