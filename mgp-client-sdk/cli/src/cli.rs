@@ -1,20 +1,17 @@
-//! The command line: commands and options, and nothing of what they do.
-//!
-//! Applies to: both.
+//! The command line: all commands and their options.
 
-use std::path::PathBuf;
+use clap::{Parser, Subcommand};
 
-use clap::{Args, Parser, Subcommand};
-
+use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
     permissions, servers, tools, trust,
 };
 
-/// All your tool servers behind one, governed.
+/// One governed MCP server in front of all your tool servers.
 ///
 /// A kernel starts and supervises your MCP and MGP servers, decides and records every call, and offers any host one
-/// small list of tools. `mgp import`, then `mgp connect HOST`, and the host is governed.
+/// short list of tools. Run `mgp import`, then `mgp connect HOST`.
 #[derive(Debug, Parser)]
 #[command(
     name = "mgp",
@@ -22,7 +19,7 @@ use crate::commands::{
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Begin with:\n  mgp import                  # which servers do your hosts have?\n  mgp import --apply          # take them over\n  mgp connect claude-code     # have a host start mgp in place of them\n  mgp doctor                  # does everything work?\n\nExit code: 0 done, 1 refused or failed, 2 not understood, 3 no kernel runs."
+    after_help = "First steps:\n  mgp import                  # show the servers of your hosts\n  mgp import --apply          # copy them into your configuration\n  mgp connect claude-code     # make a host start mgp\n  mgp doctor                  # check that everything works\n\nExit code: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -31,122 +28,61 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command takes.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Global {
-    /// The folder of the kernel's state
-    #[arg(long, global = true, value_name = "DIR", env = "MGP_STATE")]
-    pub(crate) state: Option<PathBuf>,
-    /// Answer in JSON, of the schemas in docs/schema/cli
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Log more; twice for everything
-    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show in a minute what the kernel does; nothing leaves this machine
+    /// Show what the kernel does in about a second, on this machine only
     Demo,
-    /// Run a server that is built in, over standard streams
+    /// Run a built-in example server over standard streams
     #[command(name = "__example", hide = true)]
     Example {
-        /// Which one
+        /// Name of the example
         name: String,
     },
     /// Serve all servers to hosts, over standard streams or HTTP
     Serve(Serve),
-    /// Write a configuration to begin with
+    /// Write a first configuration
     Init(init::Init),
-    /// Take over the servers of other hosts
+    /// Copy the servers of other hosts into your configuration
     Import(import::Import),
-    /// Have a host start mgp
+    /// Make a host start mgp
     Connect(connect::Connect),
     /// Approve the configuration of a project
     Trust(trust::Arguments),
-    /// Check everything, and say what to do
+    /// Check everything, and name the fix for each problem
     Doctor(doctor::Doctor),
-    /// Say what the kernel is and who is connected
+    /// Show the running kernel and its clients
     Status,
-    /// Stop the kernel, once what runs is finished
+    /// Stop the kernel after its running calls have finished
     Stop(kernel::Stop),
-    /// Servers: list, add, remove, start, stop, look at
+    /// Manage servers: list, add, remove, start, stop, show logs
     #[command(subcommand)]
     Servers(servers::Servers),
-    /// Tools: list, search, call, pin, approve
+    /// Manage tools: list, search, call, pin, approve
     #[command(subcommand)]
     Tools(tools::Tools),
-    /// Which agent may use which tool
+    /// Decide which agent may use which tool
     #[command(subcommand)]
     Access(access::Access),
-    /// What each server may do
+    /// Decide what each server may do
     #[command(subcommand)]
     Permissions(permissions::Permissions),
-    /// What waits for you: list, approve, deny, watch
+    /// Answer pending approvals: list, approve, deny, watch
     #[command(subcommand)]
     Approvals(approvals::Approvals),
-    /// Keys for agents that come over HTTP
+    /// Manage API keys for agents that connect over HTTP
     #[command(subcommand)]
     Keys(keys::Keys),
-    /// What happened, and whether the record is whole
+    /// Read and verify the audit log
     #[command(subcommand)]
     Audit(audit::Audit),
-    /// What agents have in context
+    /// Show the tools that agents have in context
     Sessions(kernel::Sessions),
-    /// The index of tools: how well it finds, what is in it
+    /// Export the index of tools
     #[command(subcommand)]
     Index(index::Index),
-    /// Write what a shell needs to complete commands
+    /// Print a completion script for a shell
     Completions(completions::Completions),
-    /// The kernel that several hosts share, as `mgp serve --stdio` starts it
+    /// Run the kernel that several hosts share; `mgp serve --stdio` starts it
     #[command(name = "__kernel", hide = true)]
-    Kernel(Detached),
-}
-
-/// `mgp serve`.
-#[derive(Clone, Debug, Args)]
-#[command(group = clap::ArgGroup::new("carrier").required(true).args(["stdio", "http"]))]
-pub(crate) struct Serve {
-    /// The configuration; without it the project's and your own are used
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Serve the process that started this one
-    #[arg(long)]
-    pub(crate) stdio: bool,
-    /// Serve at an address, as 127.0.0.1:8900
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) http: Option<String>,
-    /// The agent that whoever is served over stdio counts as
-    #[arg(long, value_name = "NAME")]
-    pub(crate) agent: Option<String>,
-    /// Do not share the kernel of this state folder with other hosts
-    #[arg(long)]
-    pub(crate) standalone: bool,
-    /// Let anyone in who reaches the address; loopback only
-    #[arg(long, requires = "http")]
-    pub(crate) no_auth: bool,
-    /// A name, without port, under which callers may ask for it besides its address; may be given several times
-    #[arg(long, value_name = "HOST", conflicts_with_all = ["stdio", "no_auth"])]
-    pub(crate) allow_host: Vec<String>,
-    /// An origin whose web pages may call besides loopback ones, as browsers write it; may be given several times
-    #[arg(long, value_name = "ORIGIN", conflicts_with = "stdio")]
-    pub(crate) allow_origin: Vec<String>,
-    /// Write one line of JSON here once everything is served
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ready_file: Option<PathBuf>,
-    /// How many seconds a kernel that this starts stays after its last host
-    #[arg(long, value_name = "SECONDS", hide = true)]
-    pub(crate) linger: Option<u64>,
-}
-
-/// `mgp __kernel`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Detached {
-    /// The configuration
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// How many seconds it stays after its last host
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub(crate) linger: u64,
+    Kernel(SharedKernel),
 }

@@ -1,61 +1,55 @@
-//! How a command ends: 0 done, 1 refused or failed, 2 wrong usage, 3 no kernel.
-//!
-//! Applies to: both.
+//! Results of commands, and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel.
 
 use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// How a command ended.
-pub(crate) type Ended<T = ()> = Result<T, Failure>;
+/// The result of a command.
+pub(crate) type CliResult<T = ()> = Result<T, Failure>;
 
-/// Why a command did not do what it should: one line, with the remedy.
+/// A failed command: an exit code, and one line with the remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
-    what: String,
-    is_taken: bool,
+    message: String,
+    is_state_in_use: bool,
 }
 
 impl Failure {
-    /// It was refused, or failed.
-    pub(crate) fn failed(what: impl fmt::Display) -> Self {
-        Self::of(1, what)
+    pub(crate) fn failed(message: impl fmt::Display) -> Self {
+        Self::with_code(1, message)
     }
 
-    /// It was not asked for as it should be.
-    pub(crate) fn usage(what: impl fmt::Display) -> Self {
-        Self::of(2, what)
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self::with_code(2, message)
     }
 
-    /// No kernel runs.
-    pub(crate) fn no_kernel(what: impl fmt::Display) -> Self {
-        Self::of(3, what)
+    pub(crate) fn no_kernel(message: impl fmt::Display) -> Self {
+        Self::with_code(3, message)
     }
 
-    /// Another kernel has the state folder.
-    pub(crate) fn taken(what: impl fmt::Display) -> Self {
-        Self { is_taken: true, ..Self::failed(what) }
+    /// Creates the failure of a command whose state folder is locked by another process.
+    pub(crate) fn state_in_use(message: impl fmt::Display) -> Self {
+        Self { is_state_in_use: true, ..Self::failed(message) }
     }
 
-    pub(crate) fn of(code: u8, what: impl fmt::Display) -> Self {
-        Self { code, what: what.to_string(), is_taken: false }
+    pub(crate) fn with_code(code: u8, message: impl fmt::Display) -> Self {
+        Self { code, message: message.to_string(), is_state_in_use: false }
     }
 
-    /// Nobody listens any more: that is no failure, and there is nothing to say.
-    pub(crate) fn unheard() -> Self {
-        Self::of(0, "nobody listens")
+    /// Creates the silent, successful end of a command whose reader closed standard output.
+    pub(crate) fn output_closed() -> Self {
+        Self::with_code(0, "standard output is closed")
     }
 
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
 
-    pub(crate) fn is_taken(&self) -> bool {
-        self.is_taken
+    pub(crate) fn is_state_in_use(&self) -> bool {
+        self.is_state_in_use
     }
 
-    /// Whether it is that no kernel runs.
     pub(crate) fn is_no_kernel(&self) -> bool {
         self.code == 3
     }
@@ -63,7 +57,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
+        f.write_str(&self.message)
     }
 }
 
@@ -73,18 +67,18 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Tells of a command line that was not understood; help and version are no failure.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // Whoever closed our output wants to hear nothing.
+/// Prints help, the version or an error of the command line; only the last is a failure.
+pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
+    // The reader may have closed its side.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { 2 } else { 0 })
 }
 
-/// Tells of a failure, and turns it into the exit code.
-pub(crate) fn code(ended: Ended) -> ExitCode {
-    let Err(failure) = ended else { return ExitCode::SUCCESS };
+/// Prints the failure, if there is one, and returns the exit code.
+pub(crate) fn finish(result: CliResult) -> ExitCode {
+    let Err(failure) = result else { return ExitCode::SUCCESS };
     if failure.code > 0 {
-        let _ = writeln!(std::io::stderr(), "mgp: {}", failure.what);
+        let _ = writeln!(std::io::stderr(), "mgp: {}", failure.message);
     }
     ExitCode::from(failure.code)
 }

@@ -1,6 +1,4 @@
-//! The hosts that are known by name, and where their files are.
-//!
-//! Applies to: both.
+//! The hosts that are known by name, and the paths of their files.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,9 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use mgp_discovery::import::Host;
 
+use crate::exit::{CliResult, Failure};
+
 /// A host that is known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Known {
+pub(crate) enum KnownHost {
     /// Claude Desktop
     ClaudeDesktop,
     /// Claude Code
@@ -22,12 +22,11 @@ pub(crate) enum Known {
     VsCode,
 }
 
-impl Known {
-    /// All of them.
+impl KnownHost {
     pub(crate) const ALL: [Self; 4] =
         [Self::ClaudeDesktop, Self::ClaudeCode, Self::Cursor, Self::VsCode];
 
-    /// Its name on the command line, and the agent it counts as.
+    /// Returns the name on the command line, which is also the default agent name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ClaudeDesktop => "claude-desktop",
@@ -37,13 +36,12 @@ impl Known {
         }
     }
 
-    /// The host of a name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|host| host.name() == name)
     }
 
-    /// How its files are read.
-    pub(crate) fn kind(self) -> Host {
+    /// Returns the format of its files.
+    pub(crate) fn format(self) -> Host {
         match self {
             Self::ClaudeDesktop => Host::ClaudeDesktop,
             Self::ClaudeCode => Host::ClaudeCode,
@@ -52,12 +50,12 @@ impl Known {
         }
     }
 
-    /// The member of its files that has the servers.
-    pub(crate) fn table(self) -> &'static str {
+    /// Returns the member of its files that has the servers.
+    pub(crate) fn servers_key(self) -> &'static str {
         if self == Self::VsCode { "servers" } else { "mcpServers" }
     }
 
-    /// Its file for all projects of a user.
+    /// Returns its file for all projects of a user.
     pub(crate) fn user_file(self, home: &Path) -> PathBuf {
         let programs = if cfg!(target_os = "macos") {
             home.join("Library/Application Support")
@@ -75,7 +73,7 @@ impl Known {
         }
     }
 
-    /// Its file in a project; not every host has one.
+    /// Returns its file in a project, if the host has one.
     pub(crate) fn project_file(self, folder: &Path) -> Option<PathBuf> {
         match self {
             Self::ClaudeDesktop => None,
@@ -85,8 +83,8 @@ impl Known {
         }
     }
 
-    /// The host that a file is named after.
-    pub(crate) fn of_file(file: &Path) -> Option<Self> {
+    /// Returns the host whose file has this name.
+    pub(crate) fn from_file(file: &Path) -> Option<Self> {
         let name = |path: &Path| path.file_name().map(OsStr::to_owned).unwrap_or_default();
         let folder = file.parent().map(name).unwrap_or_default();
         match (name(file).to_str()?, folder.to_str()?) {
@@ -97,4 +95,9 @@ impl Known {
             _ => None,
         }
     }
+}
+
+/// Returns the user's home folder.
+pub(crate) fn home() -> CliResult<PathBuf> {
+    std::env::home_dir().ok_or_else(|| Failure::failed("the home folder is not known; set HOME"))
 }

@@ -1,53 +1,59 @@
-//! Starts the kernel that several hosts share: detached, logging to `kernel.log`, and waited for.
-//!
-//! Applies to: both.
+//! Starts the kernel that several hosts share: detached, with `kernel.log` as its log, and waits until it serves.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
 use crate::exit::Failure;
 
-/// Tells a person who started `mgp serve --stdio` by hand what it waits for.
-pub(crate) fn hint() {
+/// Tells a person who runs `mgp serve --stdio` by hand why nothing happens.
+pub(crate) fn print_stdin_hint() {
     if io::stdin().is_terminal() {
         let _ = writeln!(
             io::stderr(),
-            "mgp: waiting for messages on standard input; hosts start this by themselves, see `mgp connect --help`"
+            "mgp: waiting for messages on standard input; hosts start this command by themselves, see `mgp connect --help`"
         );
     }
 }
 
-/// What the detached kernel says on its standard output to who started it: one line, then no more.
+/// The one line that a detached kernel writes to its standard output.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Said {
-    /// None once it serves, else the exit code.
+pub(crate) struct StartReport {
+    /// The exit code; `None` if it serves.
     code: Option<u8>,
     error: String,
-    /// Another kernel has the folder.
+    /// Another kernel uses the folder.
     taken: bool,
 }
 
-/// The way to say it.
+/// The right to report that a detached kernel serves.
 #[derive(Debug)]
-#[must_use = "whoever started this waits for it"]
-pub(crate) struct Report(());
+#[must_use = "the process that started the kernel waits for the report"]
+pub(crate) struct Reporter(());
 
-impl Report {
+impl Reporter {
     pub(crate) fn new() -> Self {
         Self(())
     }
 
-    /// Everything is served.
-    pub(crate) fn served(self) {
+    pub(crate) fn report_served(self) {
         let Self(()) = self;
-        say(&Said::default());
+        write_report(&StartReport::default());
     }
 }
 
-fn say(said: &Said) {
-    let mut line = serde_json::to_vec(said).unwrap_or_default();
+/// Reports why a detached kernel does not serve.
+pub(crate) fn report_failure(failure: &Failure) {
+    write_report(&StartReport {
+        code: Some(failure.code()),
+        error: failure.to_string(),
+        taken: failure.is_state_in_use(),
+    });
+}
+
+fn write_report(report: &StartReport) {
+    let mut line = serde_json::to_vec(report).unwrap_or_default();
     line.push(b'\n');
     let mut output = io::stdout();
-    // Nobody may be waiting any more.
+    // The process that started this one may be gone.
     let _ = output.write_all(&line).and_then(|()| output.flush());
     #[cfg(unix)]
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
@@ -55,15 +61,8 @@ fn say(said: &Said) {
     }
 }
 
-/// Says why it does not serve, if it never did.
-pub(crate) fn failed(failure: &Failure) {
-    let said =
-        Said { code: Some(failure.code()), error: failure.to_string(), taken: failure.is_taken() };
-    say(&said);
-}
-
 #[cfg(unix)]
-pub(crate) use self::starting::{Launched, detached};
+pub(crate) use self::starting::{LaunchOutcome, start_detached};
 
 #[cfg(unix)]
 mod starting {
@@ -76,31 +75,32 @@ mod starting {
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    use super::Said;
-    use crate::exit::{Ended, Failure};
+    use super::StartReport;
+    use crate::exit::{CliResult, Failure};
     use crate::log;
 
-    /// What became of it.
     #[derive(Debug, PartialEq, Eq)]
-    pub(crate) enum Launched {
-        Serves,
-        /// Another kernel has the folder: it serves soon, or is about to leave.
-        Taken,
+    pub(crate) enum LaunchOutcome {
+        Serving,
+        /// Another kernel uses the folder; it will serve soon, or is about to stop.
+        StateInUse,
     }
 
-    /// Starts a kernel and waits until it serves.
-    pub(crate) fn detached(
+    /// Starts a kernel in a process of its own, and waits until it serves.
+    pub(crate) fn start_detached(
         folder: &Path,
         config: Option<&Path>,
         linger: Option<u64>,
-        patience: Duration,
-    ) -> Ended<Launched> {
+        timeout: Duration,
+    ) -> CliResult<LaunchOutcome> {
         let log = log::file(folder);
-        let failed = |error: std::io::Error| {
-            Failure::failed(format!("no kernel can be started: `{}`: {error}", log.display()))
-        };
         let output: File =
-            OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map_err(failed)?;
+            OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map_err(
+                |error| {
+                    let log = log.display();
+                    Failure::failed(format!("the kernel cannot be started: `{log}`: {error}"))
+                },
+            )?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("__kernel").arg("--state").arg(folder);
         if let Some(config) = config {
@@ -109,48 +109,43 @@ mod starting {
         if let Some(linger) = linger {
             command.arg("--linger").arg(linger.to_string());
         }
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(output)
-            .spawn()
-            .map_err(|error| Failure::failed(format!("no kernel can be started: {error}")))?;
-        let said = match child.stdout.take() {
-            Some(output) => hear(output, patience),
-            None => None,
-        };
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(output).spawn().map_err(
+                |error| Failure::failed(format!("the kernel cannot be started: {error}")),
+            )?;
+        let report = child.stdout.take().and_then(|output| read_report(output, timeout));
         let log = log.display();
-        match said {
-            Some(Said { code: None, .. }) => Ok(Launched::Serves),
-            Some(Said { taken: true, .. }) => Ok(Launched::Taken),
-            Some(Said { code: Some(code), error, .. }) => Err(Failure::of(code, error)),
+        match report {
+            Some(StartReport { code: None, .. }) => Ok(LaunchOutcome::Serving),
+            Some(StartReport { taken: true, .. }) => Ok(LaunchOutcome::StateInUse),
+            Some(StartReport { code: Some(code), error, .. }) => {
+                Err(Failure::with_code(code, error))
+            }
             None => Err(Failure::failed(match child.try_wait() {
                 Ok(Some(status)) => {
                     format!("the kernel ended before it served ({status}); see `{log}`")
                 }
-                _ => format!("the kernel takes more than {patience:?} to start; see `{log}`"),
+                _ => format!("the kernel takes more than {timeout:?} to start; see `{log}`"),
             })),
         }
     }
 
-    /// Waits for its line.
-    fn hear(mut output: ChildStdout, patience: Duration) -> Option<Said> {
+    fn read_report(mut output: ChildStdout, timeout: Duration) -> Option<StartReport> {
         #[expect(clippy::disallowed_methods, reason = "a process is waited for in real time")]
-        let until = std::time::Instant::now() + patience;
+        let end = std::time::Instant::now() + timeout;
         let mut line = Vec::new();
         while line.last() != Some(&b'\n') {
             #[expect(clippy::disallowed_methods, reason = "as above")]
-            let left = until.checked_duration_since(std::time::Instant::now())?;
+            let left = end.checked_duration_since(std::time::Instant::now())?;
             let left = Timespec::try_from(left).ok()?;
-            let ready = poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&left));
-            match ready {
+            match poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&left)) {
                 Err(rustix::io::Errno::INTR) => continue,
                 Ok(0) | Err(_) => return None,
                 Ok(_) => {}
             }
-            let mut some = [0; 4096];
-            match output.read(&mut some) {
-                Ok(count) if count > 0 => line.extend_from_slice(&some[..count]),
+            let mut buffer = [0; 4096];
+            match output.read(&mut buffer) {
+                Ok(count) if count > 0 => line.extend_from_slice(&buffer[..count]),
                 _ => return None,
             }
         }

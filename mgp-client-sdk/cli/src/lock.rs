@@ -1,38 +1,37 @@
-//! One kernel on a state folder, and one at a time who starts it.
-//!
-//! Applies to: both.
+//! Locks on a state folder: one for the kernel that uses it, one for the process that starts a kernel.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
 
-use crate::exit::Ended;
+use crate::exit::CliResult;
 use crate::state::unusable;
 
-/// A lock; it ends when this is dropped, or with the process.
+/// A lock, released when it is dropped or the process ends.
 #[derive(Debug)]
 #[must_use = "the lock ends when it is dropped"]
 pub(crate) struct Lock(File);
 
-/// What trying to lock gave.
+/// The outcome of trying to lock.
 #[derive(Debug)]
-pub(crate) enum Locked {
-    Ours(Lock),
-    /// Somebody has it; their process, if they wrote it down.
-    Theirs(Option<u32>),
+pub(crate) enum LockAttempt {
+    Acquired(Lock),
+    /// Another process holds the lock; its id, if it could be read.
+    Held(Option<u32>),
 }
 
-/// The lock of the kernel that uses a folder.
-pub(crate) fn kernel(folder: &Path) -> Ended<Locked> {
+/// Tries to take the lock of the kernel that uses a folder.
+pub(crate) fn try_kernel(folder: &Path) -> CliResult<LockAttempt> {
     try_lock(&folder.join("kernel.lock"))
 }
 
-/// The lock of whoever starts a kernel.
-pub(crate) fn start(folder: &Path) -> Ended<Locked> {
+/// Tries to take the lock of the process that starts a kernel.
+#[cfg(unix)]
+pub(crate) fn try_start(folder: &Path) -> CliResult<LockAttempt> {
     try_lock(&folder.join("start.lock"))
 }
 
-fn try_lock(path: &Path) -> Ended<Locked> {
+fn try_lock(path: &Path) -> CliResult<LockAttempt> {
     let failed = |error| unusable(path, &error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -41,15 +40,15 @@ fn try_lock(path: &Path) -> Ended<Locked> {
     let mut file = options.open(path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {
-            // For people who look, and for the message to who comes second.
+            // The process id, for people and for the error message of the next process.
             let written = file.set_len(0).and_then(|()| file.rewind());
             written.and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
-            Ok(Locked::Ours(Lock(file)))
+            Ok(LockAttempt::Acquired(Lock(file)))
         }
         Err(TryLockError::WouldBlock) => {
             let mut text = String::new();
             let read = file.take(32).read_to_string(&mut text);
-            Ok(Locked::Theirs(read.ok().and_then(|_| text.trim().parse().ok())))
+            Ok(LockAttempt::Held(read.ok().and_then(|_| text.trim().parse().ok())))
         }
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
@@ -57,7 +56,7 @@ fn try_lock(path: &Path) -> Ended<Locked> {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A descriptor that a child inherited by mistake would hold it on.
+        // A descriptor that a child inherited by mistake would keep the lock.
         let _ = self.0.unlock();
     }
 }

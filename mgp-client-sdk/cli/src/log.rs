@@ -1,43 +1,41 @@
-//! The log: to standard error, or for a detached kernel to a file with a bound; warnings only unless more is wanted.
-//!
-//! Applies to: both.
+//! Logging: to standard error, or to a bounded file for a detached kernel; warnings only by default.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use mgp_types::sync::Mutex;
 use tracing_subscriber::EnvFilter;
 
-use crate::cli::Cli;
+/// The size at which `kernel.log` replaces `kernel.log.old`, and a new log begins.
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The longest log of a detached kernel; then it becomes `kernel.log.old`, in place of the one before, and a new one begins.
-const FILE_BYTES: u64 = 4 * 1024 * 1024;
+/// The number of bytes a pipe accepts without blocking once it is writable.
+const MAX_PIPE_WRITE: usize = 4096;
 
-/// Begins to log; `MGP_LOG` says more precisely than the options what.
-pub(crate) fn begin(cli: &Cli) {
-    let filter = filter(cli.global.verbose);
+/// Starts logging to standard error; `MGP_LOG` overrides the level.
+pub(crate) fn init_stderr(verbose: u8) {
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| Aside)
-        // Colours are left out of the build: to ask for them is a panic.
+        .with_env_filter(filter(verbose))
+        .with_writer(|| NonBlockingStderr)
+        // Colours are not compiled in: enabling them would panic.
         .with_ansi(false)
         .init();
 }
 
-/// Begins to log into the file of a state folder.
-pub(crate) fn begin_in(folder: &Path, cli: &Cli) {
-    // What a kernel does that nobody watches is worth a line.
-    let filter = filter(cli.global.verbose.max(1));
-    let kept = Kept(Arc::new(Mutex::new(Bounded { path: file(folder), open: None, written: 0 })));
+/// Starts logging to the file of a state folder, at level `info` or above.
+pub(crate) fn init_file(folder: &Path, verbose: u8) {
+    let file = RotatingFile { path: file(folder), open: None, written: 0 };
+    let log = SharedLog(Arc::new(Mutex::new(file)));
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(move || kept.clone())
+        .with_env_filter(filter(verbose.max(1)))
+        .with_writer(move || log.clone())
         .with_ansi(false)
         .init();
 }
 
-/// Where a detached kernel logs.
+/// Returns the log file of a detached kernel.
 pub(crate) fn file(folder: &Path) -> PathBuf {
     folder.join("kernel.log")
 }
@@ -51,20 +49,17 @@ fn filter(verbose: u8) -> EnvFilter {
     EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
 }
 
-/// Standard error. A host that started the kernel may never read it: what it does not take at once is left out.
-struct Aside;
+/// Standard error, which drops text instead of blocking: a host may never read it.
+struct NonBlockingStderr;
 
-/// How much a pipe takes at once where it says that it takes something.
-const PIECE: usize = 4096;
-
-impl Write for Aside {
+impl Write for NonBlockingStderr {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        // Two lines at once would need more room than each was told of.
+        // Held for check and write: two writers at once could exceed the room that each has seen.
         let mut stderr = io::stderr().lock();
-        if !takes(&stderr) {
+        if !is_writable(&stderr) {
             return Ok(text.len());
         }
-        stderr.write(&text[..text.len().min(PIECE)])
+        stderr.write(&text[..text.len().min(MAX_PIPE_WRITE)])
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -72,35 +67,33 @@ impl Write for Aside {
     }
 }
 
-/// Whether it takes something without making us wait.
 #[cfg(unix)]
-fn takes(stderr: &io::StderrLock<'_>) -> bool {
+fn is_writable(stderr: &io::StderrLock<'_>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    let mut asked = [PollFd::new(stderr, PollFlags::OUT)];
+    let mut descriptors = [PollFd::new(stderr, PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // Where nobody can tell, as of some devices, it is tried.
-    poll(&mut asked, Some(&at_once)).is_err() || !asked[0].revents().is_empty()
+    // Some devices cannot be polled; writing is tried.
+    poll(&mut descriptors, Some(&at_once)).is_err() || !descriptors[0].revents().is_empty()
 }
 
 #[cfg(not(unix))]
-fn takes(_: &io::StderrLock<'_>) -> bool {
+fn is_writable(_: &io::StderrLock<'_>) -> bool {
     true
 }
 
 #[derive(Clone)]
-struct Kept(Arc<Mutex<Bounded>>);
+struct SharedLog(Arc<Mutex<RotatingFile>>);
 
-/// A file that begins anew when it is long.
-struct Bounded {
+struct RotatingFile {
     path: PathBuf,
     open: Option<File>,
     written: u64,
 }
 
-impl Bounded {
+impl RotatingFile {
     fn open(&mut self) -> io::Result<&mut File> {
-        if self.open.is_some() && self.written >= FILE_BYTES {
+        if self.open.is_some() && self.written >= MAX_FILE_BYTES {
             self.open = None;
             fs::rename(&self.path, self.path.with_extension("log.old"))?;
         }
@@ -111,7 +104,7 @@ impl Bounded {
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
             let file = options.open(&self.path)?;
             self.written = file.metadata()?.len();
-            // What is written past us, as the words of a panic, belongs into the same file.
+            // Text that bypasses the log, e.g. of a panic, is written to the same file.
             #[cfg(unix)]
             let _ = rustix::stdio::dup2_stderr(&file);
             self.open = Some(file);
@@ -120,11 +113,11 @@ impl Bounded {
     }
 }
 
-impl Write for Kept {
+impl Write for SharedLog {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = kept.open()?.write(text)?;
-        kept.written = kept.written.saturating_add(written as u64);
+        let mut log = self.0.lock();
+        let written = log.open()?.write(text)?;
+        log.written = log.written.saturating_add(written as u64);
         Ok(written)
     }
 

@@ -1,12 +1,10 @@
-//! `mgp`: the kernel, and everything that is done with it, from a command line.
-//!
-//! Applies to: both.
+//! `mgp`: the kernel and all its commands.
 
-mod ask;
-mod attach;
-mod books;
+mod args;
+mod backend;
 mod cli;
 mod commands;
+mod config_file;
 mod control;
 mod demo;
 mod example;
@@ -15,107 +13,129 @@ mod hosts;
 mod launch;
 mod lock;
 mod log;
+mod offline_audit;
 mod output;
-mod own_file;
-mod places;
-mod preface;
-mod ready;
-mod record;
+mod prompt;
+mod ready_file;
+#[cfg(test)]
+mod reference;
+mod replace_file;
 mod serve;
+mod served_kernel;
 #[cfg(unix)]
 mod shim;
 mod signals;
 #[cfg(unix)]
 mod socket;
-mod span;
+mod socket_hello;
 mod state;
+mod time_args;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser as _;
-
-use cli::{Cli, Command};
-use exit::{Ended, Failure};
+use clap::{CommandFactory as _, Parser as _};
 use mgp_transport::Keeper;
 
-/// How many threads may block at once: files are read there, commands of configurations run, servers are started.
-const BLOCKING: usize = 16;
+use args::{Global, SharedKernel};
+use cli::{Cli, Command};
+use exit::{CliResult, Failure};
 
-/// What a process is started with that keeps a server.
+/// Threads for blocking work: reading files, running commands of configurations, starting servers.
+const MAX_BLOCKING_THREADS: usize = 16;
+
+const BLOCKING_THREAD_TTL: Duration = Duration::from_secs(1);
+
+/// The argument that makes this program the keeper of a server process.
 const KEEPER: &str = "__keeper";
 
 fn main() -> ExitCode {
-    // Before all else: there is one for each server, and it is to stay small.
-    if let Some(ended) = Keeper::run(KEEPER) {
-        return ended;
+    // First of all: one keeper runs for each server, so it must stay small.
+    if let Some(exit_code) = Keeper::run(KEEPER) {
+        return exit_code;
     }
-    let cli = match Cli::try_parse() {
+    let Cli { global, command } = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return exit::usage(&error),
+        Err(error) => return exit::print_usage(&error),
     };
-    exit::code(start(cli))
+    exit::finish(start(&global, command))
 }
 
-fn start(cli: Cli) -> Ended {
-    match &cli.command {
+fn start(global: &Global, command: Command) -> CliResult {
+    match command {
         Command::Serve(serve) if serve.no_auth && serve.http.is_none() => {
-            return Err(Failure::usage("--no-auth is for --http; whoever starts --stdio is known"));
+            Err(Failure::usage("--no-auth requires --http; a stdio client is always known"))
         }
-        Command::Kernel(_) => return detached(cli),
+        Command::Kernel(args) => run_shared_kernel(global, args),
         // A shim needs no runtime.
         #[cfg(unix)]
         Command::Serve(serve) if serve.stdio && !serve.standalone => {
-            log::begin(&cli);
-            return shim::run(&cli.global, serve);
+            log::init_stderr(global.verbose);
+            shim::run(global, &serve)
         }
-        _ => {}
+        command => {
+            log::init_stderr(global.verbose);
+            block_on(dispatch(global, command))
+        }
     }
-    log::begin(&cli);
-    on_a_runtime(run(cli))
 }
 
-async fn run(cli: Cli) -> Ended {
-    match cli.command {
-        Command::Serve(serve) => serve::run(&cli.global, serve).await,
-        // It has a log of its own, and is started elsewhere.
+async fn dispatch(global: &Global, command: Command) -> CliResult {
+    use commands::{
+        access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
+        permissions, servers, tools, trust,
+    };
+    match command {
         Command::Kernel(_) => Ok(()),
-        command => commands::run(&cli.global, &command).await,
+        Command::Serve(serve) => serve::run(global, serve).await,
+        Command::Demo => demo::run(global).await,
+        Command::Example { name } => example::run(&name).await,
+        Command::Init(init) => init::run(global, &init),
+        Command::Import(import) => import::run(global, &import).await,
+        Command::Connect(connect) => connect::run(global, &connect).await,
+        Command::Trust(arguments) => trust::run(global, &arguments).await,
+        Command::Doctor(doctor) => doctor::run(global, &doctor).await,
+        Command::Status => kernel::status(global).await,
+        Command::Stop(stop) => kernel::stop(global, &stop).await,
+        Command::Servers(servers) => servers::run(global, &servers).await,
+        Command::Tools(tools) => tools::run(global, &tools).await,
+        Command::Access(access) => access::run(global, &access).await,
+        Command::Permissions(permissions) => permissions::run(global, &permissions).await,
+        Command::Keys(keys) => keys::run(global, &keys).await,
+        Command::Approvals(approvals) => approvals::run(global, &approvals).await,
+        Command::Audit(audit) => audit::run(global, &audit).await,
+        Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
+        Command::Index(index) => index::run(global, &index).await,
+        Command::Completions(completions) => completions::run(&completions, &mut Cli::command()),
     }
 }
 
-/// The kernel that hosts share, on its own: whoever started it hears one line of it.
-fn detached(cli: Cli) -> Ended {
-    // What ends the host, or the terminal it was started from, is not to end this.
+/// Runs the kernel that hosts share; the process that started it reads one line of report.
+fn run_shared_kernel(global: &Global, args: SharedKernel) -> CliResult {
+    // Signals to the group of the host or of its terminal must not end the kernel.
     #[cfg(unix)]
     let _ = rustix::process::setsid();
-    let ended = state::made(&cli.global).and_then(|folder| {
-        log::begin_in(&folder, &cli);
-        let Command::Kernel(kernel) = cli.command else { return Ok(()) };
-        on_a_runtime(serve::detached(&cli.global, kernel, launch::Report::new()))
+    let result = state::create_folder(global).and_then(|folder| {
+        log::init_file(&folder, global.verbose);
+        block_on(serve::run_shared(global, args, launch::Reporter::new()))
     });
-    match ended {
-        Err(failure) => {
-            launch::failed(&failure);
-            // That somebody else was quicker is no news.
-            if failure.is_taken() { Ok(()) } else { Err(failure) }
-        }
-        Ok(()) => Ok(()),
-    }
+    let Err(failure) = result else { return Ok(()) };
+    launch::report_failure(&failure);
+    // Another host has started a kernel first.
+    if failure.is_state_in_use() { Ok(()) } else { Err(failure) }
 }
 
-fn on_a_runtime(work: impl Future<Output = Ended>) -> Ended {
+fn block_on(work: impl Future<Output = CliResult>) -> CliResult {
     Keeper::this_program(KEEPER).install();
-    // One thread: a kernel waits for others most of the time, and each thread costs memory and hand-overs.
+    // One thread: a kernel mostly waits for others, and each thread costs memory and hand-overs.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // Files and indices are worked on by others; few of them, and not for longer than there is work.
-        .max_blocking_threads(BLOCKING)
-        .thread_keep_alive(Duration::from_secs(1))
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
+        .thread_keep_alive(BLOCKING_THREAD_TTL)
         .build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}")))?;
-    let ended = runtime.block_on(work);
-    // What still blocks a thread, as a command in a configuration that hangs, keeps nobody waiting.
+    let result = runtime.block_on(work);
+    // Does not wait for threads that still block, e.g. in a hanging command of a configuration.
     runtime.shutdown_background();
-    ended
+    result
 }

@@ -1,136 +1,130 @@
-//! What commands say: text for people in aligned columns, or one JSON document.
+//! Output of commands: text in aligned columns for people, or one JSON document.
 //!
 //! Results go to standard output, everything else to standard error.
-//! Names and texts of servers are shown without anything a terminal would obey.
-//!
-//! Applies to: both.
+//! Control characters in names and texts of servers are escaped.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
 
-/// A result that people and programs can read.
-pub(crate) trait Shown: Serialize {
-    /// Writes it down for people.
-    fn show(&self, page: &mut Page);
+/// A result that is printed as text or as JSON.
+pub(crate) trait Render: Serialize {
+    /// Writes the text for people.
+    fn render(&self, out: &mut Output);
 }
 
-/// Shows a result as it was asked for.
-pub(crate) fn show<T: Shown>(global: &Global, result: &T) -> Ended {
+/// Prints a result as JSON or as text.
+pub(crate) fn print<T: Render>(global: &Global, result: &T) -> CliResult {
     if global.json {
-        return json(result);
+        return print_json(result);
     }
-    let color =
+    let has_color =
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
-    let mut page = Page { text: String::new(), color };
-    result.show(&mut page);
-    say(&page.text)
+    let mut out = Output { text: String::new(), has_color };
+    result.render(&mut out);
+    write_stdout(&out.text)
 }
 
-fn json(document: &impl Serialize) -> Ended {
-    say(&(serde_json::to_string_pretty(document)? + "\n"))
+fn print_json(document: &impl Serialize) -> CliResult {
+    write_stdout(&(serde_json::to_string_pretty(document)? + "\n"))
 }
 
-/// Writes to standard output; whoever closed it wants to hear nothing more.
-pub(crate) fn say(text: &str) -> Ended {
+/// Writes to standard output; if its reader is gone, ends the command without an error.
+pub(crate) fn write_stdout(text: &str) -> CliResult {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Whoever writes on and on is to end then, and well.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::unheard()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::output_closed()),
         Err(error) => Err(error.into()),
         Ok(()) => Ok(()),
     }
 }
 
-/// What a command did that people hear nothing of: that it ended well says it.
+/// The result of a command that prints nothing to people on success.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Done {
-    /// What was named: a server, a tool, a key.
+pub(crate) struct ActionReport {
+    /// The subject of the command: a server, a tool, a key.
     subject: String,
-    /// How it is now, as `connected` or `revoked`.
+    /// The new state, e.g. `connected` or `revoked`.
     status: String,
-    /// What may not be as it was meant; people hear of that.
+    /// Possible mistakes, which people see too.
     notes: Vec<String>,
 }
 
-impl Done {
+impl ActionReport {
     pub(crate) fn new(subject: impl Into<String>, status: impl Into<String>) -> Self {
         Self { subject: subject.into(), status: status.into(), notes: Vec::new() }
     }
 
-    pub(crate) fn notes(mut self, notes: Vec<String>) -> Self {
+    pub(crate) fn with_notes(mut self, notes: Vec<String>) -> Self {
         self.notes = notes;
         self
     }
 
-    /// Tells programs, and people what may be wrong.
-    pub(crate) fn tell(&self, global: &Global) -> Ended {
+    /// Prints the report as JSON, or its notes to people.
+    pub(crate) fn print(&self, global: &Global) -> CliResult {
         for text in &self.notes {
-            note(global, &format!("mgp: {text}"));
+            print_note(global, &format!("mgp: {text}"));
         }
-        if global.json { json(self) } else { Ok(()) }
+        if global.json { print_json(self) } else { Ok(()) }
     }
 }
 
-/// Says something on the way, to people only.
-pub(crate) fn note(global: &Global, text: &str) {
+/// Prints a line to standard error, for people only.
+pub(crate) fn print_note(global: &Global, text: &str) {
     if !global.json {
-        let _ = writeln!(io::stderr().lock(), "{}", plain(text));
+        let _ = writeln!(io::stderr().lock(), "{}", escape_hidden(text));
     }
 }
 
-/// A text for people.
+/// Text for people.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct Output {
     text: String,
-    color: bool,
+    has_color: bool,
 }
 
-/// How something is meant.
+/// The colour of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum Color {
     Plain,
-    Good,
-    Doubtful,
-    Bad,
-    Quiet,
+    Green,
+    Yellow,
+    Red,
+    Dim,
 }
 
-/// A place in a table.
+/// A cell of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
-    tone: Tone,
+    color: Color,
 }
 
-// === impl Page ===
-
-impl Page {
-    /// A line.
+impl Output {
     pub(crate) fn line(&mut self, text: impl AsRef<str>) {
-        self.text.push_str(&plain(text.as_ref()));
+        self.text.push_str(&escape_hidden(text.as_ref()));
         self.text.push('\n');
     }
 
-    /// A text of several lines, such as what a tool answers.
+    /// Adds a text of several lines.
     pub(crate) fn block(&mut self, text: &str) {
         for line in text.lines() {
             self.line(line);
         }
     }
 
-    /// A table with aligned columns; the last one is as long as it is.
+    /// Adds a table with aligned columns; the last column is not padded.
     pub(crate) fn table<const N: usize>(
         &mut self,
         heads: [&str; N],
         rows: impl IntoIterator<Item = [Cell; N]>,
     ) {
-        let heads = heads.map(|head| Cell { text: head.to_owned(), tone: Tone::Quiet });
+        let heads = heads.map(|head| Cell { text: head.to_owned(), color: Color::Dim });
         let rows: Vec<[Cell; N]> = std::iter::once(heads).chain(rows).collect();
         let mut widths = [0; N];
         for row in &rows {
@@ -150,24 +144,24 @@ impl Page {
         }
     }
 
-    /// A word in its tone, then a text.
-    pub(crate) fn marked(&mut self, mark: &Cell, text: &str) {
+    /// Adds a coloured word and a text behind it.
+    pub(crate) fn status_line(&mut self, mark: &Cell, text: &str) {
         let mut line = String::new();
         self.tint(&mut line, mark);
-        let _ = write!(line, " {}", plain(text));
+        let _ = write!(line, " {}", escape_hidden(text));
         self.text.push_str(line.trim_end());
         self.text.push('\n');
     }
 
     fn tint(&self, line: &mut String, cell: &Cell) {
-        let code = match cell.tone {
-            Tone::Good => "32",
-            Tone::Doubtful => "33",
-            Tone::Bad => "31",
-            Tone::Quiet => "2",
-            Tone::Plain => "",
+        let code = match cell.color {
+            Color::Green => "32",
+            Color::Yellow => "33",
+            Color::Red => "31",
+            Color::Dim => "2",
+            Color::Plain => "",
         };
-        if self.color && !code.is_empty() && !cell.text.is_empty() {
+        if self.has_color && !code.is_empty() && !cell.text.is_empty() {
             let _ = write!(line, "\u{1b}[{code}m{}\u{1b}[0m", cell.text);
         } else {
             line.push_str(&cell.text);
@@ -177,7 +171,7 @@ impl Page {
 
 impl From<&str> for Cell {
     fn from(text: &str) -> Self {
-        Self { text: plain(text), tone: Tone::Plain }
+        Self { text: escape_hidden(text), color: Color::Plain }
     }
 }
 
@@ -194,34 +188,31 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
 }
 
 impl Cell {
-    /// A cell of a number.
     pub(crate) fn number(number: impl TryInto<u64>) -> Self {
         number.try_into().map_or_else(|_| "-".into(), |number| number.to_string().into())
     }
 
-    /// Its text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The same in a tone.
-    pub(crate) fn tone(mut self, tone: Tone) -> Self {
-        self.tone = tone;
+    pub(crate) fn color(mut self, color: Color) -> Self {
+        self.color = color;
         self
     }
 }
 
-/// A text in which nothing can hide: what terminals obey, and what turns the direction of text, is written out.
-pub(crate) fn plain(text: &str) -> String {
-    let hides = |c: char| {
+/// Escapes invisible characters: those that control terminals or change the direction of text.
+pub(crate) fn escape_hidden(text: &str) -> String {
+    let is_hidden = |c: char| {
         c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
     };
-    if !text.contains(hides) {
+    if !text.contains(is_hidden) {
         return text.to_owned();
     }
     text.chars().fold(String::new(), |mut out, c| {
-        if hides(c) {
+        if is_hidden(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -230,49 +221,44 @@ pub(crate) fn plain(text: &str) -> String {
     })
 }
 
-/// The first line of a text, cut where it is long.
-pub(crate) fn brief(text: &str, most: usize) -> String {
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
-    if line.chars().count() <= most {
-        return line.to_owned();
-    }
-    let cut: String = line.chars().take(most.saturating_sub(1)).collect();
-    format!("{}…", cut.trim_end())
+/// Returns the first line that is not blank, clipped to this many bytes.
+pub(crate) fn first_line(text: &str, max: usize) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    mgp_types::clip(line.trim(), max)
 }
 
-/// A number of things, `1 tool` or `2 tools`.
-pub(crate) fn many(number: impl TryInto<u64>, thing: &str) -> String {
+/// Returns e.g. `1 tool` or `2 tools`.
+pub(crate) fn plural(number: impl TryInto<u64>, thing: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// How far long work has come, on a terminal's standard error.
+/// A progress counter on the standard error of a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    what: &'static str,
-    all: usize,
+    label: &'static str,
+    total: usize,
     done: usize,
-    is_seen: bool,
+    is_visible: bool,
 }
 
 impl Progress {
-    pub(crate) fn new(global: &Global, what: &'static str, all: usize) -> Self {
-        let is_seen = all > 1 && !global.json && io::stderr().is_terminal();
-        Self { what, all, done: 0, is_seen }
+    pub(crate) fn new(global: &Global, label: &'static str, total: usize) -> Self {
+        let is_visible = total > 1 && !global.json && io::stderr().is_terminal();
+        Self { label, total, done: 0, is_visible }
     }
 
-    /// One more is done.
     pub(crate) fn step(&mut self) {
         self.done += 1;
-        if self.is_seen {
-            let _ = write!(io::stderr(), "\r\u{1b}[K{} {}/{}", self.what, self.done, self.all);
+        if self.is_visible {
+            let _ = write!(io::stderr(), "\r\u{1b}[K{} {}/{}", self.label, self.done, self.total);
         }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.is_seen {
+        if self.is_visible {
             let _ = write!(io::stderr(), "\r\u{1b}[K");
         }
     }
@@ -283,28 +269,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_nothing_hides() {
-        let mut page = Page::default();
+    fn columns_are_aligned_and_hidden_characters_are_escaped() {
+        let mut out = Output::default();
         let rows = [["a".into(), "1\u{1b}[31m".into()], ["long".into(), Cell::number(2_u64)]];
-        page.table(["ID", "N"], rows);
-        page.line("b\u{202e}c");
-        assert_eq!(page.text, "ID    N\na     1\\u{1b}[31m\nlong  2\nb\\u{202e}c\n");
+        out.table(["ID", "N"], rows);
+        out.line("b\u{202e}c");
+        assert_eq!(out.text, "ID    N\na     1\\u{1b}[31m\nlong  2\nb\\u{202e}c\n");
     }
 
     #[test]
-    fn only_a_page_with_colour_has_colour() {
-        let cell = || Cell::from("OK").tone(Tone::Good);
-        let mut page = Page { color: true, ..Page::default() };
-        page.marked(&cell(), "well");
-        assert_eq!(page.text, "\u{1b}[32mOK\u{1b}[0m well\n");
-        let mut page = Page::default();
-        page.marked(&cell(), "well");
-        assert_eq!(page.text, "OK well\n");
+    fn colours_are_used_only_where_they_are_enabled() {
+        let cell = || Cell::from("OK").color(Color::Green);
+        let mut out = Output { has_color: true, ..Output::default() };
+        out.status_line(&cell(), "well");
+        assert_eq!(out.text, "\u{1b}[32mOK\u{1b}[0m well\n");
+        let mut out = Output::default();
+        out.status_line(&cell(), "well");
+        assert_eq!(out.text, "OK well\n");
     }
 
     #[test]
-    fn long_texts_are_cut_at_their_first_line() {
-        assert_eq!(brief("\n  Reads a file \nand more", 40), "Reads a file");
-        assert_eq!(brief("Reads a file", 6), "Reads…");
+    fn long_texts_are_clipped_to_their_first_line() {
+        assert_eq!(first_line("\n  Reads a file \nand more", 40), "Reads a file");
+        assert_eq!(first_line("Reads a file", 5), "Reads…");
     }
 }

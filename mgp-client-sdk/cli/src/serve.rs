@@ -1,6 +1,4 @@
-//! `mgp serve` where the kernel is in this process: at an address, alone for one host, or detached for many.
-//!
-//! Applies to: inbound.
+//! `mgp serve` with the kernel in this process: at an address, alone for one host, or shared by many hosts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,329 +13,384 @@ use mgp_types::service::Principal;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::attach::House;
-use crate::cli::{Detached, Global, Serve};
-use crate::exit::{Ended, Failure};
-use crate::launch;
-use crate::lock::{self, Lock, Locked};
-use crate::preface::{self, Greeting, NAMELESS};
-use crate::ready::{Line, ReadyFile};
+use crate::args::{Global, Serve, SharedKernel};
+use crate::exit::{CliResult, Failure};
+use crate::launch::{self, Reporter};
+use crate::lock::{self, Lock, LockAttempt};
+use crate::ready_file::{ReadyFile, ReadyLine};
+use crate::served_kernel::ServedKernel;
 use crate::signals::Signals;
 #[cfg(unix)]
-use crate::socket::Listening;
+use crate::socket::LocalSocket;
+use crate::socket_hello::{self, DEFAULT_AGENT, HelloReply};
 use crate::state;
 
-/// How long connections may take to be closed once everything is answered.
-const CLOSES: Duration = Duration::from_secs(5);
+/// The time connections may take to close after all requests are answered.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the first host of a kernel that was started for it may take to come.
-const COMES: Duration = Duration::from_secs(10);
+/// The time a shared kernel waits for the host that started it.
+const FIRST_HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a kernel that leaves is waited for, and how often it is looked at.
-const LEAVES: Duration = Duration::from_secs(9);
-const LOOK: Duration = Duration::from_millis(20);
+/// The time a shared kernel waits for the folder while the kernel before it stops.
+const KERNEL_LOCK_TIMEOUT: Duration = Duration::from_secs(9);
 
-/// How long a command may take that has the folder meanwhile.
-const COMMAND: Duration = Duration::from_secs(2);
+/// The time any other kernel waits for a command that holds the folder.
+const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a kernel is served, besides its socket.
-enum Carried {
-    /// To the process that started this one, which counts as this agent.
-    Stdio(String),
-    /// At an address, to whoever the door lets in.
-    Http(Address, Door),
-    /// To nobody else; it leaves once it had no client for so long.
-    Alone(Duration),
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The carrier of a kernel besides its socket.
+enum Mode {
+    /// The standard streams, to an agent.
+    Stdio { agent: String },
+    /// An address.
+    Http(HttpOptions),
+    /// Nothing; the kernel stops once it had no client for this long.
+    Shared { linger: Duration },
 }
 
-/// Where it is served over HTTP.
-struct Address {
-    at: String,
-    /// By which names besides.
+struct HttpOptions {
+    address: String,
     hosts: Vec<String>,
-    /// To which web pages.
     origins: Vec<String>,
+    access: HttpAccess,
 }
 
-/// Who is let in at an address.
-enum Door {
-    /// Who shows a key.
+enum HttpAccess {
+    /// Callers show an API key.
     Keys,
-    /// Anyone, as this agent.
-    Open(String),
+    /// Every caller is this agent.
+    Anonymous(String),
 }
 
-/// Why serving ends.
-enum End {
+struct Options {
+    folder: PathBuf,
+    sources: Sources,
+    mode: Mode,
+    ready_file: Option<PathBuf>,
+    reporter: Option<Reporter>,
+}
+
+/// The cause of a stop.
+enum StopCause {
     Signal(i32),
-    /// The host closed its side.
-    Left,
-    /// There was nobody for long enough.
+    HostDisconnected,
     Idle,
-    /// An operator wants it.
-    Asked(Option<Duration>),
+    Requested { timeout: Option<Duration> },
 }
 
-/// `mgp serve` in this process.
-pub(crate) async fn run(global: &Global, serve: Serve) -> Ended {
-    let agent = serve.agent.unwrap_or_else(|| NAMELESS.to_owned());
-    let agent = preface::named(&agent).map_err(Failure::usage)?.to_owned();
-    let carried = match serve.http {
-        None => Carried::Stdio(agent),
-        Some(at) => {
-            let address = Address { at, hosts: serve.allow_host, origins: serve.allow_origin };
-            Carried::Http(address, if serve.no_auth { Door::Open(agent) } else { Door::Keys })
-        }
-    };
-    let folder = state::made(global)?;
-    kernel(&folder, serve.config, carried, serve.ready_file.as_deref(), None).await
-}
-
-/// The kernel that several hosts share, in a process of its own.
-pub(crate) async fn detached(global: &Global, detached: Detached, report: launch::Report) -> Ended {
-    let folder = state::made(global)?;
-    let linger = Duration::from_secs(detached.linger);
-    kernel(&folder, detached.config, Carried::Alone(linger), None, Some(report)).await
-}
-
-async fn kernel(
-    folder: &Path,
-    config: Option<PathBuf>,
-    carried: Carried,
-    ready_file: Option<&Path>,
-    report: Option<launch::Report>,
-) -> Ended {
-    // From the first moment on, so that one that comes early ends in order as well.
-    let mut signals = Signals::new()?;
-    let _lock = hold(folder, report.is_some()).await?;
-    let sources = config.map_or_else(Sources::of_process, Sources::given);
+/// A kernel that serves, with everything it is served over.
+struct Running {
+    served: ServedKernel,
     #[cfg(unix)]
-    let listening = Listening::open(folder)?;
-    // From here on it follows the files by itself, with what was approved.
-    let kernel = Kernel::builder().sources(sources.clone()).in_folder(folder).await?;
-    let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
-    let (house, http, stdio) = match carry(&kernel, folder, carried).await {
-        Ok(carried) => carried,
-        Err(failure) => {
-            kernel.stop().await;
-            return Err(failure);
+    socket: LocalSocket,
+    connections: JoinSet<()>,
+    http: Option<JoinHandle<()>>,
+    stdio: Option<JoinHandle<()>>,
+    linger: Option<Duration>,
+    hello: HelloReply,
+    ready_file: Option<ReadyFile>,
+}
+
+/// Runs `mgp serve` in this process.
+pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
+    let agent = args.agent.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
+    let agent = socket_hello::check_agent_name(&agent).map_err(Failure::usage)?.to_owned();
+    let mode = match args.http {
+        None => Mode::Stdio { agent },
+        Some(address) => Mode::Http(HttpOptions {
+            address,
+            hosts: args.allow_host,
+            origins: args.allow_origin,
+            access: if args.no_auth { HttpAccess::Anonymous(agent) } else { HttpAccess::Keys },
+        }),
+    };
+    serve(Options {
+        folder: state::create_folder(global)?,
+        sources: args.config.map_or_else(Sources::of_process, Sources::given),
+        mode,
+        ready_file: args.ready_file,
+        reporter: None,
+    })
+    .await
+}
+
+/// Runs the kernel that several hosts share, in a process of its own.
+pub(crate) async fn run_shared(
+    global: &Global,
+    args: SharedKernel,
+    reporter: Reporter,
+) -> CliResult {
+    serve(Options {
+        folder: state::create_folder(global)?,
+        sources: args.config.map_or_else(Sources::of_process, Sources::given),
+        mode: Mode::Shared { linger: Duration::from_secs(args.linger) },
+        ready_file: None,
+        reporter: Some(reporter),
+    })
+    .await
+}
+
+async fn serve(options: Options) -> CliResult {
+    // First, so that an early signal also ends the kernel in order.
+    let mut signals = Signals::new()?;
+    let _lock = lock_folder(&options.folder, options.reporter.is_some()).await?;
+    let mut running = start(options).await?;
+    let cause = running.wait(&mut signals).await;
+    running.stop(cause, signals).await
+}
+
+/// Locks the folder for this process.
+///
+/// A shared kernel waits for the one before it, any other kernel only for a command that holds the folder.
+async fn lock_folder(folder: &Path, is_shared: bool) -> CliResult<Lock> {
+    let timeout = if is_shared { KERNEL_LOCK_TIMEOUT } else { COMMAND_LOCK_TIMEOUT };
+    let mut waited = Duration::ZERO;
+    let pid = loop {
+        match lock::try_kernel(folder)? {
+            LockAttempt::Acquired(lock) => return Ok(lock),
+            LockAttempt::Held(pid) if waited >= timeout || is_reachable(folder) => break pid,
+            LockAttempt::Held(_) => {}
+        }
+        sleep(LOCK_INTERVAL).await;
+        waited += LOCK_INTERVAL;
+    };
+    let pid = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+    Err(Failure::state_in_use(format!(
+        "a kernel{pid} already uses `{}`; stop it with `mgp stop`, or name another folder with --state DIR",
+        folder.display()
+    )))
+}
+
+/// Returns whether a kernel accepts connections at the folder's socket.
+fn is_reachable(folder: &Path) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::net::UnixStream::connect(crate::socket::path_in(folder)).is_ok();
+    #[cfg(not(unix))]
+    return folder.join("mgp.sock").exists();
+}
+
+async fn start(options: Options) -> CliResult<Running> {
+    #[cfg(unix)]
+    let socket = LocalSocket::open(&options.folder)?;
+    // From here on the kernel follows the configuration files by itself.
+    let builder = Kernel::builder().sources(options.sources.clone());
+    let kernel = builder.in_folder(&options.folder).await?;
+    let attached = attach(
+        &kernel,
+        #[cfg(unix)]
+        socket,
+        options,
+    );
+    let attached = attached.await;
+    if attached.is_err() {
+        kernel.stop().await;
+    }
+    attached
+}
+
+/// Serves a kernel over its carriers, and announces that it is ready.
+async fn attach(
+    kernel: &Kernel,
+    #[cfg(unix)] socket: LocalSocket,
+    options: Options,
+) -> CliResult<Running> {
+    let Options { folder, sources, mode, ready_file, reporter } = options;
+    let server = kernel.server().without_signals();
+    let drain = server.drain_handle();
+    let (stack, http, stdio_agent, linger) = match mode {
+        Mode::Stdio { agent } => (build_stack(server)?, None, Some(agent), None),
+        Mode::Shared { linger } => (build_stack(server)?, None, None, Some(linger)),
+        Mode::Http(options) => {
+            let bound = bind(server, &folder, options).await?;
+            // One stack for all: sessions at the address and at the socket share their state.
+            (bound.stack(), Some(bound), None, None)
         }
     };
     let url = http.as_ref().map(|bound| format!("http://{}/mcp", bound.local_addr()));
     kernel.set_reachable(|reachable| {
-        reachable.state = Some(absolute(folder));
+        reachable.state = Some(absolute(&folder));
         #[cfg(unix)]
-        reachable.socket.replace(absolute(listening.path()));
+        reachable.socket.replace(absolute(socket.path()));
         reachable.http.clone_from(&url);
         reachable.config = sources.files().filter(|file| file.exists()).map(absolute).collect();
     });
+    let served = ServedKernel { kernel: kernel.clone(), stack, drain };
+    let http = http.map(|bound| tokio::spawn(bound.run()));
+    let stdio = stdio_agent.map(|agent| serve_stdio(&served, &agent)).transpose()?;
     let reachable = kernel.reachable();
-    let linger = stdio.as_ref().err().copied();
-    let mut serving = JoinSet::new();
-    let http: Option<JoinHandle<()>> = http.map(|bound| tokio::spawn(bound.run()));
-    let stdio = match stdio {
-        Ok(Some(agent)) => serve_stdio(&house, &agent).map(Some),
-        _ => Ok(None),
-    };
-    let ready = Line {
+    let servers: Vec<String> = kernel.servers().into_iter().map(|server| server.id).collect();
+    let line = ReadyLine {
         pid: std::process::id(),
         http: url.as_deref(),
         socket: reachable.socket.as_deref(),
         servers: &servers,
     };
-    let begun = stdio.and_then(|stdio| {
-        Ok((stdio, ready_file.map(|file| ReadyFile::write(file, &ready)).transpose()?))
-    });
-    let (mut stdio, ready) = match begun {
-        Ok(begun) => begun,
-        Err(failure) => {
-            kernel.stop().await;
-            return Err(failure);
-        }
-    };
-    if let Some(report) = report {
-        report.served();
+    let ready_file = ready_file.map(|file| ReadyFile::write(&file, &line)).transpose()?;
+    if let Some(reporter) = reporter {
+        reporter.report_served();
     }
-    tracing::info!(http = url, servers = servers.len(), "served");
-    // It ends with the runtime.
-    let greeting = Greeting { config: reachable.config, http: url, servers, ..Greeting::welcome() };
-
-    #[cfg(unix)]
-    let sockets = listening.run(&house, &greeting, &mut serving);
-    #[cfg(not(unix))]
-    let sockets = std::future::pending::<()>();
-    let end = tokio::select! {
-        number = signals.next() => End::Signal(number),
-        () = left(&mut stdio) => End::Left,
-        () = idle(&kernel, linger) => End::Idle,
-        within = kernel.asked_to_leave() => End::Asked(within),
-        // Somebody who may has drained it by the protocol.
-        () = house.drain.begun() => End::Asked(None),
-        () = sockets => End::Idle,
-    };
-    drop(greeting);
-    // Nobody is to find it any more: whoever comes now starts another one.
-    drop(ready);
-    #[cfg(unix)]
-    drop(listening);
-    signals.hurry();
-    leave(&house, end).await;
-    let closed = timeout(CLOSES, async {
-        while serving.join_next().await.is_some() {}
-        if let Some(stdio) = stdio {
-            let _ = stdio.await;
-        }
-        if let Some(http) = http {
-            let _ = http.await;
-        }
-    });
-    if closed.await.is_err() {
-        tracing::warn!("connections are cut: their peers do not read");
-    }
-    kernel.stop().await;
-    let log = kernel.governance().log().cloned();
-    if let Some(log) = log
-        && let Err(error) = log.close().await
-    {
-        return Err(Failure::failed(format!("the end of the audit log was not written: {error}")));
-    }
-    Ok(())
+    tracing::info!(http = url, servers = servers.len(), "serving");
+    let hello =
+        HelloReply { config: reachable.config, http: url, servers, ..HelloReply::accepted() };
+    Ok(Running {
+        served,
+        #[cfg(unix)]
+        socket,
+        connections: JoinSet::new(),
+        http,
+        stdio,
+        linger,
+        hello,
+        ready_file,
+    })
 }
 
-/// Takes the folder for this process; a command that has it is waited for, and a kernel that is about to leave by one that was started for a host.
-async fn hold(folder: &Path, waits: bool) -> Ended<Lock> {
-    let patience = if waits { LEAVES } else { COMMAND };
-    let mut waited = Duration::ZERO;
-    let pid = loop {
-        match lock::kernel(folder)? {
-            Locked::Ours(lock) => return Ok(lock),
-            Locked::Theirs(pid) if waited >= patience || answers(folder) => break pid,
-            Locked::Theirs(_) => {}
-        }
-        sleep(LOOK).await;
-        waited += LOOK;
-    };
-    let pid = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
-    Err(Failure::taken(format!(
-        "a kernel{pid} uses `{}` already; stop it with `mgp stop`, or name another folder with --state DIR",
-        folder.display()
-    )))
-}
-
-/// Whether a kernel can be reached.
-fn answers(folder: &Path) -> bool {
-    #[cfg(unix)]
-    return std::os::unix::net::UnixStream::connect(crate::socket::place(folder)).is_ok();
-    #[cfg(not(unix))]
-    return folder.join("mgp.sock").exists();
-}
-
-/// The stack, and what else it is served over: an address, or the standard streams to an agent, or neither for long.
-type Carriers = (House, Option<Bound>, Result<Option<String>, Duration>);
-
-async fn carry(kernel: &Kernel, folder: &Path, carried: Carried) -> Ended<Carriers> {
-    let server = kernel.server().without_signals();
-    let drain = server.drain_handle();
-    let house = |stack| House { kernel: kernel.clone(), stack, drain };
-    match carried {
-        Carried::Stdio(agent) => Ok((house(built(server)?), None, Ok(Some(agent)))),
-        Carried::Alone(linger) => Ok((house(built(server)?), None, Err(linger))),
-        Carried::Http(address, door) => {
-            let bound = bind(server, folder, address, door).await?;
-            // One stack for all: what a session at the address knows, one at the socket knows.
-            Ok((house(bound.stack()), Some(bound), Ok(None)))
-        }
-    }
-}
-
-fn built(server: Server) -> Ended<mgp_types::service::Stack> {
+fn build_stack(server: Server) -> CliResult<mgp_types::service::Stack> {
     server.into_stack().map_err(|error| Failure::failed(error.message()))
 }
 
-async fn bind(server: Server, folder: &Path, address: Address, door: Door) -> Ended<Bound> {
-    let Address { at, hosts, origins } = address;
-    let http = server.http(at).config(|config| (config.hosts, config.origins) = (hosts, origins));
-    let http = match door {
-        Door::Open(agent) => {
+async fn bind(server: Server, folder: &Path, options: HttpOptions) -> CliResult<Bound> {
+    let HttpOptions { address, hosts, origins, access } = options;
+    let http =
+        server.http(address).config(|config| (config.hosts, config.origins) = (hosts, origins));
+    let http = match access {
+        HttpAccess::Anonymous(agent) => {
             http.no_auth().config(|config| config.anonymous = Some(Principal::local().agent(agent)))
         }
-        Door::Keys => {
+        HttpAccess::Keys => {
             let keys = ApiKeys::open(FileKeys::new(folder.join("keys.json"))).await?;
             if keys.records().await?.is_empty() {
-                tracing::warn!(
-                    "there are no keys yet, so nobody is let in; make one with `mgp keys add`"
-                );
+                tracing::warn!("no API keys yet: every caller is refused; run `mgp keys add`");
             }
             http.auth(AuthLayer::new().keys(keys))
         }
     };
-    http.bind().await.map_err(|error| match error {
+    http.bind().await.map_err(bind_failure)
+}
+
+fn bind_failure(error: ServeError) -> Failure {
+    match error {
         ServeError::Exposed(address) => Failure::usage(format!(
-            "`{address}` can be reached from other machines, so --no-auth is refused there; leave it out and make keys with `mgp keys add`, or listen at 127.0.0.1"
+            "`{address}` can be reached from other machines, so --no-auth is refused; omit it and create keys with `mgp keys add`, or use 127.0.0.1"
         )),
-        ServeError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
+        ServeError::Listen { address, source }
+            if source.kind() == std::io::ErrorKind::AddrInUse =>
+        {
             Failure::failed(format!(
-                "`{address}` is in use by another program; name another port, or port 0 for any that is free"
+                "`{address}` is in use by another program; name another port, or port 0 for any free one"
             ))
         }
-        ServeError::Listen { address, source } if source.kind() == std::io::ErrorKind::InvalidInput => {
-            Failure::usage(format!("`{address}` is no address; write HOST:PORT, as 127.0.0.1:8900"))
+        ServeError::Listen { address, source }
+            if source.kind() == std::io::ErrorKind::InvalidInput =>
+        {
+            Failure::usage(format!(
+                "`{address}` is not a valid address; use HOST:PORT, e.g. 127.0.0.1:8900"
+            ))
         }
         error @ ServeError::Listed { .. } => Failure::usage(error),
         error => Failure::failed(error),
-    })
+    }
 }
 
 /// Serves the process that started this one.
-fn serve_stdio(house: &House, agent: &str) -> Ended<JoinHandle<()>> {
-    launch::hint();
+fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> {
+    launch::print_stdin_hint();
     let (reader, writer) = take_stdio()?;
-    let (house, principal) = (house.clone(), Principal::local().agent(agent));
+    let (served, principal) = (served.clone(), Principal::local().agent(agent));
     Ok(tokio::spawn(async move {
-        let closed = house.attach(reader, writer, principal, Carrier::Stdio).await;
-        tracing::debug!(%closed, "the host has left");
+        let closed = served.serve_connection(reader, writer, principal, Carrier::Stdio).await;
+        tracing::debug!(%closed, "host disconnected");
     }))
 }
 
-/// Waits until the host has left; for ever where there is none.
-async fn left(stdio: &mut Option<JoinHandle<()>>) {
+impl Running {
+    /// Serves until there is a reason to stop.
+    async fn wait(&mut self, signals: &mut Signals) -> StopCause {
+        let kernel = &self.served.kernel;
+        #[cfg(unix)]
+        let sockets = self.socket.serve(&self.served, &self.hello, &mut self.connections);
+        #[cfg(not(unix))]
+        let sockets = std::future::pending::<()>();
+        tokio::select! {
+            number = signals.next() => StopCause::Signal(number),
+            () = disconnected(&mut self.stdio) => StopCause::HostDisconnected,
+            () = idle(kernel, self.linger) => StopCause::Idle,
+            timeout = kernel.asked_to_leave() => StopCause::Requested { timeout },
+            // An authorized client has drained the kernel by the protocol.
+            () = self.served.drain.begun() => StopCause::Requested { timeout: None },
+            () = sockets => StopCause::Idle,
+        }
+    }
+
+    /// Finishes running calls, closes everything, and writes the audit log to its end.
+    async fn stop(self, cause: StopCause, signals: Signals) -> CliResult {
+        let Self { served, mut connections, http, stdio, ready_file, .. } = self;
+        // New hosts must no longer find this kernel; they start another one.
+        drop(ready_file);
+        #[cfg(unix)]
+        drop(self.socket);
+        signals.exit_on_next();
+        drain(&served, cause).await;
+        let closed = timeout(CLOSE_TIMEOUT, async {
+            while connections.join_next().await.is_some() {}
+            for task in [stdio, http].into_iter().flatten() {
+                let _ = task.await;
+            }
+        });
+        if closed.await.is_err() {
+            tracing::warn!("dropping connections whose peers do not read");
+        }
+        served.kernel.stop().await;
+        if let Some(log) = served.kernel.governance().log().cloned() {
+            log.close().await.map_err(|error| {
+                Failure::failed(format!("the end of the audit log was not written: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits until the stdio host has disconnected; forever if there is none.
+async fn disconnected(stdio: &mut Option<JoinHandle<()>>) {
     match stdio {
-        Some(serving) => {
-            let _ = serving.await;
-            // It is not waited for twice.
+        Some(task) => {
+            let _ = task.await;
+            // A finished task must not be awaited again.
             *stdio = None;
         }
         None => std::future::pending().await,
     }
 }
 
-/// Waits until nobody was there for so long.
+/// Waits until the kernel had no client for this long; forever without a limit.
 async fn idle(kernel: &Kernel, linger: Option<Duration>) {
     match linger {
         Some(linger) => {
-            // Whoever started it is on the way.
-            let _ = timeout(COMES, kernel.clients().came()).await;
+            let _ = timeout(FIRST_HOST_TIMEOUT, kernel.clients().came()).await;
             kernel.clients().absent(linger).await;
         }
         None => std::future::pending().await,
     }
 }
 
-/// Lets what runs finish, and takes nothing new.
-async fn leave(house: &House, end: End) {
-    let patience = house.drain.config().timeout;
-    let (reason, within) = match end {
-        End::Signal(number) => {
-            tracing::info!(number, "a signal: the kernel drains, a second one ends it at once");
-            (ShutdownReason::OperatorRequest, patience)
+/// Lets running calls finish, and refuses new ones.
+async fn drain(served: &ServedKernel, cause: StopCause) {
+    let default = served.drain.config().timeout;
+    let (reason, timeout) = match cause {
+        StopCause::Signal(number) => {
+            tracing::info!(number, "draining on signal; a second one exits at once");
+            (ShutdownReason::OperatorRequest, default)
         }
-        End::Asked(within) => (ShutdownReason::OperatorRequest, within.unwrap_or(patience)),
-        // Whoever asked has gone, and its calls with it.
-        End::Left => (ShutdownReason::OperatorRequest, CLOSES),
-        End::Idle => (ShutdownReason::IdleTimeout, CLOSES),
+        StopCause::Requested { timeout } => {
+            (ShutdownReason::OperatorRequest, timeout.unwrap_or(default))
+        }
+        // The caller is gone, and its calls with it.
+        StopCause::HostDisconnected => (ShutdownReason::OperatorRequest, CLOSE_TIMEOUT),
+        StopCause::Idle => (ShutdownReason::IdleTimeout, CLOSE_TIMEOUT),
     };
-    house.drain.begin(reason, within);
-    house.drain.ended().await;
+    served.drain.begin(reason, timeout);
+    served.drain.ended().await;
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -1,8 +1,6 @@
-//! `mgp serve --stdio`: passes bytes on between a host and the kernel that all hosts share.
+//! `mgp serve --stdio`: relays bytes between a host and the kernel that all hosts share.
 //!
-//! Two threads and no runtime; nobody looks at the bytes.
-//!
-//! Applies to: inbound.
+//! Two threads and no runtime; the bytes are not parsed.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -10,218 +8,200 @@ use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use mgp_discovery::Sources;
+use mgp_types::sync::Mutex;
 
-use crate::cli::{Global, Serve};
-use crate::exit::{Ended, Failure};
-use crate::launch::{self, Launched};
-use crate::lock::{self, Locked};
-use crate::preface::{self, Greeting, NAMELESS, Preface};
-use crate::ready::{Line, ReadyFile};
-use crate::signals::Signals;
+use crate::args::{Global, Serve};
+use crate::exit::{CliResult, Failure};
+use crate::launch::{self, LaunchOutcome};
+use crate::lock::{self, LockAttempt};
+use crate::ready_file::{ReadyFile, ReadyLine};
+use crate::signals::{self, Signals};
+use crate::socket_hello::{self, DEFAULT_AGENT, HELLO_TIMEOUT, Hello, HelloReply, MAX_REPLY_BYTES};
 use crate::{socket, state};
 
-/// How long a kernel may take until it serves.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time a kernel may take until it serves.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long is waited between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a kernel that is there may take to greet.
-const GREETS: Duration = Duration::from_secs(10);
+const BUFFER_BYTES: usize = 64 * 1024;
 
-/// How much is passed on at once.
-const PIECE: usize = 64 * 1024;
-
-/// The longest greeting.
-const GREETING_BYTES: usize = 1 << 20;
-
-/// Connects to the kernel, starting it if there is none, and passes bytes on until either side ends.
-pub(crate) fn run(global: &Global, serve: &Serve) -> Ended {
-    let agent = serve.agent.as_deref().unwrap_or(NAMELESS);
-    let agent = preface::named(agent).map_err(Failure::usage)?;
-    let folder = state::made(global)?;
-    let socket = socket::place(&folder);
-    let (stream, greeting) = reach(&folder, &socket, serve, agent)?;
-    compare(serve.config.as_deref(), &greeting);
+/// Connects to the kernel, starting it if none runs, and relays bytes until either side closes.
+pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
+    let agent = serve.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    let agent = socket_hello::check_agent_name(agent).map_err(Failure::usage)?;
+    let folder = state::create_folder(global)?;
+    let socket = socket::path_in(&folder);
+    let (stream, reply) = connect_or_start(&folder, &socket, serve, agent)?;
+    warn_of_other_config(serve.config.as_deref(), &reply);
     let shown = std::path::absolute(&socket).unwrap_or(socket);
-    let ready = Line {
-        pid: greeting.pid,
-        http: greeting.http.as_deref(),
+    let line = ReadyLine {
+        pid: reply.pid,
+        http: reply.http.as_deref(),
         socket: Some(&shown),
-        servers: &greeting.servers,
+        servers: &reply.servers,
     };
-    let ready =
-        serve.ready_file.as_deref().map(|file| ReadyFile::write(file, &ready)).transpose()?;
-    let is_ready = ready.is_some();
-    let ready = Arc::new(Mutex::new(ready));
-    if is_ready {
-        clear_at_a_signal(Arc::clone(&ready))?;
+    let ready_file = serve.ready_file.as_deref();
+    let ready_file = ready_file.map(|file| ReadyFile::write(file, &line)).transpose()?;
+    let has_file = ready_file.is_some();
+    let ready_file = Arc::new(Mutex::new(ready_file));
+    if has_file {
+        remove_on_signal(Arc::clone(&ready_file))?;
     }
-    launch::hint();
-    let ended = pump(&stream);
-    drop(ready.lock().unwrap_or_else(PoisonError::into_inner).take());
-    ended
+    launch::print_stdin_hint();
+    let result = relay(&stream);
+    drop(ready_file.lock().take());
+    result
 }
 
-/// The connection to the kernel, which is started if need be.
-fn reach(
+fn connect_or_start(
     folder: &Path,
     socket: &Path,
     serve: &Serve,
     agent: &str,
-) -> Ended<(UnixStream, Greeting)> {
-    let preface = Preface::agent(agent).line();
+) -> CliResult<(UnixStream, HelloReply)> {
+    let hello = Hello::agent(agent).line();
     let mut waited = Duration::ZERO;
     loop {
-        if let Some(greeted) = greet(socket, &preface)? {
-            return Ok(greeted);
+        if let Some(connection) = try_connect(socket, &hello)? {
+            return Ok(connection);
         }
-        if waited >= PATIENCE {
+        if waited >= START_TIMEOUT {
             return Err(Failure::failed(format!(
-                "the kernel of `{}` neither serves nor leaves; stop it with `mgp stop`, or end its process",
+                "the kernel of `{}` neither serves nor exits; stop it with `mgp stop`, or end its process",
                 folder.display()
             )));
         }
-        // Who starts one holds the lock until it serves, so that two hosts end with one kernel.
-        if let Locked::Ours(_turn) = lock::start(folder)? {
-            if let Some(greeted) = greet(socket, &preface)? {
-                return Ok(greeted);
+        // The lock is held until the kernel serves, so that two hosts start one kernel.
+        if let LockAttempt::Acquired(_lock) = lock::try_start(folder)? {
+            if let Some(connection) = try_connect(socket, &hello)? {
+                return Ok(connection);
             }
-            match launch::detached(folder, serve.config.as_deref(), serve.linger, PATIENCE)? {
-                Launched::Serves => {
-                    // One that serves and is gone at once is not started for ever.
-                    waited += PATIENCE / 4;
+            let config = serve.config.as_deref();
+            match launch::start_detached(folder, config, serve.linger, START_TIMEOUT)? {
+                LaunchOutcome::Serving => {
+                    // Bounds the attempts if kernels exit right after they started.
+                    waited += START_TIMEOUT / 4;
                     continue;
                 }
-                Launched::Taken => {}
+                LaunchOutcome::StateInUse => {}
             }
         }
-        thread::sleep(PAUSE);
-        waited += PAUSE;
+        thread::sleep(POLL_INTERVAL);
+        waited += POLL_INTERVAL;
     }
 }
 
-/// Connects and says who comes; none where nobody takes it.
-fn greet(socket: &Path, preface: &[u8]) -> Ended<Option<(UnixStream, Greeting)>> {
+/// Connects and exchanges the first lines; returns `None` if no kernel accepts.
+fn try_connect(socket: &Path, hello: &[u8]) -> CliResult<Option<(UnixStream, HelloReply)>> {
     let Ok(mut stream) = UnixStream::connect(socket) else { return Ok(None) };
-    stream.set_read_timeout(Some(GREETS))?;
-    // Whoever is turned away at the door can say nothing any more, and hears why.
-    let _ = stream.write_all(preface);
+    stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
+    // A kernel that refuses the connection does not read; its reply has the reason.
+    let _ = stream.write_all(hello);
     let mut line = Vec::new();
-    // Byte by byte: what comes behind the line belongs to the host.
-    while line.last() != Some(&b'\n') && line.len() < GREETING_BYTES {
+    // Byte by byte: the bytes behind the line belong to the host.
+    while line.last() != Some(&b'\n') && line.len() < MAX_REPLY_BYTES {
         let mut byte = [0];
         match stream.read(&mut byte) {
             Ok(1) => line.push(byte[0]),
-            // It left at this very moment.
+            // The kernel has just stopped.
             Ok(_) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-            Err(_) => {
-                let socket = socket.display();
-                return Err(Failure::failed(format!(
-                    "the kernel at `{socket}` does not answer; look at it, or end it"
-                )));
-            }
+            Err(_) => return Err(socket_hello::no_answer(socket)),
         }
     }
     stream.set_read_timeout(None)?;
-    let greeting = Greeting::read(&line).map_err(|_| preface::stranger(socket))?;
-    if greeting.ok {
-        return Ok(Some((stream, greeting)));
-    }
-    Err(Failure::failed(greeting.error.unwrap_or_else(|| "the kernel let nobody in".to_owned())))
+    Ok(Some((stream, HelloReply::read(&line, socket)?)))
 }
 
-/// Says so where the kernel runs with another configuration than this host would have.
-fn compare(config: Option<&Path>, greeting: &Greeting) {
+/// Warns if the running kernel uses other configuration files than this host asks for.
+fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let sources = config.map_or_else(Sources::of_process, Sources::given);
-    let ours: Vec<PathBuf> = sources.files().map(real).collect();
-    let has: Vec<PathBuf> = greeting.config.iter().map(|path| real(path)).collect();
-    let named = |files: &[&PathBuf]| match files {
+    let wanted: Vec<PathBuf> = sources.files().map(real).collect();
+    let used: Vec<PathBuf> = reply.config.iter().map(|path| real(path)).collect();
+    let list = |files: &[&PathBuf]| match files {
         [] => "no file".to_owned(),
         files => {
             let files: Vec<_> = files.iter().map(|path| format!("`{}`", path.display())).collect();
             files.join(" and ")
         }
     };
-    // What stands last may have been made since then, and counts all the same, if nothing else was named.
-    let made_since = |file: &PathBuf| config.is_none() && ours.last() == Some(file);
-    let there: Vec<&PathBuf> = ours.iter().filter(|file| file.exists()).collect();
-    if has.iter().all(|file| ours.contains(file))
-        && there.iter().all(|file| has.contains(file) || made_since(file))
+    // The user's own file is followed even if it was created after the kernel started.
+    let is_own = |file: &PathBuf| config.is_none() && wanted.last() == Some(file);
+    let existing: Vec<&PathBuf> = wanted.iter().filter(|file| file.exists()).collect();
+    if used.iter().all(|file| wanted.contains(file))
+        && existing.iter().all(|file| used.contains(file) || is_own(file))
     {
         return;
     }
     tracing::warn!(
-        "the kernel that runs here was started with {}, not {}: that one counts; \
-         give this host a folder of its own with --state DIR, or --standalone",
-        named(&has.iter().collect::<Vec<_>>()),
-        named(&there)
+        "configuration ignored: the running kernel was started with {}, not {}; \
+         use a folder of its own for this host (--state DIR), or --standalone",
+        list(&used.iter().collect::<Vec<_>>()),
+        list(&existing)
     );
 }
 
-/// Takes the ready file away when a signal ends this process: nothing else hears one.
-fn clear_at_a_signal(file: Arc<Mutex<Option<ReadyFile>>>) -> Ended {
+/// Removes the ready file when a signal ends this process.
+fn remove_on_signal(file: Arc<Mutex<Option<ReadyFile>>>) -> CliResult {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let signals = {
-        let _within = runtime.enter();
+        let _context = runtime.enter();
         Signals::new()?
     };
     thread::Builder::new().name("mgp-signals".to_owned()).spawn(move || {
         let mut signals = signals;
         let number = runtime.block_on(signals.next());
-        drop(file.lock().unwrap_or_else(PoisonError::into_inner).take());
-        // As a shell reports a process that the signal ended.
-        std::process::exit(128 + number);
+        drop(file.lock().take());
+        std::process::exit(signals::exit_code(number));
     })?;
     Ok(())
 }
 
-/// Moves bytes both ways until the kernel has said all.
-fn pump(stream: &UnixStream) -> Ended {
+/// Copies bytes both ways until the kernel closes its side.
+fn relay(stream: &UnixStream) -> CliResult {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let upward = stream.try_clone()?;
-    let has_left = Arc::new(AtomicBool::new(false));
-    let left = Arc::clone(&has_left);
+    let to_kernel = stream.try_clone()?;
+    let host_closed = Arc::new(AtomicBool::new(false));
+    let closed = Arc::clone(&host_closed);
     thread::Builder::new().name("mgp-host".to_owned()).stack_size(64 * 1024).spawn(move || {
-        let (mut input, mut upward) = (input, upward);
-        // Whatever ends it, the host has nothing more to say; the kernel answers what it was asked.
-        let passed = pass(&mut input, &mut upward);
-        // Where the kernel takes nothing more, that is no word of the host.
-        left.store(!passed.is_err_and(|error| is_gone(&error)), Ordering::Release);
-        let _ = upward.shutdown(Shutdown::Write);
+        let (mut input, mut to_kernel) = (input, to_kernel);
+        // The kernel still answers requests after the host has closed its side.
+        let copied = copy(&mut input, &mut to_kernel);
+        // A failed write means that the kernel is gone, not that the host has closed.
+        closed.store(!copied.is_err_and(|error| is_closed_by_peer(&error)), Ordering::Release);
+        let _ = to_kernel.shutdown(Shutdown::Write);
     })?;
-    let (mut downward, mut output) = (stream, output);
-    match pass(&mut downward, &mut output) {
-        _ if has_left.load(Ordering::Acquire) => Ok(()),
-        // The host reads no more.
+    let (mut from_kernel, mut output) = (stream, output);
+    match copy(&mut from_kernel, &mut output) {
+        _ if host_closed.load(Ordering::Acquire) => Ok(()),
+        // The host does not read any more.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         _ => Err(Failure::failed(
-            "the kernel has ended; the host starts another one when it connects again",
+            "the kernel has ended; the host starts another one when it reconnects",
         )),
     }
 }
 
-/// Whether the other side of a pipe or socket is not there any more.
-fn is_gone(error: &io::Error) -> bool {
+fn is_closed_by_peer(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// Copies until there is no more, each piece as it comes.
+/// Copies each piece as soon as it is read, until the end.
 ///
-/// Not by `io::copy`, which lets the system splice: Linux holds the lock of a pipe while it waits for the socket, and
-/// whoever reads the pipe then waits for the *next* message before it sees this one.
-fn pass(from: &mut impl io::Read, to: &mut impl io::Write) -> io::Result<()> {
-    let mut buffer = vec![0; PIECE];
+/// Not by `io::copy`, which uses splice: Linux holds the lock of a pipe while it waits for the socket, so the reader of
+/// the pipe would wait for the *next* message before it gets this one.
+fn copy(from: &mut impl io::Read, to: &mut impl io::Write) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(()),

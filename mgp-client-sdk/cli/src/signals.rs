@@ -1,10 +1,8 @@
-//! SIGTERM and SIGINT: the first one ends the kernel in order, a second one at once.
-//!
-//! Applies to: both.
+//! SIGTERM and SIGINT: the first one drains the kernel, a second one ends the process at once.
 
 use std::io;
 
-/// Hears signals.
+/// A stream of termination signals.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -22,7 +20,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one, and gives its number.
+    /// Waits for the next signal and returns its number.
     pub(crate) async fn next(&mut self) -> i32 {
         tokio::select! {
             _ = self.terminate.recv() => 15,
@@ -31,7 +29,7 @@ impl Signals {
     }
 }
 
-/// Hears Ctrl-C, which is all there is.
+/// A stream of Ctrl-C events, the only signal of this system.
 #[cfg(not(unix))]
 #[derive(Debug)]
 pub(crate) struct Signals;
@@ -50,14 +48,18 @@ impl Signals {
     }
 }
 
+/// The exit code that shells report for a process ended by a signal.
+pub(crate) fn exit_code(number: i32) -> i32 {
+    128 + number
+}
+
 impl Signals {
-    /// From now on a signal ends the process; children go with it.
-    pub(crate) fn hurry(mut self) {
+    /// Ends the process, and its children with it, at the next signal.
+    pub(crate) fn exit_on_next(mut self) {
         tokio::spawn(async move {
             let number = self.next().await;
-            tracing::warn!(number, "a second signal ends the process at once");
-            // As a shell reports a process that the signal ended.
-            std::process::exit(128 + number);
+            tracing::warn!(number, "exiting on second signal");
+            std::process::exit(exit_code(number));
         });
     }
 }

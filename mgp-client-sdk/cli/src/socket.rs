@@ -1,8 +1,6 @@
 //! The local socket of the kernel: `mgp.sock` in its state folder.
 //!
-//! Only processes of the same user are let in; each says in its first line whom it speaks for.
-//!
-//! Applies to: inbound.
+//! Only processes of the same user are accepted; the first line of each names its role.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -18,40 +16,36 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::attach::House;
-use crate::exit::{Ended, Failure};
-use crate::preface::{self, Greeting, LINE_BYTES, Preface};
+use crate::exit::{CliResult, Failure};
+use crate::served_kernel::ServedKernel;
+use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, MAX_LINE_BYTES};
 
-/// Connections at once; further ones are told so and closed. Each may hold what the limits of a connection say.
-const CONNECTIONS: usize = 256;
+/// The bound of open connections; further ones are refused.
+const MAX_CONNECTIONS: usize = 256;
 
-/// How long the first line may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The pause when the system has no descriptor left.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// How long accepting pauses when the system has no descriptor left.
-const EXHAUSTED: Duration = Duration::from_millis(50);
-
-/// Where the socket of a state folder is.
-pub(crate) fn place(folder: &Path) -> PathBuf {
+pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join("mgp.sock")
 }
 
-/// The socket, while somebody listens; its file goes with it.
+/// A listening socket; its file is removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct LocalSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl Listening {
-    /// Listens in a folder that is ours alone; what a dead kernel left there is replaced.
-    pub(crate) fn open(folder: &Path) -> Ended<Self> {
-        let path = place(folder);
-        clear(&path)?;
-        let listener = UnixListener::bind(&path).map_err(|error| cannot(&path, &error))?;
+impl LocalSocket {
+    /// Listens in a private folder; the socket file of a dead kernel is replaced.
+    pub(crate) fn open(folder: &Path) -> CliResult<Self> {
+        let path = path_in(folder);
+        remove_stale(&path)?;
+        let listener = UnixListener::bind(&path).map_err(|error| unusable(&path, &error))?;
         let this = Self { listener, path };
         fs::set_permissions(&this.path, Permissions::from_mode(0o600))
-            .map_err(|error| cannot(&this.path, &error))?;
+            .map_err(|error| unusable(&this.path, &error))?;
         Ok(this)
     }
 
@@ -59,75 +53,78 @@ impl Listening {
         &self.path
     }
 
-    /// Serves whoever connects. Dropping the future takes nobody in any more; connections end with the returned set.
-    pub(crate) async fn run(&self, house: &House, greeting: &Greeting, serving: &mut JoinSet<()>) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
-        let welcome: Arc<[u8]> = greeting.line().into();
+    /// Accepts and serves connections until the future is dropped; open connections live in the set.
+    pub(crate) async fn serve(
+        &self,
+        served: &ServedKernel,
+        reply: &HelloReply,
+        connections: &mut JoinSet<()>,
+    ) {
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let reply: Arc<[u8]> = reply.line().into();
         loop {
             let stream = tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        tracing::warn!(%error, "no connection can be taken");
-                        sleep(EXHAUSTED).await;
+                        tracing::warn!(%error, "accept failed");
+                        sleep(ACCEPT_RETRY_DELAY).await;
                         continue;
                     }
                 },
-                // Those that ended are let go of at once.
-                Some(_) = serving.join_next() => continue,
+                // Frees the result of each finished connection.
+                Some(_) = connections.join_next() => continue,
             };
-            let Ok(seat) = Arc::clone(&room).try_acquire_owned() else {
-                refuse(&stream, "the kernel has as many connections as it takes; close some");
+            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
+                refuse(&stream, "the kernel has reached its limit of connections; close some");
                 continue;
             };
-            let (house, welcome) = (house.clone(), Arc::clone(&welcome));
-            serving.spawn(async move {
-                let _seat = seat;
-                if let Err(error) = serve(stream, &house, &welcome).await {
-                    tracing::debug!(%error, "a connection was not taken");
+            let (served, reply) = (served.clone(), Arc::clone(&reply));
+            connections.spawn(async move {
+                let _permit = permit;
+                if let Err(error) = serve_connection(stream, &served, &reply).await {
+                    tracing::debug!(%error, "connection refused");
                 }
             });
         }
     }
 }
 
-impl Drop for Listening {
+impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // The next kernel replaces what cannot be removed now.
+        // A file that cannot be removed now is replaced by the next kernel.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Removes the socket of a kernel that is gone.
-fn clear(path: &Path) -> Ended {
-    let found = match fs::symlink_metadata(path) {
+/// Removes the socket file of a dead kernel.
+fn remove_stale(path: &Path) -> CliResult {
+    let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(cannot(path, &error)),
-        Ok(found) => found,
+        Err(error) => return Err(unusable(path, &error)),
+        Ok(metadata) => metadata,
     };
     let shown = path.display();
-    if !found.file_type().is_socket() {
-        return Err(Failure::failed(format!(
-            "`{shown}` is in the way and is no socket; move it away"
-        )));
+    if !metadata.file_type().is_socket() {
+        return Err(Failure::failed(format!("`{shown}` is not a socket; move it away")));
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Ok(_) => Err(Failure::failed(format!(
-            "something answers at `{shown}`: a kernel runs there already; stop it, or name another folder with --state DIR"
+            "a kernel already answers at `{shown}`; stop it, or name another folder with --state DIR"
         ))),
         Err(error)
             if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound) =>
         {
             match fs::remove_file(path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(cannot(path, &error)),
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(unusable(path, &error)),
                 _ => Ok(()),
             }
         }
-        Err(error) => Err(cannot(path, &error)),
+        Err(error) => Err(unusable(path, &error)),
     }
 }
 
-fn cannot(path: &Path, error: &io::Error) -> Failure {
+fn unusable(path: &Path, error: &io::Error) -> Failure {
     let shown = path.display();
     if error.kind() == ErrorKind::InvalidInput {
         return Failure::failed(format!(
@@ -137,35 +134,39 @@ fn cannot(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("the socket `{shown}` cannot be used: {error}"))
 }
 
-/// Says why, if that goes at once.
-fn refuse(stream: &UnixStream, why: &str) {
-    let _ = stream.try_write(&Greeting::refusal(why).line());
+/// Sends the reason of a refusal, unless that would block.
+fn refuse(stream: &UnixStream, reason: &str) {
+    let _ = stream.try_write(&HelloReply::refused(reason).line());
 }
 
-async fn serve(mut stream: UnixStream, house: &House, welcome: &[u8]) -> io::Result<()> {
-    // The folder keeps others out already; this holds where somebody opened it.
+async fn serve_connection(
+    mut stream: UnixStream,
+    served: &ServedKernel,
+    reply: &[u8],
+) -> io::Result<()> {
+    // The mode of the folder excludes others already, unless a person changed it.
     if stream.peer_cred()?.uid() != rustix::process::geteuid().as_raw() {
-        refuse(&stream, "this kernel belongs to somebody else");
+        refuse(&stream, "this kernel belongs to another user");
         return Err(ErrorKind::PermissionDenied.into());
     }
-    let read = timeout(PATIENCE, preface::read_line(&mut stream, LINE_BYTES)).await;
-    let principal = match read {
-        Ok(Ok((line, behind))) => Preface::principal(&line).map(|principal| (principal, behind)),
+    let line = socket_hello::read_line(&mut stream, MAX_LINE_BYTES);
+    let principal = match timeout(HELLO_TIMEOUT, line).await {
+        Ok(Ok((line, rest))) => Hello::principal(&line).map(|principal| (principal, rest)),
         Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => Err(error.to_string()),
         Ok(Err(error)) => return Err(error),
-        Err(_) => Err("no first line came".to_owned()),
+        Err(_) => Err("timed out waiting for the first line".to_owned()),
     };
-    let (principal, behind) = match principal {
-        Ok(known) => known,
-        Err(why) => {
-            refuse(&stream, &why);
-            return Err(io::Error::other(why));
+    let (principal, rest) = match principal {
+        Ok(accepted) => accepted,
+        Err(reason) => {
+            refuse(&stream, &reason);
+            return Err(io::Error::other(reason));
         }
     };
-    stream.write_all(welcome).await?;
+    stream.write_all(reply).await?;
     let (reader, writer) = stream.into_split();
-    let reader = io::Cursor::new(behind).chain(reader);
-    let closed = house.attach(reader, writer, principal.clone(), Carrier::Socket).await;
-    tracing::debug!(?principal, %closed, "a client has left");
+    let reader = io::Cursor::new(rest).chain(reader);
+    let closed = served.serve_connection(reader, writer, principal.clone(), Carrier::Socket).await;
+    tracing::debug!(?principal, %closed, "client disconnected");
     Ok(())
 }

@@ -1,6 +1,4 @@
-//! Where the state of the kernel is.
-//!
-//! Applies to: both.
+//! The folder of the kernel's state.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,31 +6,32 @@ use std::path::{Path, PathBuf};
 
 use mgp_types::store::Db;
 
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
 
-/// The folder of the state: as said, else in the user's folder for state.
-pub(crate) fn folder(global: &Global) -> Ended<PathBuf> {
+/// Returns the folder given by `--state`, else the one in the user's folder for state.
+pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     if let Some(folder) = &global.state {
         return Ok(folder.clone());
     }
-    if let Some(folder) = by_environment() {
+    if let Some(folder) = folder_from_environment() {
         return Ok(folder);
     }
     let home = std::env::home_dir();
-    let home =
-        home.ok_or_else(|| Failure::usage("no home folder is known; name one with --state DIR"))?;
+    let home = home.ok_or_else(|| {
+        Failure::usage("the home folder is not known; name a folder with --state DIR")
+    })?;
     Ok(home.join(".local/state/mgp"))
 }
 
-/// The folder that the environment decides, besides what names it as a whole.
-pub(crate) fn by_environment() -> Option<PathBuf> {
+/// Returns the folder that `$XDG_STATE_HOME` implies.
+pub(crate) fn folder_from_environment() -> Option<PathBuf> {
     let folder = std::env::var_os("XDG_STATE_HOME").filter(|value| !value.is_empty())?;
     Some(PathBuf::from(folder).join("mgp"))
 }
 
-/// The same, made where it is missing; only its owner may use it.
-pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
+/// Returns the folder, created for its owner alone if it does not exist.
+pub(crate) fn create_folder(global: &Global) -> CliResult<PathBuf> {
     let folder = folder(global)?;
     let failed = |error| unusable(&folder, &error);
     let mut builder = fs::DirBuilder::new();
@@ -44,10 +43,9 @@ pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
             let mode = metadata.permissions().mode() & 0o777;
             if mode & 0o077 != 0 {
                 let folder = folder.display();
-                let why = format!(
+                return Err(Failure::failed(format!(
                     "`{folder}` is open to others (mode {mode:o}); run `chmod 700 {folder}`"
-                );
-                return Err(Failure::failed(why));
+                )));
             }
         }
         builder.mode(0o700);
@@ -56,7 +54,7 @@ pub(crate) fn made(global: &Global) -> Ended<PathBuf> {
     Ok(folder)
 }
 
-/// Why something of the state cannot be used, with what to do where it is not ours.
+/// Creates the failure of using a file of the state, with a remedy if the folder belongs to another user.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     let fix = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
@@ -67,9 +65,9 @@ pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("`{}` cannot be used: {error}{fix}", path.display()))
 }
 
-/// The database of the state; a kernel that runs sees what is changed in it.
-pub(crate) async fn db(global: &Global) -> Ended<Db> {
-    let file = made(global)?.join("state.db");
+/// Opens the database of the state; a running kernel sees changes made in it.
+pub(crate) async fn db(global: &Global) -> CliResult<Db> {
+    let file = create_folder(global)?.join("state.db");
     let failed = |error| {
         Failure::failed(format!("the state in `{}` cannot be used: {error}", file.display()))
     };

@@ -15,16 +15,14 @@ use std::sync::Arc;
 
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::service::{
-    AuditSink, Call, Context, Hidden, MemoryAudit, Method, Params, Peer, Principal,
-    Router, Scope, ScopeKind, ServerId, Visibility,
+    AuditSink, Call, Context, Hidden, MemoryAudit, Method, Params, Peer, Principal, Router, Scope,
+    ScopeKind, ServerId, Visibility,
 };
 use mgp_types::store::{MemoryStore, Store, StoreError};
 use mgp_types::{Payload, RpcError};
 use tokio::sync::watch;
 
-use crate::access::{
-    About, Access, AdminCheck, Moment, Need, named_server,
-};
+use crate::access::{About, Access, AdminCheck, Moment, Need, named_server};
 use crate::approval::{Elicit, Inbox};
 use crate::audit::{AuditConfig, AuditLog, Event};
 use crate::decision::{
@@ -36,9 +34,9 @@ use crate::hooks::Listening;
 use crate::permission::{Missing, MissingStatus, Permissions};
 use crate::policy::{Policies, ServerPolicy};
 use crate::tool::{Confirmations, Validators};
+pub use builder::GovernanceBuilder;
 #[cfg(feature = "sqlite")]
 pub use folder::FolderError;
-pub use builder::GovernanceBuilder;
 pub use layer::{GovernLayer, Governed};
 
 /// Access, permissions, definitions, confirmations and their audit log; a cheap handle.

@@ -8,15 +8,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
-use mgp_security::{
-    CallOutcome, CallVerdict, Requirement,
-    Stage, StepResult,
-};
+use mgp_security::{CallOutcome, CallVerdict, Requirement, Stage, StepResult};
 use mgp_types::mgp::Permission;
-use mgp_types::service::{
-    BoxFuture, Pass, Rule,
-    Visibility as _,
-};
+use mgp_types::service::{BoxFuture, Pass, Rule, Visibility as _};
 use mgp_types::{ErrorCode, RpcError};
 
 use world::{World, files};

@@ -7,17 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use fastrand::Rng;
 use mgp_security::{
-    Approver, Assessment, CallVerdict, ConfirmFrom, ConfirmRule, Decision,
-    GovernLayer, Governance, PermissionChange, Policies, Question, ServerPolicy,
-    Validate, Violation,
+    Approver, Assessment, CallVerdict, ConfirmFrom, ConfirmRule, Decision, GovernLayer, Governance,
+    PermissionChange, Policies, Question, ServerPolicy, Validate, Violation,
 };
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, ApprovalPolicy, DefaultPolicy,
     EntryType, GrantDecision, RiskLevel, TrustLevel, Validator,
 };
 use mgp_types::service::{
-    BoxFuture, Call, Context, Method, Params, Principal, Reply, ServerId, Stack, Waited,
-    mock,
+    BoxFuture, Call, Context, Method, Params, Principal, Reply, ServerId, Stack, Waited, mock,
 };
 use mgp_types::{Payload, RpcError, mcp};
 use tower_layer::Layer;

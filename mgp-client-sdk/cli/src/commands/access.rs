@@ -1,6 +1,4 @@
 //! `mgp access`: which agent may use which tool (MGP §5).
-//!
-//! Applies to: both.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -15,42 +13,42 @@ use mgp_types::mgp::{
 use serde::Serialize;
 use std::sync::Arc;
 
-use super::doubt::doubts;
-use crate::books::{Books, operator};
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Done, Page, Shown, Tone, show};
-use crate::places::Configured;
-use crate::{span, state};
+use super::typo_hints::typo_hints;
+use crate::args::ConfigArg;
+use crate::args::Global;
+use crate::backend::{Backend, operator};
+use crate::exit::{CliResult, Failure};
+use crate::output::{ActionReport, Cell, Color, Output, Render, print};
+use crate::{state, time_args};
 
 /// `mgp access`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Access {
-    /// Let an agent use a server, or one tool of it
+    /// Allow an agent to use a server, or one of its tools
     #[command(
         after_help = "Example:\n  mgp access grant cursor files\n  mgp access grant cursor files read_file --expires 8h\n  mgp access grant cursor files write_file --no-confirm\n  mgp access grant '*' clock        # everyone"
     )]
     Grant(Grant),
-    /// Take grants and denials back
+    /// Remove grants and denials
     #[command(
-        after_help = "Example:\n  mgp access revoke cursor files            # what is said of the server and of its tools\n  mgp access revoke cursor files read_file"
+        after_help = "Example:\n  mgp access revoke cursor files            # the entries of the server and of its tools\n  mgp access revoke cursor files read_file"
     )]
-    Revoke(Place),
-    /// Say what an agent may do, and why
+    Revoke(Target),
+    /// Show whether an agent may use a server or tool, and why
     #[command(after_help = "Example:\n  mgp access query cursor files write_file")]
-    Query(Place),
-    /// Show all agents and servers in one table
+    Query(Target),
+    /// Show the access of all agents to all servers
     Matrix(Matrix),
 }
 
-/// An agent, a server, and perhaps a tool.
+/// An agent, a server, and optionally a tool.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Place {
-    /// The agent; `group:NAME` is a group, `*` everyone
+pub(crate) struct Target {
+    /// Agent; `group:NAME` is a group, `*` every agent
     agent: String,
-    /// The server
+    /// Server
     server: String,
-    /// One tool of it
+    /// One tool of the server
     tool: Option<String>,
 }
 
@@ -58,17 +56,17 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Grant {
     #[command(flatten)]
-    place: Place,
-    /// Forbid it instead
+    target: Target,
+    /// Deny access instead
     #[arg(long)]
     deny: bool,
-    /// Run calls of the tool without a confirmation, however dangerous it is
+    /// Run calls of the tool without confirmation, whatever its risk
     #[arg(long, requires = "tool", conflicts_with = "deny")]
     no_confirm: bool,
-    /// When it ends: 30m, 8h, 90d, or a time
-    #[arg(long, value_name = "TIME", value_parser = span::end)]
+    /// Expiry: 30m, 8h, 90d, or a timestamp
+    #[arg(long, value_name = "TIME", value_parser = time_args::future)]
     expires: Option<SystemTime>,
-    /// Why; it is recorded
+    /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
 }
@@ -76,99 +74,99 @@ pub(crate) struct Grant {
 /// `mgp access matrix`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Matrix {
-    /// Show these agents beside those of the configuration
+    /// Also show this agent; may be given several times
     #[arg(long, value_name = "NAME")]
     agent: Vec<String>,
     #[command(flatten)]
-    configured: Configured,
+    config: ConfigArg,
 }
 
-/// What is decided for an agent, and what it rests on.
+/// The access of an agent, and what decides it.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Answer {
+pub(crate) struct QueryResult {
     /// The agent.
     agent: String,
     /// The server.
     server: String,
-    /// The tool, where one was asked about.
+    /// The tool, if one was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
-    /// `allow` or `deny`, where a tool was asked about.
+    /// `allow` or `deny`, if a tool was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     permission: Option<String>,
-    /// What decided: `tool_grant`, `server_grant` or `default_policy`.
+    /// The source of the decision: `tool_grant`, `server_grant` or `default_policy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
-    /// What is said about it.
+    /// The matching entries.
     entries: Vec<AccessEntry>,
 }
 
-/// All agents and servers.
+/// The access of all agents to all servers.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Table {
+pub(crate) struct AccessMatrix {
     /// The servers.
     servers: Vec<String>,
-    /// The agents, each with what is said of it.
-    agents: Vec<Row>,
+    /// The agents and their access.
+    agents: Vec<MatrixRow>,
 }
 
-/// What is said of an agent.
+/// The access of an agent.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Row {
+struct MatrixRow {
     /// The agent.
     agent: String,
-    /// For each server in order.
-    access: Vec<Standing>,
+    /// One entry for each server, in order.
+    access: Vec<ServerAccess>,
 }
 
-/// What is said of an agent and a server.
+/// The access of an agent to a server.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Standing {
+struct ServerAccess {
     /// The server.
     server: String,
     /// `allow` or `deny` for the whole server, or `default`.
     whole: &'static str,
-    /// The tools that are allowed by name.
+    /// Tools allowed by name.
     allowed: Vec<String>,
-    /// The tools that are denied by name.
+    /// Tools denied by name.
     denied: Vec<String>,
 }
 
-impl Answer {
-    fn of(place: &Place, said: AccessQueryResult) -> Self {
+impl QueryResult {
+    fn new(target: &Target, result: AccessQueryResult) -> Self {
         Self {
-            agent: place.agent.clone(),
-            server: place.server.clone(),
-            tool: place.tool.clone(),
-            permission: said.permission.map(|word| word.as_str().to_owned()),
-            source: said.source.map(|word| word.as_str().to_owned()),
-            entries: said.entries.into_iter().collect(),
+            agent: target.agent.clone(),
+            server: target.server.clone(),
+            tool: target.tool.clone(),
+            permission: result.permission.map(|permission| permission.as_str().to_owned()),
+            source: result.source.map(|source| source.as_str().to_owned()),
+            entries: result.entries.into_iter().collect(),
         }
     }
 }
 
-impl Shown for Answer {
-    fn show(&self, page: &mut Page) {
+impl Render for QueryResult {
+    fn render(&self, out: &mut Output) {
         if let (Some(permission), Some(tool)) = (&self.permission, &self.tool) {
-            let tone = if permission == "allow" { Tone::Good } else { Tone::Bad };
+            let color = if permission == "allow" { Color::Green } else { Color::Red };
             let source = self.source.as_deref().unwrap_or("-").replace('_', " ");
-            let why = format!("{} for {} of {}, by {source}", self.agent, tool, self.server);
-            page.marked(&Cell::from(permission.as_str()).tone(tone), &why);
+            let reason = format!("{} for {} of {}, by {source}", self.agent, tool, self.server);
+            out.status_line(&Cell::from(permission.as_str()).color(color), &reason);
             if permission != "allow" {
-                page.line(format!(
-                    "allow it: mgp access grant {} {} {tool}",
+                out.line(format!(
+                    "to allow it: mgp access grant {} {} {tool}",
                     self.agent, self.server
                 ));
             }
             return;
         }
         if self.entries.is_empty() {
-            page.line(format!(
-                "nothing is said about {} and {}; the server's default_policy decides",
+            out.line(format!(
+                "no entry for {} and {}; the server's default_policy decides",
                 self.agent, self.server
             ));
             return;
@@ -178,61 +176,64 @@ impl Shown for Answer {
             [
                 entry.agent_id.as_str().into(),
                 entry.tool_name.as_deref().unwrap_or("(all)").into(),
-                Cell::from(entry.permission.as_str()).tone(if allows {
-                    Tone::Good
+                Cell::from(entry.permission.as_str()).color(if allows {
+                    Color::Green
                 } else {
-                    Tone::Bad
+                    Color::Red
                 }),
                 entry.expires_at.as_ref().map(ToString::to_string).into(),
                 entry.granted_by.as_deref().into(),
                 entry.justification.as_deref().into(),
             ]
         });
-        page.table(["AGENT", "TOOL", "ACCESS", "EXPIRES", "BY", "BECAUSE"], rows);
+        out.table(["AGENT", "TOOL", "ACCESS", "EXPIRES", "BY", "BECAUSE"], rows);
     }
 }
 
-impl Shown for Table {
-    fn show(&self, page: &mut Page) {
+impl Render for AccessMatrix {
+    fn render(&self, out: &mut Output) {
         if self.servers.is_empty() || self.agents.is_empty() {
-            return page.line("no servers or no agents are known; see `mgp servers ls`");
+            return out.line("no servers or no agents; see `mgp servers ls`");
         }
         let rows = self.agents.iter().flat_map(|row| {
-            row.access.iter().map(|standing| {
-                let tone = match standing.whole {
-                    "allow" => Tone::Good,
-                    "deny" => Tone::Bad,
-                    _ => Tone::Quiet,
+            row.access.iter().map(|access| {
+                let color = match access.whole {
+                    "allow" => Color::Green,
+                    "deny" => Color::Red,
+                    _ => Color::Dim,
                 };
                 let signed = |sign: char, names: &[String]| {
                     names.iter().map(|name| format!("{sign}{name}")).collect::<Vec<_>>()
                 };
-                let tools =
-                    [signed('+', &standing.allowed), signed('-', &standing.denied)].concat();
+                let tools = [signed('+', &access.allowed), signed('-', &access.denied)].concat();
                 [
                     row.agent.as_str().into(),
-                    standing.server.as_str().into(),
-                    Cell::from(standing.whole).tone(tone),
+                    access.server.as_str().into(),
+                    Cell::from(access.whole).color(color),
                     tools.join(" ").into(),
                 ]
             })
         });
-        page.table(["AGENT", "SERVER", "ACCESS", "TOOLS"], rows);
+        out.table(["AGENT", "SERVER", "ACCESS", "TOOLS"], rows);
     }
 }
 
-pub(crate) async fn run(global: &Global, access: &Access) -> Ended {
-    let books = Books::open(global).await?;
-    let ended = on(global, access, &books).await;
-    // Only what is on the disk is done.
-    books.close().await?;
-    ended?.map_or(Ok(()), |done| done.tell(global))
+pub(crate) async fn run(global: &Global, access: &Access) -> CliResult {
+    let backend = Backend::open(global).await?;
+    let result = execute(global, access, &backend).await;
+    // A change counts once it is on disk.
+    backend.close().await?;
+    result?.map_or(Ok(()), |report| report.print(global))
 }
 
-async fn on(global: &Global, access: &Access, books: &Books) -> Ended<Option<Done>> {
+async fn execute(
+    global: &Global,
+    access: &Access,
+    backend: &Backend,
+) -> CliResult<Option<ActionReport>> {
     match access {
-        Access::Grant(Grant { place, deny, no_confirm, expires, because }) => {
-            let Place { agent, server, tool } = place;
+        Access::Grant(Grant { target, deny, no_confirm, expires, because }) => {
+            let Target { agent, server, tool } = target;
             let mut params = match deny {
                 true => AccessGrantParams::deny(agent, server),
                 false => AccessGrantParams::allow(agent, server),
@@ -249,63 +250,63 @@ async fn on(global: &Global, access: &Access, books: &Books) -> Ended<Option<Don
             if let Some(because) = because {
                 params = params.because(because);
             }
-            books.grant(params).await?;
-            let doubts = doubts(global, books, server, tool.as_slice()).await;
+            backend.grant(params).await?;
+            let hints = typo_hints(global, backend, server, tool.as_slice()).await;
             let status = if *deny { "denied" } else { "granted" };
-            return Ok(Some(place.done(status).notes(doubts)));
+            return Ok(Some(target.report(status).with_notes(hints)));
         }
-        Access::Revoke(place) => {
-            revoke(books, place).await?;
-            return Ok(Some(place.done("revoked")));
+        Access::Revoke(target) => {
+            revoke(backend, target).await?;
+            return Ok(Some(target.report("revoked")));
         }
-        Access::Query(place) => {
-            let said =
-                books.query(asked(&place.agent, &place.server, place.tool.as_deref())).await?;
-            show(global, &Answer::of(place, said))?;
+        Access::Query(target) => {
+            let params = query_params(&target.agent, &target.server, target.tool.as_deref());
+            let result = backend.query(params).await?;
+            print(global, &QueryResult::new(target, result))?;
         }
-        Access::Matrix(matrix) => show(global, &table(global, matrix, books).await?)?,
+        Access::Matrix(matrix) => print(global, &self::matrix(global, matrix, backend).await?)?,
     }
     Ok(None)
 }
 
-impl Place {
-    fn done(&self, status: &str) -> Done {
+impl Target {
+    fn report(&self, status: &str) -> ActionReport {
         let Self { agent, server, tool } = self;
         let tool = tool.iter().map(|tool| format!(" {tool}"));
-        Done::new(format!("{agent} {server}{}", tool.collect::<String>()), status)
+        ActionReport::new(format!("{agent} {server}{}", tool.collect::<String>()), status)
     }
 }
 
-fn asked(agent: &str, server: &str, tool: Option<&str>) -> AccessQueryParams {
+fn query_params(agent: &str, server: &str, tool: Option<&str>) -> AccessQueryParams {
     let mut params = AccessQueryParams::new(agent, server);
     params.tool_name = tool.map(str::to_owned);
     params
 }
 
-async fn revoke(books: &Books, place: &Place) -> Ended {
+async fn revoke(backend: &Backend, target: &Target) -> CliResult {
     let revoke = |kind, tool: Option<String>| {
-        let mut params = AccessRevokeParams::new(&*place.agent, &*place.server, kind);
+        let mut params = AccessRevokeParams::new(&*target.agent, &*target.server, kind);
         params.tool_name = tool;
-        books.revoke(params)
+        backend.revoke(params)
     };
-    let mut gone = revoke(EntryType::ToolGrant, place.tool.clone()).await?.deleted_count;
-    if place.tool.is_none() {
-        gone += revoke(EntryType::ServerGrant, None).await?.deleted_count;
+    let mut deleted = revoke(EntryType::ToolGrant, target.tool.clone()).await?.deleted_count;
+    if target.tool.is_none() {
+        deleted += revoke(EntryType::ServerGrant, None).await?.deleted_count;
     }
-    if gone > 0 {
+    if deleted > 0 {
         return Ok(());
     }
-    let Place { agent, server, .. } = place;
+    let Target { agent, server, .. } = target;
     Err(Failure::failed(format!(
-        "there is nothing to take back; see `mgp access query {agent} {server}`"
+        "there is no entry to revoke; see `mgp access query {agent} {server}`"
     )))
 }
 
-async fn table(global: &Global, matrix: &Matrix, books: &Books) -> Ended<Table> {
+async fn matrix(global: &Global, matrix: &Matrix, backend: &Backend) -> CliResult<AccessMatrix> {
     let db = state::db(global).await?;
     let named = mgp_security::Access::named_in(&db, operator().tenant()).await;
     let trust = Trust::new(Arc::new(db));
-    let config = matrix.configured.sources().load(&trust).await?.config;
+    let config = matrix.config.sources().load(&trust).await?.config;
     let mut agents: BTreeSet<String> = config.agents.keys().cloned().collect();
     agents.extend(named.map_err(|error| Failure::failed(error.to_string()))?);
     agents.extend(matrix.agent.iter().cloned());
@@ -315,26 +316,30 @@ async fn table(global: &Global, matrix: &Matrix, books: &Books) -> Ended<Table> 
     for agent in agents {
         let mut access = Vec::new();
         for server in &servers {
-            let said = books.query(asked(&agent, server, None)).await?;
-            access.push(standing(server, said.entries.into_iter()));
+            let result = backend.query(query_params(&agent, server, None)).await?;
+            access.push(server_access(server, result.entries.into_iter()));
         }
-        rows.push(Row { agent, access });
+        rows.push(MatrixRow { agent, access });
     }
-    Ok(Table { servers, agents: rows })
+    Ok(AccessMatrix { servers, agents: rows })
 }
 
-fn standing(server: &str, entries: impl Iterator<Item = AccessEntry>) -> Standing {
-    let mut standing =
-        Standing { server: server.to_owned(), whole: "default", allowed: vec![], denied: vec![] };
+fn server_access(server: &str, entries: impl Iterator<Item = AccessEntry>) -> ServerAccess {
+    let mut access = ServerAccess {
+        server: server.to_owned(),
+        whole: "default",
+        allowed: vec![],
+        denied: vec![],
+    };
     for entry in entries {
         let allows = entry.permission == AccessPermission::Allow;
         match entry.tool_name {
-            Some(tool) if allows => standing.allowed.push(tool),
-            Some(tool) => standing.denied.push(tool),
-            // Of several, a denial decides.
-            None if standing.whole == "deny" => {}
-            None => standing.whole = if allows { "allow" } else { "deny" },
+            Some(tool) if allows => access.allowed.push(tool),
+            Some(tool) => access.denied.push(tool),
+            // A denial overrides a grant.
+            None if access.whole == "deny" => {}
+            None => access.whole = if allows { "allow" } else { "deny" },
         }
     }
-    standing
+    access
 }

@@ -1,6 +1,4 @@
-//! `mgp approvals`: what waits for you (MGP §3.4, §4.4, §15.4).
-//!
-//! Applies to: outbound.
+//! `mgp approvals`: pending approvals (MGP §3.4, §4.4, §15.4).
 
 use std::time::Duration;
 
@@ -14,67 +12,66 @@ use mgp_types::mgp::{
 };
 use serde::Serialize;
 
-use crate::cli::Global;
+use crate::args::Global;
 use crate::control;
-use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Done, Page, Shown, Tone, show};
+use crate::exit::{CliResult, Failure};
+use crate::output::{ActionReport, Cell, Color, Output, Render, print};
 
-/// How often it is looked whether something new waits.
-const LOOK: Duration = Duration::from_millis(500);
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// `mgp approvals`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Approvals {
-    /// List what waits, and what you answered within the hour
+    /// List pending approvals, and those answered within the last hour
     Ls,
-    /// Let it happen: a call once, a server that was registered until it is taken back
+    /// Approve: a call runs once, a registered server until it is removed
     #[command(
         after_help = "Example:\n  mgp approvals approve a9e645ed67 --because \"the disk is sold\""
     )]
     Approve(Approval),
-    /// Forbid it
+    /// Deny
     #[command(after_help = "Example:\n  mgp approvals deny a9e645ed67")]
     Deny(Decision),
-    /// Show what waits as it comes, until it is interrupted
+    /// Print new approvals as they arrive, until interrupted
     Watch,
 }
 
-/// An answer.
+/// The answer to an approval.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Decision {
-    /// What is answered, as the list names it
+    /// Id of the approval, as `mgp approvals ls` shows it
     id: String,
-    /// Why; it is recorded
+    /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
 }
 
-/// Agreement.
+/// `mgp approvals approve`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Approval {
     #[command(flatten)]
     decision: Decision,
-    /// What a sandboxed server that is registered gets of what it would be denied
+    /// Permission that a sandboxed, registered server gets although its sandbox denies it; may be given several times
     #[arg(long, value_name = "PERMISSION")]
     grant: Vec<String>,
 }
 
-/// What waits.
+/// Approvals, pending ones and recent ones.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Waiting(Vec<KernelApproval>);
+pub(crate) struct ApprovalList(Vec<KernelApproval>);
 
-impl Shown for Waiting {
-    fn show(&self, page: &mut Page) {
+impl Render for ApprovalList {
+    fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return page.line("nothing waits for you");
+            return out.line("no pending approvals");
         }
         let rows = self.0.iter().map(|one| {
-            let tone = match one.state.as_str() {
-                "open" => Tone::Doubtful,
-                "denied" => Tone::Bad,
-                _ => Tone::Good,
+            let color = match one.state.as_str() {
+                "open" => Color::Yellow,
+                "denied" => Color::Red,
+                _ => Color::Green,
             };
             let permissions: Vec<&str> = one.permissions.iter().map(Permission::as_str).collect();
             let what = match permissions[..] {
@@ -85,7 +82,7 @@ impl Shown for Waiting {
             [
                 one.id.as_str().into(),
                 one.kind.as_str().into(),
-                Cell::from(one.state.as_str()).tone(tone),
+                Cell::from(one.state.as_str()).color(color),
                 one.agent_id.as_deref().or(Some(&one.subject)).into(),
                 one.server_id.as_deref().into(),
                 what.into(),
@@ -93,43 +90,43 @@ impl Shown for Waiting {
                 one.expires_at.as_ref().map(Timestamp::as_str).into(),
             ]
         });
-        page.table(["ID", "KIND", "STATE", "FOR", "SERVER", "WHAT", "RISK", "EXPIRES"], rows);
+        out.table(["ID", "KIND", "STATE", "FOR", "SERVER", "WHAT", "RISK", "EXPIRES"], rows);
         for open in self.0.iter().filter(|one| one.state == "open") {
-            page.line("");
-            page.line(format!("{}:", open.id));
+            out.line("");
+            out.line(format!("{}:", open.id));
             for line in open.question.lines() {
-                page.line(format!("  {line}"));
+                out.line(format!("  {line}"));
             }
         }
     }
 }
 
-pub(crate) async fn run(global: &Global, approvals: &Approvals) -> Ended {
+pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     let client = control::connect(global).await?;
-    let ended = match approvals {
-        Approvals::Ls => show(global, &Waiting(waiting(&client).await?)),
+    let result = match approvals {
+        Approvals::Ls => print(global, &ApprovalList(fetch_approvals(&client).await?)),
         Approvals::Approve(approval) => {
             let mut params = approval.decision.params();
             let granted = approval.grant.iter().map(|name| Permission::from(name.as_str()));
             params.permissions = granted.collect();
             let decided = client.request::<KernelApprovalsApprove>(&params).await?;
             match (decided.status, decided.message) {
-                // It was approved, and whoever did wants to know that it does not run.
+                // The server was approved, but does not run.
                 (Some(RegistrationStatus::Error), Some(message)) => Err(Failure::failed(message)),
                 (status, _) => {
                     let status = status.as_ref().map_or("approved", RegistrationStatus::as_str);
-                    Done::new(&*approval.decision.id, status).tell(global)
+                    ActionReport::new(&*approval.decision.id, status).print(global)
                 }
             }
         }
         Approvals::Deny(decision) => {
             client.request::<KernelApprovalsDeny>(&decision.params()).await?;
-            Done::new(&*decision.id, "denied").tell(global)
+            ActionReport::new(&*decision.id, "denied").print(global)
         }
         Approvals::Watch => watch(global, &client).await,
     };
     client.close().await;
-    ended
+    result
 }
 
 impl Decision {
@@ -140,22 +137,22 @@ impl Decision {
     }
 }
 
-async fn waiting(client: &Client) -> Ended<Vec<KernelApproval>> {
+async fn fetch_approvals(client: &Client) -> CliResult<Vec<KernelApproval>> {
     Ok(client.request::<KernelApprovals>(&KernelApprovalsParams::new()).await?.approvals)
 }
 
-/// Shows each question once.
-async fn watch(global: &Global, client: &Client) -> Ended {
+/// Prints each question once.
+async fn watch(global: &Global, client: &Client) -> CliResult {
     let mut seen: Vec<String> = Vec::new();
     loop {
-        let all = waiting(client).await?;
+        let all = fetch_approvals(client).await?;
         seen.retain(|id| all.iter().any(|one| one.id == *id));
-        let news = all.into_iter().filter(|one| one.state == "open" && !seen.contains(&one.id));
-        let news: Vec<KernelApproval> = news.collect();
-        if !news.is_empty() {
-            seen.extend(news.iter().map(|one| one.id.clone()));
-            show(global, &Waiting(news))?;
+        let new = all.into_iter().filter(|one| one.state == "open" && !seen.contains(&one.id));
+        let new: Vec<KernelApproval> = new.collect();
+        if !new.is_empty() {
+            seen.extend(new.iter().map(|one| one.id.clone()));
+            print(global, &ApprovalList(new))?;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }

@@ -1,75 +1,51 @@
-//! `mgp audit`: what happened, and whether the record of it is whole (MGP §6).
-//!
-//! Applies to: both.
+//! `mgp audit`: reads and verifies the audit log (MGP §6).
 
-use std::time::SystemTime;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mgp_security::{Governance, Head, verify};
 use mgp_types::mgp::AuditEvent;
 use serde::Serialize;
 
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Page, Shown, Tone, many, say, show};
-use crate::{record, span, state};
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Cell, Color, Output, Render, plural, print, write_stdout};
+use crate::{offline_audit, state};
 
-mod read;
+mod reader;
+
+use reader::Filters;
+
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// `mgp audit`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Audit {
-    /// Show what happened last, and with --follow what happens
+    /// Show the newest events, and with --follow new ones as they occur
     #[command(
         after_help = "Example:\n  mgp audit tail -n 50\n  mgp audit tail --follow --agent cursor"
     )]
     Tail(Tail),
-    /// Look for what happened
+    /// Search events
     #[command(
         after_help = "Example:\n  mgp audit query --type TOOL_BLOCKED --since 1d\n  mgp audit query --server files --tool write_file"
     )]
     Query(Query),
-    /// Check that no record was changed, left out or added
-    #[command(after_help = "Example:\n  mgp audit verify && echo nothing was changed")]
+    /// Check that no record was changed, removed or added
+    #[command(after_help = "Example:\n  mgp audit verify && echo unchanged")]
     Verify,
-    /// Write all records as lines of JSON
+    /// Print all records as lines of JSON
     #[command(after_help = "Example:\n  mgp audit export --since 30d > november.jsonl")]
     Export(Filters),
-}
-
-/// Which events are meant.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Filters {
-    /// Of this agent
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
-    /// Of this server
-    #[arg(long, value_name = "ID")]
-    server: Option<String>,
-    /// Of this tool
-    #[arg(long, value_name = "NAME")]
-    tool: Option<String>,
-    /// Of this type, as `TOOL_EXECUTED`, `TOOL_BLOCKED` or `ACCESS_GRANTED`
-    #[arg(long = "type", value_name = "TYPE")]
-    kind: Option<String>,
-    /// Of this trace
-    #[arg(long, value_name = "ID")]
-    trace: Option<String>,
-    /// Not before: 1h, 7d, or a time
-    #[arg(long, value_name = "TIME", value_parser = span::begin)]
-    since: Option<SystemTime>,
-    /// Not after: 1h, 7d, or a time
-    #[arg(long, value_name = "TIME", value_parser = span::begin)]
-    until: Option<SystemTime>,
 }
 
 /// `mgp audit tail`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Tail {
-    /// How many
+    /// Number of events
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
     lines: usize,
-    /// Go on showing what happens; with --json a line for each
+    /// Keep printing new events; with --json one line each
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
@@ -79,45 +55,45 @@ pub(crate) struct Tail {
 /// `mgp audit query`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Query {
-    /// How many at most, the newest of them
+    /// Maximum number of events, the newest ones
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
     #[command(flatten)]
     filters: Filters,
 }
 
-/// Events, the oldest first.
+/// Events, oldest first.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Events(Vec<AuditEvent>);
+pub(crate) struct EventList(Vec<AuditEvent>);
 
-/// What a check of the log has shown.
+/// The result of a check of the log.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Verified {
-    /// Whether everything is as it was written.
+pub(crate) struct VerifyResult {
+    /// `true` if every record is unchanged.
     ok: bool,
-    /// How many records there are.
+    /// The number of records.
     records: u64,
-    /// The first that is not as it was written.
+    /// The first fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-impl Shown for Verified {
-    fn show(&self, page: &mut Page) {
-        let said = format!("{}, as they were written", many(self.records, "record"));
-        page.marked(&Cell::from("OK").tone(Tone::Good), &said);
+impl Render for VerifyResult {
+    fn render(&self, out: &mut Output) {
+        let text = format!("{}, unchanged", plural(self.records, "record"));
+        out.status_line(&Cell::from("OK").color(Color::Green), &text);
     }
 }
 
-impl Shown for Events {
-    fn show(&self, page: &mut Page) {
+impl Render for EventList {
+    fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return page.line("nothing of that kind is on record");
+            return out.line("no matching events");
         }
-        page.table(["TIME", "EVENT", "RESULT", "WHO", "WHAT", "WHY"], self.0.iter().map(row));
+        out.table(["TIME", "EVENT", "RESULT", "WHO", "WHAT", "WHY"], self.0.iter().map(row));
     }
 }
 
@@ -128,57 +104,57 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
         (server, tool) => server.iter().chain(tool).cloned().collect(),
     });
     let result = event.result.as_str();
-    let tone = match result {
-        "SUCCESS" => Tone::Good,
-        "CANCELLED" => Tone::Doubtful,
-        _ => Tone::Bad,
+    let color = match result {
+        "SUCCESS" => Color::Green,
+        "CANCELLED" => Color::Yellow,
+        _ => Color::Red,
     };
     [
         event.timestamp.as_str().into(),
         event.event_type.as_str().into(),
-        Cell::from(result).tone(tone),
+        Cell::from(result).color(color),
         event.actor.id.as_str().into(),
         what.into(),
-        read::why(event).into(),
+        reader::reason(event).into(),
     ]
 }
 
-pub(crate) async fn run(global: &Global, audit: &Audit) -> Ended {
+pub(crate) async fn run(global: &Global, audit: &Audit) -> CliResult {
     match audit {
         Audit::Verify => check(global).await,
         Audit::Query(query) => {
-            let mut log = read::Log::open(global).await?;
-            show(global, &Events(log.newest(&query.filters, query.limit).await?))
+            let mut reader = reader::EventReader::open(global).await?;
+            print(global, &EventList(reader.newest(&query.filters, query.limit).await?))
         }
         Audit::Tail(tail) => {
-            let mut log = read::Log::open(global).await?;
-            if tail.follow && !log.is_live() {
-                // Nothing happens, and the folder must be free for a kernel that begins.
+            let mut reader = reader::EventReader::open(global).await?;
+            if tail.follow && !reader.is_live() {
+                // Without a kernel there are no new events, and the folder must stay free for one.
                 return Err(Failure::no_kernel(
-                    "no kernel runs, so nothing happens; leave out --follow, or start one with `mgp serve`",
+                    "no kernel is running, so there are no new events; omit --follow, or start one with `mgp serve`",
                 ));
             }
-            let events = log.newest(&tail.filters, tail.lines).await?;
+            let events = reader.newest(&tail.filters, tail.lines).await?;
             if !tail.follow {
-                return show(global, &Events(events));
+                return print(global, &EventList(events));
             }
-            let mut last = events.iter().filter_map(read::number).max();
-            line_by_line(global, &events)?;
+            let mut last = events.iter().filter_map(reader::number).max();
+            print_lines(global, &events)?;
             loop {
-                let (events, has_more) = log.after(&tail.filters, &mut last).await?;
-                line_by_line(global, &events)?;
+                let (events, has_more) = reader.after(&tail.filters, &mut last).await?;
+                print_lines(global, &events)?;
                 if !has_more {
-                    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                    tokio::time::sleep(FOLLOW_INTERVAL).await;
                 }
             }
         }
         Audit::Export(filters) => {
-            let mut log = read::Log::open(global).await?;
+            let mut reader = reader::EventReader::open(global).await?;
             let mut last = Some(0);
             loop {
-                let (events, has_more) = log.after(filters, &mut last).await?;
+                let (events, has_more) = reader.after(filters, &mut last).await?;
                 for event in &events {
-                    say(&(serde_json::to_string(event)? + "\n"))?;
+                    write_stdout(&(serde_json::to_string(event)? + "\n"))?;
                 }
                 if !has_more {
                     return Ok(());
@@ -188,30 +164,30 @@ pub(crate) async fn run(global: &Global, audit: &Audit) -> Ended {
     }
 }
 
-fn line_by_line(global: &Global, events: &[AuditEvent]) -> Ended {
+fn print_lines(global: &Global, events: &[AuditEvent]) -> CliResult {
     for event in events {
         if global.json {
-            say(&(serde_json::to_string(event)? + "\n"))?;
+            write_stdout(&(serde_json::to_string(event)? + "\n"))?;
             continue;
         }
         let line = row(event).map(|cell| cell.text().to_owned()).join("  ");
-        say(&(line.trim_end().to_owned() + "\n"))?;
+        write_stdout(&(line.trim_end().to_owned() + "\n"))?;
     }
     Ok(())
 }
 
-/// Reads the log itself: whoever checks a record does not ask who wrote it.
-async fn check(global: &Global) -> Ended {
+/// Reads the files itself: the kernel that wrote a log must not be asked whether it is unchanged.
+async fn check(global: &Global) -> CliResult {
     let folder = state::folder(global)?;
-    let mut verified = Verified { ok: true, records: 0, error: None };
+    let mut verified = VerifyResult { ok: true, records: 0, error: None };
     match Governance::verify(&folder).await {
         Ok(records) => verified.records = records,
         Err(error) => verified.fail(&error),
     }
     if verified.ok && folder.join("state.db").exists() {
         let db = state::db(global).await?;
-        if let Some(head) = Head::in_store(&db, record::BESIDE).await? {
-            match verify(&folder.join("audit"), record::BESIDE, &head) {
+        if let Some(head) = Head::in_store(&db, offline_audit::SIDE_LOG).await? {
+            match verify(&folder.join("audit"), offline_audit::SIDE_LOG, &head) {
                 Ok(records) => verified.records += records,
                 Err(error) => verified.fail(&error),
             }
@@ -220,14 +196,14 @@ async fn check(global: &Global) -> Ended {
     match &verified.error {
         Some(error) if !global.json => Err(Failure::failed(error)),
         Some(error) => {
-            show(global, &verified)?;
+            print(global, &verified)?;
             Err(Failure::failed(error))
         }
-        None => show(global, &verified),
+        None => print(global, &verified),
     }
 }
 
-impl Verified {
+impl VerifyResult {
     fn fail(&mut self, error: &impl std::fmt::Display) {
         (self.ok, self.error) = (false, Some(error.to_string()));
     }

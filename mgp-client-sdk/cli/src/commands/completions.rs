@@ -1,13 +1,10 @@
-//! `mgp completions`: what a shell needs to complete commands.
-//!
-//! Applies to: both.
+//! `mgp completions`: completion scripts for shells.
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::cli::Cli;
-use crate::exit::Ended;
-use crate::output::say;
+use crate::exit::CliResult;
+use crate::output::write_stdout;
 
 /// `mgp completions`.
 #[derive(Clone, Debug, Args)]
@@ -15,12 +12,12 @@ use crate::output::say;
     after_help = "Example:\n  mgp completions bash > ~/.local/share/bash-completion/completions/mgp"
 )]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell
     shell: Shell,
 }
 
-pub(crate) fn run(completions: &Completions) -> Ended {
+pub(crate) fn run(completions: &Completions, command: &mut Command) -> CliResult {
     let mut script = Vec::new();
-    clap_complete::generate(completions.shell, &mut Cli::command(), "mgp", &mut script);
-    say(&String::from_utf8_lossy(&script))
+    clap_complete::generate(completions.shell, command, "mgp", &mut script);
+    write_stdout(&String::from_utf8_lossy(&script))
 }

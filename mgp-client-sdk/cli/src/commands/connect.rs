@@ -1,6 +1,4 @@
-//! `mgp connect`: has a host start `mgp`, and says whether a person sits there.
-//!
-//! Applies to: both.
+//! `mgp connect`: makes a host start `mgp`, and records whether a person sits at the host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +8,14 @@ use mgp_discovery::{Server, Trust};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::grant::{self, Granted};
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::hosts::Known;
-use crate::output::{Page, Shown, note, show};
-use crate::own_file::{self, OwnFile};
-use crate::places::{Configured, home};
-use crate::{ask, state};
+use super::grant::{self, GrantResult};
+use crate::args::ConfigArg;
+use crate::args::Global;
+use crate::config_file::{self, ConfigFile};
+use crate::exit::{CliResult, Failure};
+use crate::hosts::{KnownHost, home};
+use crate::output::{Output, Render, print, print_note};
+use crate::{prompt, state};
 
 mod edit;
 
@@ -27,28 +25,28 @@ mod edit;
     after_help = "Example:\n  mgp connect claude-code\n  mgp connect cursor --project --interactive yes\n  mgp connect generic ~/.config/other-host/mcp.json --agent other-host --interactive no"
 )]
 pub(crate) struct Connect {
-    /// The host
-    host: Host,
-    /// The file to write, for a generic host; else that of the host
+    /// Host
+    host: HostArg,
+    /// File to edit; required for a generic host
     file: Option<PathBuf>,
-    /// Write the host's file of this folder's project
+    /// Edit the host's file in the project of this folder
     #[arg(long, conflicts_with = "file")]
     project: bool,
-    /// Whether a person sits at the host, who may confirm calls
+    /// A person sits at the host and can confirm calls
     #[arg(long, value_name = "yes|no")]
-    interactive: Option<Answer>,
-    /// The agent the host counts as; without it, its name
+    interactive: Option<YesNo>,
+    /// Agent name of the host; the default is the name of the host
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Give the agent no access to the configured servers
+    /// Do not grant the agent access to the configured servers
     #[arg(long)]
     no_grant: bool,
     #[command(flatten)]
-    configured: Configured,
+    config: ConfigArg,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Host {
+enum HostArg {
     /// Claude Desktop
     ClaudeDesktop,
     /// Claude Code
@@ -58,87 +56,87 @@ enum Host {
     /// Visual Studio Code
     #[value(name = "vscode")]
     VsCode,
-    /// Any host with a file of `mcpServers`: name the file
+    /// Any host with a file of `mcpServers`, which must be named
     Generic,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Answer {
+enum YesNo {
     Yes,
     No,
 }
 
-/// What was written.
+/// The result of `mgp connect`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Connected {
-    /// The agent the host counts as.
+pub(crate) struct ConnectResult {
+    /// The agent name of the host.
     agent: String,
     /// The host's file.
     file: PathBuf,
-    /// What it was before.
+    /// A copy of the file before the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
-    /// Whether a person sits there.
+    /// `true` if a person sits at the host.
     interactive: bool,
     /// Servers that the host still starts by itself.
     beside: Vec<String>,
-    /// What was granted.
-    granted: Vec<Granted>,
+    /// The grants, by server.
+    granted: Vec<GrantResult>,
 }
 
-impl Shown for Connected {
-    fn show(&self, page: &mut Page) {
-        page.line(format!("{} starts mgp from now on: {}", self.agent, self.file.display()));
+impl Render for ConnectResult {
+    fn render(&self, out: &mut Output) {
+        out.line(format!("{} will start mgp ({})", self.agent, self.file.display()));
         if let Some(backup) = &self.backup {
-            page.line(format!("what it was before is in {}", backup.display()));
+            out.line(format!("the previous file is in {}", backup.display()));
         }
         for granted in &self.granted {
-            granted.show(page);
+            granted.render(out);
         }
         if !self.beside.is_empty() {
             let (names, agent) = (self.beside.join(", "), &self.agent);
-            page.line(format!("not governed, for the host starts them itself: {names}"));
-            page.line(format!(
-                "remove them there; `mgp import {agent} --apply` takes over what mgp does not have yet"
+            out.line(format!("not governed, because the host still starts them itself: {names}"));
+            out.line(format!(
+                "remove them there; `mgp import {agent} --apply` copies those that mgp does not have yet"
             ));
         }
-        page.line("next: restart the host");
+        out.line("next: restart the host");
     }
 }
 
-impl Host {
-    fn known(self) -> Option<Known> {
+impl HostArg {
+    fn known(self) -> Option<KnownHost> {
         Some(match self {
-            Self::ClaudeDesktop => Known::ClaudeDesktop,
-            Self::ClaudeCode => Known::ClaudeCode,
-            Self::Cursor => Known::Cursor,
-            Self::VsCode => Known::VsCode,
+            Self::ClaudeDesktop => KnownHost::ClaudeDesktop,
+            Self::ClaudeCode => KnownHost::ClaudeCode,
+            Self::Cursor => KnownHost::Cursor,
+            Self::VsCode => KnownHost::VsCode,
             Self::Generic => return None,
         })
     }
 }
 
-pub(crate) async fn run(global: &Global, connect: &Connect) -> Ended {
+pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     let known = connect.host.known();
-    let agent = connect.agent.as_deref().or(known.map(Known::name)).unwrap_or("default");
-    own_file::check_agent(agent)?;
+    let agent = connect.agent.as_deref().or(known.map(KnownHost::name)).unwrap_or("default");
+    config_file::check_agent(agent)?;
     let file = file(connect, known)?;
-    let table = known.map_or("mcpServers", Known::table);
-    let text = before(&file)?;
-    let wrong =
-        |why: String| Failure::failed(format!("`{}` is left as it is: {why}", file.display()));
-    let names = edit::names(text.as_deref().unwrap_or_default(), table).map_err(wrong)?;
+    let table = known.map_or("mcpServers", KnownHost::servers_key);
+    let text = read(&file)?;
+    let unchanged =
+        |reason: String| Failure::failed(format!("`{}` was not changed: {reason}", file.display()));
+    let names = edit::names(text.as_deref().unwrap_or_default(), table).map_err(unchanged)?;
     let beside = names.into_iter().filter(|name| name != "mgp").collect();
     let entry = serde_json::to_string_pretty(&entry(global, connect, known, agent)?)?;
     let after =
-        edit::put(text.as_deref().unwrap_or_default(), table, "mgp", &entry).map_err(wrong)?;
-    // Asked before anything is written.
-    let own = OwnFile::open(connect.configured.own_file()?)?;
+        edit::put(text.as_deref().unwrap_or_default(), table, "mgp", &entry).map_err(unchanged)?;
+    // The question comes before anything is written.
+    let own = ConfigFile::open(connect.config.file_to_edit()?)?;
     let interactive = interactive(global, connect, &own, agent)?;
     own.set_interactive(agent, interactive)?;
     let backup = write(&file, text.as_deref(), &after)?;
-    let mut connected = Connected {
+    let mut connected = ConnectResult {
         agent: agent.to_owned(),
         file,
         backup,
@@ -149,10 +147,10 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> Ended {
     if !connect.no_grant {
         connected.granted = grants(global, connect, agent).await?;
     }
-    show(global, &connected)
+    print(global, &connected)
 }
 
-fn file(connect: &Connect, known: Option<Known>) -> Ended<PathBuf> {
+fn file(connect: &Connect, known: Option<KnownHost>) -> CliResult<PathBuf> {
     let file = match (&connect.file, known) {
         (Some(file), _) => file.clone(),
         (None, None) => {
@@ -160,22 +158,21 @@ fn file(connect: &Connect, known: Option<Known>) -> Ended<PathBuf> {
         }
         (None, Some(host)) if connect.project => {
             let folder = std::env::current_dir()?;
-            host.project_file(&folder).ok_or_else(|| {
-                Failure::usage(format!("{} has no file for single projects", host.name()))
-            })?
+            host.project_file(&folder)
+                .ok_or_else(|| Failure::usage(format!("{} has no project files", host.name())))?
         }
         (None, Some(host)) => host.user_file(&home()?),
     };
-    // Of a link, what it leads to is written, so that the link stays.
+    // The target of a link is replaced, so that the link stays.
     Ok(file.canonicalize().unwrap_or(file))
 }
 
-fn before(file: &Path) -> Ended<Option<String>> {
+fn read(file: &Path) -> CliResult<Option<String>> {
     let failed = |error| Failure::failed(format!("`{}` cannot be read: {error}", file.display()));
     match fs::metadata(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
-        // Opening a pipe would wait for its other end.
+        // Opening a pipe would block.
         Ok(metadata) if !metadata.is_file() => {
             Err(Failure::failed(format!("`{}` is not a plain file", file.display())))
         }
@@ -183,24 +180,29 @@ fn before(file: &Path) -> Ended<Option<String>> {
     }
 }
 
-/// What the host is to start.
-fn entry(global: &Global, connect: &Connect, known: Option<Known>, agent: &str) -> Ended<Value> {
-    let absolute = |path: &Path| -> Ended<String> {
+/// Builds the server entry for the host's file.
+fn entry(
+    global: &Global,
+    connect: &Connect,
+    known: Option<KnownHost>,
+    agent: &str,
+) -> CliResult<Value> {
+    let absolute = |path: &Path| -> CliResult<String> {
         Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
     };
-    // Hosts have a PATH of their own.
+    // Absolute, because hosts have their own PATH.
     let program = absolute(&std::env::current_exe()?)?;
     let mut args = vec!["serve".to_owned(), "--stdio".into(), "--agent".into(), agent.to_owned()];
-    // The host has an environment of its own: what ours decided is written down.
-    let config = connect.configured.named();
-    let state = global.state.clone().or_else(state::by_environment);
+    // Written down, because the host has its own environment.
+    let config = connect.config.named_file();
+    let state = global.state.clone().or_else(state::folder_from_environment);
     for (name, path) in [("--config", config), ("--state", state)] {
         if let Some(path) = path {
             args.extend([name.to_owned(), absolute(&path)?]);
         }
     }
     let mut entry = Map::new();
-    if known == Some(Known::VsCode) {
+    if known == Some(KnownHost::VsCode) {
         entry.insert("type".to_owned(), json!("stdio"));
     }
     entry.insert("command".to_owned(), json!(program));
@@ -208,56 +210,61 @@ fn entry(global: &Global, connect: &Connect, known: Option<Known>, agent: &str) 
     Ok(Value::Object(entry))
 }
 
-/// Whether a person sits there: as said, as it was said before, else whoever is here is asked.
-fn interactive(global: &Global, connect: &Connect, own: &OwnFile, agent: &str) -> Ended<bool> {
+/// Returns whether a person sits at the host: by option, by the configuration, else by asking.
+fn interactive(
+    global: &Global,
+    connect: &Connect,
+    own: &ConfigFile,
+    agent: &str,
+) -> CliResult<bool> {
     if let Some(answer) = connect.interactive {
-        return Ok(answer == Answer::Yes);
+        return Ok(answer == YesNo::Yes);
     }
-    if let Some(said) = own.interactive(agent) {
-        return Ok(said);
+    if let Some(configured) = own.interactive(agent) {
+        return Ok(configured);
     }
-    let question = format!("Does a person sit at {agent}, who may confirm dangerous calls there?");
-    ask::yes(global, &question)?.ok_or_else(|| {
+    let question = format!("Does a person sit at {agent} and confirm dangerous calls there?");
+    prompt::confirm(global, &question)?.ok_or_else(|| {
         Failure::usage(format!(
-            "nobody can be asked here whether a person sits at {agent}; say --interactive yes or --interactive no"
+            "there is no terminal to ask whether a person sits at {agent}; use --interactive yes or --interactive no"
         ))
     })
 }
 
-/// Writes the host's file, and what it was into a file beside it.
-fn write(file: &Path, before: Option<&str>, after: &str) -> Ended<Option<PathBuf>> {
+/// Writes the host's file, and a back-up beside it.
+fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<PathBuf>> {
     if before == Some(after) {
         return Ok(None);
     }
     let failed =
         |error| Failure::failed(format!("`{}` cannot be written: {error}", file.display()));
-    // While a person thought about the question the host may have written it.
-    if self::before(file)?.as_deref() != before {
+    // The host may have written the file while the question was open.
+    if read(file)?.as_deref() != before {
         let file = file.display();
-        return Err(Failure::failed(format!("`{file}` was changed meanwhile; try again")));
+        return Err(Failure::failed(format!("`{file}` was changed by another program; try again")));
     }
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).map_err(failed)?;
     }
-    own_file::swap(file, before, after).map_err(failed)
+    config_file::replace_with_backup(file, before, after).map_err(failed)
 }
 
-async fn grants(global: &Global, connect: &Connect, agent: &str) -> Ended<Vec<Granted>> {
+async fn grants(global: &Global, connect: &Connect, agent: &str) -> CliResult<Vec<GrantResult>> {
     let trust = Trust::new(std::sync::Arc::new(state::db(global).await?));
-    let loaded = match connect.configured.sources().load(&trust).await {
+    let loaded = match connect.config.sources().load(&trust).await {
         Ok(loaded) => loaded,
         // Without servers there is nothing to grant.
         Err(error) => {
-            note(global, &format!("no access was granted: {error}"));
+            print_note(global, &format!("no access was granted: {error}"));
             return Ok(Vec::new());
         }
     };
     let servers: Vec<&Server> = loaded.config.servers.iter().collect();
     if servers.is_empty() {
-        note(global, "no servers are configured yet; run `mgp import` or `mgp servers add`");
+        print_note(global, "no servers are configured yet; run `mgp import` or `mgp servers add`");
         return Ok(Vec::new());
     }
-    grant::visible(global, agent, &servers, "mgp connect").await
+    grant::grant_access(global, agent, &servers, "mgp connect").await
 }
 
 #[cfg(test)]
@@ -265,20 +272,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_wrote_meanwhile_stays() {
-        let folder = std::env::temp_dir().join(format!("mgp-connect-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("mcp.json");
+    fn a_file_that_the_host_has_changed_is_not_overwritten() {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join("mcp.json");
         let refused = |before: Option<&str>| {
             let refused = write(&file, before, "ours").unwrap_err().to_string();
-            assert!(refused.ends_with("was changed meanwhile; try again"), "{refused}");
+            assert!(refused.ends_with("was changed by another program; try again"), "{refused}");
         };
         fs::write(&file, "theirs").unwrap();
         refused(Some("before"));
         refused(None);
         assert_eq!(fs::read_to_string(&file).unwrap(), "theirs");
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "there is no back-up");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "there is no back-up");
         assert!(write(&file, Some("theirs"), "ours").unwrap().is_some());
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,8 +1,6 @@
-//! What a newcomer needs to see something: access for the agent, and what the tools need that is not dangerous (DESIGN §5).
+//! First grants for a new server: access for an agent, and the permissions of its tools that are not dangerous.
 //!
-//! Every grant is an ordinary one: it is recorded, shown by `mgp access` and `mgp permissions`, and taken back there.
-//!
-//! Applies to: both.
+//! They are ordinary entries: recorded, shown and revoked by `mgp access` and `mgp permissions`.
 
 use std::time::Duration;
 
@@ -14,85 +12,84 @@ use mgp_types::mgp::{AccessGrantParams, AccessQueryParams, Permission, RiskLevel
 use mgp_types::service::ServerId;
 use serde::Serialize;
 
-use super::probe::{Broken, Probed, Prober};
-use crate::books::{Books, Word};
-use crate::cli::Global;
-use crate::exit::Ended;
-use crate::output::{Page, Progress, many};
+use super::probe::{ProbeError, ProbedServer, Prober};
+use crate::args::Global;
+use crate::backend::{Backend, PermissionDecision};
+use crate::exit::CliResult;
+use crate::output::{Output, Progress, plural};
 
-/// How long a server may take to say what it has; package runners download first.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time a server may take to list its tools; package runners download first.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What was granted about a server.
+/// The grants for a server.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Granted {
+pub(super) struct GrantResult {
     /// The server.
     server: String,
-    /// The agent that has access now.
+    /// The agent that got access.
     agent: String,
-    /// The permissions that were approved.
+    /// The approved permissions.
     permissions: Vec<String>,
-    /// The permissions its tools need that are still asked for.
+    /// Dangerous permissions, which are not approved; each first use asks for approval.
     asked: Vec<String>,
-    /// How many tools it has.
+    /// The number of its tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<usize>,
-    /// Why its tools are not known, or nothing was approved; their permissions are asked for then.
+    /// The reason its tools are unknown or no permission was approved.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-impl Granted {
-    /// Writes it down for people.
-    pub(super) fn show(&self, page: &mut Page) {
+impl GrantResult {
+    pub(super) fn render(&self, out: &mut Output) {
         let Self { server, agent, permissions, asked, tools, error } = self;
-        let mut said = vec![format!("access for {agent}")];
+        let mut parts = vec![format!("access for {agent}")];
         if let Some(tools) = tools {
-            said.push(format!("{} pinned", many(*tools, "tool")));
+            parts.push(format!("{} recorded", plural(*tools, "tool definition")));
         }
         if !permissions.is_empty() {
-            said.push(format!("granted {}", permissions.join(" ")));
+            parts.push(format!("approved {}", permissions.join(" ")));
         }
         if !asked.is_empty() {
-            said.push(format!("still asks for {}", asked.join(" ")));
+            parts.push(format!("will ask for {}", asked.join(" ")));
         }
         if let Some(error) = error {
-            said.push(error.clone());
+            parts.push(error.clone());
         }
-        page.line(format!("{server}: {}", said.join("; ")));
+        out.line(format!("{server}: {}", parts.join("; ")));
     }
 }
 
-/// Grants an agent access to servers, and the servers what their tools need.
+/// Grants an agent access to servers, and the servers the permissions of their tools.
 ///
-/// What somebody said before stands: an agent with an entry for a server gets no other.
-pub(super) async fn visible(
+/// Servers for which the agent already has an entry are skipped.
+pub(super) async fn grant_access(
     global: &Global,
     agent: &str,
     servers: &[&Server],
     because: &str,
-) -> Ended<Vec<Granted>> {
-    let books = Books::open(global).await?;
-    let mut unsaid = Vec::new();
+) -> CliResult<Vec<GrantResult>> {
+    let backend = Backend::open(global).await?;
+    let mut new = Vec::new();
     for server in servers.iter().copied() {
-        let said = books.query(AccessQueryParams::new(agent, server.id.as_str())).await?;
-        if said.entries.into_iter().all(|entry| entry.agent_id != agent) {
-            unsaid.push(server);
+        let result = backend.query(AccessQueryParams::new(agent, server.id.as_str())).await?;
+        if result.entries.into_iter().all(|entry| entry.agent_id != agent) {
+            new.push(server);
         }
     }
-    // Servers take their time, and a kernel may want to begin meanwhile.
-    books.close().await?;
-    let looking = Governance::builder().build();
-    for server in &unsaid {
-        looking.policies().set(server.id.clone(), policy(server));
+    // Servers start slowly; a kernel must be able to lock the folder meanwhile.
+    backend.close().await?;
+    let governance = Governance::builder().build();
+    for server in &new {
+        governance.policies().set(server.id.clone(), policy(server));
     }
-    let prober = Prober::new(PATIENCE);
-    let mut probes: FuturesUnordered<_> = unsaid
+    let prober = Prober::new(PROBE_TIMEOUT);
+    let mut probes: FuturesUnordered<_> = new
         .iter()
-        .map(|server| async { (*server, prober.probe(server, looking.definitions()).await) })
+        .map(|server| async { (*server, prober.probe(server, governance.definitions()).await) })
         .collect();
-    let mut progress = Progress::new(global, "looking at servers", unsaid.len());
+    let mut progress = Progress::new(global, "checking servers", new.len());
     let mut probed = Vec::new();
     while let Some(one) = probes.next().await {
         progress.step();
@@ -100,52 +97,59 @@ pub(super) async fn visible(
     }
     drop(progress);
     probed.sort_by(|(one, _), (other, _)| one.id.cmp(&other.id));
-    let books = Books::open(global).await?;
-    // What was written a moment ago is known to a kernel that runs before anything is said about it.
-    books.reload().await;
+    let backend = Backend::open(global).await?;
+    // A running kernel must know the new servers before it decides about them.
+    backend.reload().await;
     let mut all = Vec::new();
     for (server, probed) in probed {
-        all.push(one(&books, &looking, agent, server, probed, because).await?);
+        all.push(grant_server(&backend, &governance, agent, server, probed, because).await?);
     }
-    books.close().await?;
+    backend.close().await?;
     Ok(all)
 }
 
-async fn one(
-    books: &Books,
-    looking: &Governance,
+async fn grant_server(
+    backend: &Backend,
+    governance: &Governance,
     agent: &str,
     server: &Server,
-    probed: Result<Probed, Broken>,
+    probed: Result<ProbedServer, ProbeError>,
     because: &str,
-) -> Ended<Granted> {
+) -> CliResult<GrantResult> {
     let id = server.id.as_str();
-    books.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
+    backend.grant(AccessGrantParams::allow(agent, id).because(because)).await?;
     let (needed, tools, mut error) = match probed {
         Ok(probed) => {
-            // A kernel that runs pins what it sees itself.
-            if let Books::Folder(governance, _) = books {
-                governance.definitions().observe(&server.id, &probed.raw).await?;
+            // A running kernel records definitions by itself.
+            if let Backend::Folder(state, _) = backend {
+                state.definitions().observe(&server.id, &probed.raw).await?;
             }
-            (needed(looking, &server.id, &probed), Some(probed.tools.len()), None)
+            (needed_permissions(governance, &server.id, &probed), Some(probed.tools.len()), None)
         }
-        Err(why) => (Vec::new(), None, Some(format!("not started: {why}"))),
+        Err(error) => (Vec::new(), None, Some(format!("not started: {error}"))),
     };
     let (asked, mut granted): (Vec<_>, Vec<_>) =
         needed.into_iter().partition(|permission| permission.risk() == RiskLevel::Dangerous);
-    // What somebody decided stands.
-    let decided = decided(books, &server.id).await?;
+    // Earlier decisions are not changed.
+    let decided = decided(backend, &server.id).await?;
     granted.retain(|permission| !decided.contains(permission));
     if !granted.is_empty() {
-        let change = books.decide(Word::Approve, id, granted.clone(), &[], None, Some(because));
-        // A kernel that runs with another configuration does not know the server.
+        let change = backend.decide(
+            PermissionDecision::Approve,
+            id,
+            granted.clone(),
+            &[],
+            None,
+            Some(because),
+        );
+        // A kernel with another configuration does not know the server.
         if let Err(failure) = change.await {
-            error = Some(format!("its permissions are asked for, {failure}"));
+            error = Some(format!("its permissions were not approved: {failure}"));
             granted.clear();
         }
     }
     let names = |permissions: &[Permission]| permissions.iter().map(ToString::to_string).collect();
-    Ok(Granted {
+    Ok(GrantResult {
         server: id.to_owned(),
         agent: agent.to_owned(),
         permissions: names(&granted),
@@ -155,10 +159,14 @@ async fn one(
     })
 }
 
-/// What its tools need, as the kernel will judge them.
-fn needed(looking: &Governance, server: &ServerId, probed: &Probed) -> Vec<Permission> {
+/// Returns the permissions that the kernel will require for its tools.
+fn needed_permissions(
+    governance: &Governance,
+    server: &ServerId,
+    probed: &ProbedServer,
+) -> Vec<Permission> {
     let tools = probed.tools.iter();
-    let each = tools.map(|tool| looking.definitions().assessment(Some(server), &tool.name));
+    let each = tools.map(|tool| governance.definitions().assessment(Some(server), &tool.name));
     let mut needed: Vec<Permission> =
         each.flat_map(|assessment| assessment.permissions.clone()).collect();
     needed.sort_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -166,12 +174,12 @@ fn needed(looking: &Governance, server: &ServerId, probed: &Probed) -> Vec<Permi
     needed
 }
 
-async fn decided(books: &Books, server: &ServerId) -> Ended<Vec<Permission>> {
-    Ok(books
+async fn decided(backend: &Backend, server: &ServerId) -> CliResult<Vec<Permission>> {
+    Ok(backend
         .permissions(Some(server.as_str()))
         .await?
         .into_iter()
-        .map(|one| one.permission)
+        .map(|decision| decision.permission)
         .collect())
 }
 

@@ -1,6 +1,4 @@
-//! `mgp import`: takes over the servers of other hosts (MGP §15.2).
-//!
-//! Applies to: both.
+//! `mgp import`: copies the servers of other hosts into the configuration (MGP §15.2).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,194 +8,199 @@ use mgp_discovery::import::{Entry, Fate, Host, Import as Read, Plan, read};
 use mgp_discovery::{Config, Server, settings};
 use serde::Serialize;
 
-use super::grant::{self, Granted};
-use super::probe::shown;
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::hosts::Known;
-use crate::output::{Cell, Page, Shown, Tone, note, show};
-use crate::places::{Configured, home};
+use super::grant::{self, GrantResult};
+use super::probe::describe_reach;
+use crate::args::ConfigArg;
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::hosts::{KnownHost, home};
+use crate::output::{Cell, Color, Output, Render, print, print_note};
 
 /// `mgp import`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  mgp import                          # what do the hosts of this computer have?\n  mgp import claude-code --apply      # take it over, and let the agent claude-code use it\n  mgp import ./server.json --apply --agent default"
+    after_help = "Example:\n  mgp import                          # show the servers of all hosts of this computer\n  mgp import claude-code --apply      # copy them, and grant the agent claude-code access\n  mgp import ./server.json --apply --agent default"
 )]
 pub(crate) struct Import {
-    /// Hosts (claude-desktop, claude-code, cursor, vscode) or files; without one, all hosts of this user
+    /// Hosts (claude-desktop, claude-code, cursor, vscode) or files; the default is all hosts of this user
     #[arg(value_name = "HOST|FILE")]
     from: Vec<String>,
-    /// Write; without it only what would be done is shown
+    /// Write the configuration; without this, only show the plan
     #[arg(long)]
     apply: bool,
-    /// Read the hosts' files of this folder's project too
+    /// Also read the hosts' files in the project of this folder
     #[arg(long)]
     project: bool,
-    /// The agent that gets access, instead of the host's name
+    /// Agent that gets access; the default is the name of the host
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Write the configuration only: no access, no permissions, nothing is started to be pinned
+    /// Write the configuration only; grant nothing and start no server
     #[arg(long)]
     no_grant: bool,
     #[command(flatten)]
-    configured: Configured,
+    config: ConfigArg,
 }
 
-/// What became of the servers of other hosts.
+/// The result of `mgp import`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Imported {
-    /// The file they come into.
+pub(crate) struct ImportResult {
+    /// The configuration file.
     file: PathBuf,
-    /// Whether it was written; otherwise this is what would be done.
+    /// `true` if the file was written; otherwise this is the plan.
     applied: bool,
-    /// What the file was before.
+    /// A copy of the file before the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<PathBuf>,
     /// Each server and its source.
-    servers: Vec<Found>,
-    /// What was granted.
-    granted: Vec<Granted>,
+    servers: Vec<ImportedServer>,
+    /// The grants, by server.
+    granted: Vec<GrantResult>,
 }
 
 /// A server of another host.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Found {
-    /// Its name there.
+struct ImportedServer {
+    /// The name in the file of the host.
     name: String,
-    /// The file it is from.
+    /// The file of that host.
     source: PathBuf,
-    /// Its id here; absent where it was left out.
+    /// The id in the configuration; absent if it was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    /// What it runs, or where it is.
+    /// The command line or URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     runs: Option<String>,
-    /// Its variables and headers.
+    /// The environment variables and headers.
     sets: Vec<String>,
-    /// Why it was left out.
+    /// The reason it was left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<String>,
-    /// What could not be taken, and what is left to do.
+    /// Settings that were not copied, and steps that remain.
     notes: Vec<String>,
 }
 
-impl Shown for Imported {
-    fn show(&self, page: &mut Page) {
-        for Found { name, source, id, runs, sets, left_out, notes } in &self.servers {
+impl Render for ImportResult {
+    fn render(&self, out: &mut Output) {
+        for ImportedServer { name, source, id, runs, sets, left_out, notes } in &self.servers {
             let mark = if id.is_some() {
-                Cell::from("+").tone(Tone::Good)
+                Cell::from("+").color(Color::Green)
             } else {
-                Cell::from("-").tone(Tone::Quiet)
+                Cell::from("-").color(Color::Dim)
             };
             let mut line = format!("{name}  from {}", source.display());
             if let Some(runs) = runs {
-                line = format!("{line}  runs {runs}");
+                let verb = if runs.contains("://") && !runs.contains(' ') { "at" } else { "runs" };
+                line = format!("{line}  {verb} {runs}");
             }
             if let Some(id) = id.as_ref().filter(|id| *id != name) {
                 line = format!("{line}  as {id}");
             }
-            if let Some(why) = left_out {
-                line = format!("{line}  left out: {why}");
+            if let Some(reason) = left_out {
+                line = format!("{line}  left out: {reason}");
             }
-            page.marked(&mark, &line);
+            out.status_line(&mark, &line);
             for set in sets {
-                page.line(format!("    sets {set}"));
+                out.line(format!("    sets {set}"));
             }
             for note in notes {
-                page.line(format!("    {note}"));
+                out.line(format!("    {note}"));
             }
         }
         for granted in &self.granted {
-            granted.show(page);
+            granted.render(out);
         }
         let added = self.servers.iter().filter(|server| server.id.is_some()).count();
         let file = self.file.display();
         if !self.applied && added > 0 {
-            page.line(format!("nothing was written; `--apply` adds {added} to {file}"));
+            out.line(format!("nothing was written; `--apply` adds {added} to {file}"));
         } else if added == 0 {
-            page.line("there is nothing to add");
+            out.line("nothing to add");
         } else {
-            page.line(format!("added {added} to {file}"));
+            out.line(format!("added {added} to {file}"));
             if let Some(backup) = &self.backup {
-                page.line(format!("what it was before is in {}", backup.display()));
+                out.line(format!("the previous file is in {}", backup.display()));
             }
-            page.line("next: `mgp doctor`, then `mgp connect HOST`");
+            out.line("next: `mgp doctor`, then `mgp connect HOST`");
         }
     }
 }
 
-/// A file that was read, and the agent its host is.
+/// A file that was read, and the agent name of its host.
 struct Source {
     read: Read,
     agent: String,
 }
 
-pub(crate) async fn run(global: &Global, import: &Import) -> Ended {
-    let file = import.configured.own_file()?;
+pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
+    let file = import.config.file_to_edit()?;
     let mut sources = sources(global, import)?;
-    let mut servers = Vec::new();
-    for source in &mut sources {
-        let path = source.read.source.clone();
-        // What `mgp connect` wrote would start us behind ourselves.
-        source.read.servers.retain(|(name, entry, _)| {
-            let is_us = is_us(entry);
-            if is_us {
-                servers.push(Found {
-                    name: name.clone(),
-                    source: path.clone(),
-                    id: None,
-                    runs: None,
-                    sets: Vec::new(),
-                    left_out: Some("it is mgp itself".to_owned()),
-                    notes: Vec::new(),
-                });
-            }
-            !is_us
-        });
-    }
+    let mut servers: Vec<ImportedServer> =
+        sources.iter_mut().flat_map(|source| remove_mgp(&mut source.read)).collect();
     let reads: Vec<Read> = sources.iter().map(|source| source.read.clone()).collect();
     let plan = Plan::new(&file, &reads)?;
     let after = Config::parse(&file, plan.text())?.config;
     servers.extend(plan.lines().iter().map(|line| {
         let (id, left_out) = match &line.fate {
             Fate::Added(id) => (Some(id.clone()), None),
-            Fate::Left(why) => (None, Some(why.clone())),
+            Fate::Left(reason) => (None, Some(reason.clone())),
             _ => (None, None),
         };
         let server = id.as_ref().and_then(|id| after.server(id));
-        Found {
+        ImportedServer {
             name: line.name.clone(),
             source: line.source.clone(),
             id,
-            runs: server.map(shown),
+            runs: server.map(describe_reach),
             sets: server.map(settings).unwrap_or_default(),
             left_out,
             notes: line.notes.clone(),
         }
     }));
-    let mut imported =
-        Imported { file, applied: import.apply, backup: None, servers, granted: Vec::new() };
+    let mut result =
+        ImportResult { file, applied: import.apply, backup: None, servers, granted: Vec::new() };
     if import.apply && !plan.is_idle() {
-        imported.backup = plan.apply()?;
+        result.backup = plan.apply()?;
         if !import.no_grant {
-            imported.granted =
-                grants(global, import, &sources, &imported.servers, &imported.file).await?;
+            result.granted =
+                grants(global, import, &sources, &result.servers, &result.file).await?;
         }
     }
-    show(global, &imported)
+    print(global, &result)
 }
 
-/// Lets the agent of each host use what is from there.
+/// Removes the entry of `mgp connect`, with which the kernel would start itself.
+fn remove_mgp(read: &mut Read) -> Vec<ImportedServer> {
+    let mut removed = Vec::new();
+    let source = read.source.clone();
+    read.servers.retain(|(name, entry, _)| {
+        let is_mgp = is_mgp(entry);
+        if is_mgp {
+            removed.push(ImportedServer {
+                name: name.clone(),
+                source: source.clone(),
+                id: None,
+                runs: None,
+                sets: Vec::new(),
+                left_out: Some("it is mgp itself".to_owned()),
+                notes: Vec::new(),
+            });
+        }
+        !is_mgp
+    });
+    removed
+}
+
+/// Grants the agent of each host access to the servers of that host.
 async fn grants(
     global: &Global,
     import: &Import,
     sources: &[Source],
-    found: &[Found],
+    imported: &[ImportedServer],
     file: &Path,
-) -> Ended<Vec<Granted>> {
-    // As it was written: by whoever wrote it, it is the user's own.
+) -> CliResult<Vec<GrantResult>> {
+    // No approvals are needed: the file is the user's own.
     let given = mgp_discovery::Sources::given(file);
     let trust =
         mgp_discovery::Trust::new(std::sync::Arc::new(mgp_types::store::MemoryStore::new()));
@@ -205,11 +208,10 @@ async fn grants(
     let mut granted = Vec::new();
     for source in sources {
         let from = |server: &&Server| {
-            let is_it = |found: &Found| {
-                found.id.as_deref() == Some(server.id.as_str())
-                    && found.source == source.read.source
+            let is_it = |one: &ImportedServer| {
+                one.id.as_deref() == Some(server.id.as_str()) && one.source == source.read.source
             };
-            found.iter().any(is_it)
+            imported.iter().any(is_it)
         };
         let servers: Vec<&Server> = config.servers.iter().filter(from).collect();
         if servers.is_empty() {
@@ -217,63 +219,43 @@ async fn grants(
         }
         let agent = import.agent.as_deref().unwrap_or(&source.agent);
         let because = format!("mgp import from {}", source.read.source.display());
-        granted.extend(grant::visible(global, agent, &servers, &because).await?);
+        granted.extend(grant::grant_access(global, agent, &servers, &because).await?);
     }
     Ok(granted)
 }
 
-/// Reads the files that were named, or those of all hosts.
-fn sources(global: &Global, import: &Import) -> Ended<Vec<Source>> {
-    let home = home()?;
-    let folder = std::env::current_dir()?;
+/// Reads the named files and hosts, or all hosts.
+fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
     let mut sources = Vec::new();
-    let hosts: Vec<Known> = if import.from.is_empty() {
-        Known::ALL.to_vec()
-    } else {
-        import.from.iter().filter_map(|from| Known::named(from)).collect()
-    };
-    for host in hosts {
-        let user = std::iter::once(host.user_file(&home));
-        // Whoever wrote a project wrote its files too: they are read when that is asked for.
-        let project = host.project_file(&folder).filter(|_| import.project);
-        let files: Vec<PathBuf> = user.chain(project).filter(|file| file.exists()).collect();
-        if files.is_empty() && !import.from.is_empty() {
-            return Err(Failure::failed(format!(
-                "{} has no file here; looked for `{}`",
-                host.name(),
-                host.user_file(&home).display()
-            )));
-        }
-        for file in files {
-            match text(&file).and_then(|text| Ok(read(host.kind(), &file, &text)?)) {
-                Ok(read) => sources.push(Source { read, agent: host.name().to_owned() }),
-                // A host without servers has nothing to say.
-                Err(failure) if import.from.is_empty() => {
-                    if !failure.to_string().contains("it has no `") {
-                        note(global, &failure.to_string());
-                    }
+    if import.from.is_empty() {
+        for host in KnownHost::ALL {
+            for file in host_files(host, import)? {
+                match read_host(host, &file) {
+                    Ok(source) => sources.push(source),
+                    // A host without servers is skipped.
+                    Err(failure) if failure.to_string().contains("it has no `") => {}
+                    Err(failure) => print_note(global, &failure.to_string()),
                 }
-                Err(failure) => return Err(failure),
             }
         }
     }
-    for name in import.from.iter().filter(|from| Known::named(from).is_none()) {
-        let file = PathBuf::from(name);
-        if !file.exists() {
-            let known: Vec<_> = Known::ALL.iter().map(|host| host.name()).collect();
-            let known = known.join(", ");
-            return Err(Failure::usage(format!(
-                "`{name}` is no host that is known and no file; known: {known}"
-            )));
+    for name in &import.from {
+        match KnownHost::from_name(name) {
+            Some(host) => {
+                let files = host_files(host, import)?;
+                if files.is_empty() {
+                    let file = host.user_file(&home()?);
+                    return Err(Failure::failed(format!(
+                        "{name} has no file; looked for `{}`",
+                        file.display()
+                    )));
+                }
+                for file in files {
+                    sources.push(read_host(host, &file)?);
+                }
+            }
+            None => sources.push(read_file(name)?),
         }
-        let file = file.canonicalize().unwrap_or(file);
-        let text = text(&file)?;
-        let (kind, agent) = match Known::of_file(&file) {
-            Some(host) => (host.kind(), host.name()),
-            None if is_registry(&text) => (Host::Registry, "default"),
-            None => (Host::Generic, "default"),
-        };
-        sources.push(Source { read: read(kind, &file, &text)?, agent: agent.to_owned() });
     }
     if sources.is_empty() {
         return Err(Failure::failed(
@@ -283,21 +265,51 @@ fn sources(global: &Global, import: &Import) -> Ended<Vec<Source>> {
     Ok(sources)
 }
 
-/// Longer than any file that is read.
-const LONGEST: u64 = 64 << 20;
+/// Returns the existing files of a host.
+fn host_files(host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
+    // Files of a project are not written by the user, so they are read only on request.
+    let project = host.project_file(&std::env::current_dir()?).filter(|_| import.project);
+    let files = std::iter::once(host.user_file(&home()?)).chain(project);
+    Ok(files.filter(|file| file.exists()).collect())
+}
 
-fn text(file: &Path) -> Ended<String> {
+fn read_host(host: KnownHost, file: &Path) -> CliResult<Source> {
+    let read = read(host.format(), file, &read_text(file)?)?;
+    Ok(Source { read, agent: host.name().to_owned() })
+}
+
+fn read_file(name: &str) -> CliResult<Source> {
+    let file = PathBuf::from(name);
+    if !file.exists() {
+        let known = KnownHost::ALL.map(KnownHost::name).join(", ");
+        return Err(Failure::usage(format!(
+            "`{name}` is neither a known host nor a file; known: {known}"
+        )));
+    }
+    let file = file.canonicalize().unwrap_or(file);
+    let text = read_text(&file)?;
+    let (format, agent) = match KnownHost::from_file(&file) {
+        Some(host) => (host.format(), host.name()),
+        None if is_registry(&text) => (Host::Registry, "default"),
+        None => (Host::Generic, "default"),
+    };
+    Ok(Source { read: read(format, &file, &text)?, agent: agent.to_owned() })
+}
+
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+fn read_text(file: &Path) -> CliResult<String> {
     let failed =
-        |why: String| Failure::failed(format!("`{}` cannot be read: {why}", file.display()));
+        |reason: String| Failure::failed(format!("`{}` cannot be read: {reason}", file.display()));
     let metadata = fs::metadata(file).map_err(|error| failed(error.to_string()))?;
-    // Opening a pipe would wait for its other end.
-    if !metadata.is_file() || metadata.len() > LONGEST {
+    // Opening a pipe would block.
+    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(failed("it is not a plain file, or too long".to_owned()));
     }
     fs::read_to_string(file).map_err(|error| failed(error.to_string()))
 }
 
-/// A document of the registry says which packages it has.
+/// Returns whether a text is a document of the MCP registry.
 fn is_registry(text: &str) -> bool {
     let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else { return false };
     let value = value.get("server").unwrap_or(&value);
@@ -305,7 +317,7 @@ fn is_registry(text: &str) -> bool {
         && (value.get("packages").is_some() || value.get("remotes").is_some())
 }
 
-fn is_us(entry: &Entry) -> bool {
+fn is_mgp(entry: &Entry) -> bool {
     let program = entry.command.as_deref().map(Path::new).and_then(Path::file_stem);
     program.is_some_and(|name| name == "mgp") && entry.args.iter().any(|arg| arg == "serve")
 }

@@ -1,6 +1,4 @@
-//! `mgp init`: a configuration to begin with.
-//!
-//! Applies to: both.
+//! `mgp init`: a first configuration.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -9,10 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::output::{Page, Shown, show};
-use crate::places::Configured;
+use crate::args::ConfigArg;
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::output::{Output, Render, print};
 
 /// `mgp init`.
 #[derive(Clone, Debug, Args)]
@@ -24,60 +22,60 @@ pub(crate) struct Init {
     #[arg(long, conflicts_with = "config")]
     project: bool,
     #[command(flatten)]
-    configured: Configured,
+    config: ConfigArg,
 }
 
-/// What was written.
+/// The result of `mgp init`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Written {
-    /// The file.
+pub(crate) struct InitResult {
+    /// The file that was written.
     file: PathBuf,
-    /// Whether it does nothing until `mgp trust` approved it.
+    /// `true` if the file has no effect before `mgp trust` approves it.
     needs_trust: bool,
 }
 
-impl Shown for Written {
-    fn show(&self, page: &mut Page) {
-        page.line(format!("wrote {}", self.file.display()));
-        page.line(if self.needs_trust {
-            "next: name your servers in it, then run `mgp trust`"
+impl Render for InitResult {
+    fn render(&self, out: &mut Output) {
+        out.line(format!("wrote {}", self.file.display()));
+        out.line(if self.needs_trust {
+            "next: add your servers to it, then run `mgp trust`"
         } else {
-            "next: name your servers in it, or run `mgp import`; then `mgp doctor`"
+            "next: add your servers to it, or run `mgp import`; then run `mgp doctor`"
         });
     }
 }
 
-pub(crate) fn run(global: &Global, init: &Init) -> Ended {
-    let file = if init.project { PathBuf::from("mgp.toml") } else { init.configured.own_file()? };
+pub(crate) fn run(global: &Global, init: &Init) -> CliResult {
+    let file = if init.project { PathBuf::from("mgp.toml") } else { init.config.file_to_edit()? };
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let failed =
-            |error| Failure::failed(format!("`{}` cannot be made: {error}", folder.display()));
+            |error| Failure::failed(format!("`{}` cannot be created: {error}", folder.display()));
         fs::create_dir_all(folder).map_err(failed)?;
     }
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     if !init.project {
-        // Secrets get into such files.
+        // The file may contain secrets.
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
-    let written = options.open(&file).and_then(|mut file| file.write_all(BEGINNING.as_bytes()));
+    let written = options.open(&file).and_then(|mut file| file.write_all(TEMPLATE.as_bytes()));
     written.map_err(|error| {
         let file = file.display();
         Failure::failed(match error.kind() {
             ErrorKind::AlreadyExists => {
-                format!("`{file}` is there already; edit it, or remove it first")
+                format!("`{file}` already exists; edit it, or remove it first")
             }
             _ => format!("`{file}` cannot be written: {error}"),
         })
     })?;
-    show(global, &Written { file, needs_trust: init.project })
+    print(global, &InitResult { file, needs_trust: init.project })
 }
 
-/// The file as it begins; everything that may be written is in `docs/config.md`.
-const BEGINNING: &str = r#"# The servers behind `mgp`, and how they are governed.
-# Look at it with `mgp doctor` whenever you changed it; a kernel that runs follows it by itself.
+/// The first configuration; `docs/config.md` has all settings.
+const TEMPLATE: &str = r#"# The servers behind `mgp`, and how they are governed.
+# Check it with `mgp doctor` after changes; a running kernel reloads it by itself.
 
 # A server is a program ...
 #
@@ -87,29 +85,29 @@ const BEGINNING: &str = r#"# The servers behind `mgp`, and how they are governed
 # args = ["-y", "@modelcontextprotocol/server-filesystem", "${HOME}/projects"]
 # env = { TOKEN = "${FILES_TOKEN}" }     # ${VAR}, ${VAR:-default}, ${file:PATH}, ${cmd:COMMAND}: no secret in clear text
 #
-# ... or a place.
+# ... or a URL.
 #
 # [[servers]]
 # id = "tracker"
 # url = "https://example.org/mcp"
 # headers = { Authorization = "Bearer ${TRACKER_TOKEN}" }
 
-# How the server above is governed; without it the defaults hold, which are the careful ones.
+# How the server above is governed; the defaults are strict.
 #
 # [servers.mgp]
-# default_policy = "opt-in"              # who has no grant has no access; `mgp access grant` gives it
-# permissions = ["network.outbound"]     # what the server may do; asked for where it is not written
-# confirm = "dangerous"                  # "moderate": confirm those calls too
+# default_policy = "opt-in"              # agents without a grant have no access; see `mgp access grant`
+# permissions = ["network.outbound"]     # what the server may do; anything else needs approval
+# confirm = "dangerous"                  # "moderate" also confirms moderate calls
 
-# What holds for all servers.
+# Settings for all servers.
 #
 # [kernel]
 # permission_policy = "interactive"
 
-# What holds for one agent, as `mgp serve --agent cursor` names it.
+# Settings for one agent, which `mgp serve --agent cursor` names.
 #
 # [agents.cursor]
-# interactive = true                     # a person sits there, who may confirm calls
+# interactive = true                     # a person sits there and can confirm calls
 # pinned = ["files.read_file"]           # always in its list of tools
 "#;
 
@@ -120,15 +118,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_beginning_is_right_as_it_is_and_with_all_its_comments_taken_away() {
+    fn the_template_is_valid_as_written_and_with_all_examples_enabled() {
         let check = |text: &str| {
             let parsed = Config::parse("mgp.toml", text).unwrap();
             assert!(parsed.findings.is_empty(), "{:?}", parsed.findings);
             parsed.config
         };
-        assert!(check(BEGINNING).servers.is_empty());
+        assert!(check(TEMPLATE).servers.is_empty());
         let is_example = |line: &str| line.starts_with('[') || line.contains(" = ");
-        let examples: Vec<_> = BEGINNING
+        let examples: Vec<_> = TEMPLATE
             .lines()
             .filter_map(|line| line.strip_prefix("# "))
             .filter(|line| is_example(line))

@@ -1,6 +1,4 @@
-//! `mgp status`, `mgp stop` and `mgp sessions`: the kernel itself.
-//!
-//! Applies to: outbound.
+//! `mgp status`, `mgp stop` and `mgp sessions`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,79 +11,77 @@ use mgp_types::mgp::{
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
-use super::servers::millis;
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::lock::{self, Locked};
-use crate::output::{Cell, Done, Page, Shown, Tone, many, show};
-use crate::{control, span, state};
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::lock::{self, LockAttempt};
+use crate::output::{ActionReport, Cell, Color, Output, Render, plural, print};
+use crate::{control, state, time_args};
 
-/// How long running calls may take where nothing is said, as the kernel has it.
-const DRAINS: Duration = Duration::from_secs(30);
+/// The default drain timeout of the kernel.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a kernel may take beyond what running calls may take: its connections and servers end.
-const LEAVES: Duration = Duration::from_secs(30);
+/// The time connections and servers may take to close after the drain.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often is looked whether the folder is free.
-const LOOKS: Duration = Duration::from_millis(20);
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the protocol says beside a result, and nobody asked for.
+/// A member of protocol results that commands do not print.
 pub(super) const RESULT_TYPE: &str = "resultType";
 
 /// `mgp stop`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  mgp stop --timeout 5s")]
 pub(crate) struct Stop {
-    /// How long running calls may take to end, as 30s
-    #[arg(long, value_name = "SPAN", value_parser = span::span)]
+    /// Time for running calls to finish, e.g. 30s
+    #[arg(long, value_name = "DURATION", value_parser = time_args::duration)]
     timeout: Option<Duration>,
 }
 
 /// `mgp sessions`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Sessions {
-    /// Only those of this agent
+    /// Only sessions of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 }
 
-/// The kernel.
+/// The state of the kernel.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Status(KernelInfoResult);
 
-/// What agents have in context.
+/// Sessions of agents.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct All(Vec<KernelSession>);
+pub(crate) struct SessionList(Vec<KernelSession>);
 
-impl Shown for Status {
-    fn show(&self, page: &mut Page) {
+impl Render for Status {
+    fn render(&self, out: &mut Output) {
         let info = &self.0;
-        page.marked(
-            &Cell::from("runs").tone(Tone::Good),
+        out.status_line(
+            &Cell::from("running").color(Color::Green),
             &format!("mgp {}, process {}, since {}", info.version, info.pid, info.started_at),
         );
-        page.line(format!("  servers   {}, with {}", info.servers, many(info.tools, "tool")));
+        out.line(format!("  servers   {}, with {}", info.servers, plural(info.tools, "tool")));
         for (name, text) in [("state", &info.state), ("socket", &info.socket), ("http", &info.http)]
         {
             if let Some(text) = text {
-                page.line(format!("  {name:10}{text}"));
+                out.line(format!("  {name:10}{text}"));
             }
         }
         for file in &info.config {
-            page.line(format!("  config    {file}"));
+            out.line(format!("  config    {file}"));
         }
         for finding in &info.findings {
-            let tone = if finding.severity == "error" { Tone::Bad } else { Tone::Doubtful };
+            let color = if finding.severity == "error" { Color::Red } else { Color::Yellow };
             let place = match (&finding.file, finding.line) {
                 (Some(file), Some(line)) => format!("{file}:{line}: "),
                 _ => String::new(),
             };
-            let mark = Cell::from(finding.severity.as_str()).tone(tone);
-            page.marked(&mark, &format!("{place}{}", finding.message));
+            let mark = Cell::from(finding.severity.as_str()).color(color);
+            out.status_line(&mark, &format!("{place}{}", finding.message));
         }
         let rows = info.clients.iter().map(|client| {
             let who = client.agent.as_deref().unwrap_or("-");
@@ -97,15 +93,15 @@ impl Shown for Status {
             ]
         });
         if !info.clients.is_empty() {
-            page.table(["CONNECTED", "OVER", "SINCE", "LAST SEEN"], rows);
+            out.table(["CONNECTED", "OVER", "SINCE", "LAST SEEN"], rows);
         }
     }
 }
 
-impl Shown for All {
-    fn show(&self, page: &mut Page) {
+impl Render for SessionList {
+    fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return page.line("no agent has a session");
+            return out.line("no sessions");
         }
         let rows = self.0.iter().map(|session| {
             [
@@ -118,54 +114,54 @@ impl Shown for All {
                 session.cached.join(" ").into(),
             ]
         });
-        page.table(["AGENT", "OVER", "SINCE", "LAST SEEN", "TOKENS", "PINNED", "CACHED"], rows);
+        out.table(["AGENT", "OVER", "SINCE", "LAST SEEN", "TOKENS", "PINNED", "CACHED"], rows);
     }
 }
 
-pub(crate) async fn status(global: &Global) -> Ended {
+pub(crate) async fn status(global: &Global) -> CliResult {
     let client = control::connect(global).await?;
     let mut info = client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
     info.extra.remove(RESULT_TYPE);
-    show(global, &Status(info))
+    print(global, &Status(info))
 }
 
-pub(crate) async fn stop(global: &Global, stop: &Stop) -> Ended {
+pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
     let folder = state::folder(global)?;
     let client = control::connect(global).await?;
-    let stops = holder(&folder)?;
+    let stopping = lock_holder(&folder)?;
     let mut params = KernelStopParams::new();
-    params.timeout_ms = stop.timeout.map(millis);
+    params.timeout_ms = stop.timeout.map(mgp_types::millis);
     if !client.request::<KernelStop>(&params).await?.accepted {
-        return Err(Failure::failed("the kernel does not stop; see `mgp status`"));
+        return Err(Failure::failed("the kernel refuses to stop; see `mgp status`"));
     }
-    // Whoever starts another one next finds the folder free.
-    let patience = stop.timeout.unwrap_or(DRAINS).saturating_add(LEAVES);
+    // The folder must be free for the next kernel when this command returns.
+    let limit = stop.timeout.unwrap_or(DRAIN_TIMEOUT).saturating_add(CLOSE_TIMEOUT);
     let free = async {
         client.closed().await;
-        // Connections end before the servers and the log do; one that came after it is another one.
-        while stops.is_some() && holder(&folder)? == stops {
-            sleep(LOOKS).await;
+        // Connections close before the servers and the log. Another process id is that of the next kernel.
+        while stopping.is_some() && lock_holder(&folder)? == stopping {
+            sleep(LOCK_INTERVAL).await;
         }
         Ok(())
     };
-    timeout(patience, free).await.unwrap_or_else(|_| {
-        let patience = patience.as_secs();
-        Err(Failure::failed(format!("the kernel still stops after {patience} s")))
+    timeout(limit, free).await.unwrap_or_else(|_| {
+        let limit = limit.as_secs();
+        Err(Failure::failed(format!("the kernel is still stopping after {limit} s")))
     })?;
-    Done::new("kernel", "stopped").tell(global)
+    ActionReport::new("kernel", "stopped").print(global)
 }
 
-/// The process that has a folder, zero where it did not say; none where nobody has it.
-fn holder(folder: &Path) -> Ended<Option<u32>> {
-    Ok(match lock::kernel(folder)? {
-        Locked::Ours(_) => None,
-        Locked::Theirs(pid) => Some(pid.unwrap_or_default()),
+/// Returns the process that holds the lock of a folder, 0 if its id is unknown.
+fn lock_holder(folder: &Path) -> CliResult<Option<u32>> {
+    Ok(match lock::try_kernel(folder)? {
+        LockAttempt::Acquired(_) => None,
+        LockAttempt::Held(pid) => Some(pid.unwrap_or_default()),
     })
 }
 
-pub(crate) async fn sessions(global: &Global, sessions: &Sessions) -> Ended {
+pub(crate) async fn sessions(global: &Global, sessions: &Sessions) -> CliResult {
     let client = control::connect(global).await?;
     let mut params = KernelSessionsParams::new();
     params.agent_id.clone_from(&sessions.agent);
-    show(global, &All(client.request::<KernelSessions>(&params).await?.sessions))
+    print(global, &SessionList(client.request::<KernelSessions>(&params).await?.sessions))
 }

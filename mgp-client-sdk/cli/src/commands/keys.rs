@@ -1,6 +1,4 @@
-//! `mgp keys`: the keys that agents show to reach the kernel over HTTP.
-//!
-//! Applies to: both.
+//! `mgp keys`: API keys of agents that connect over HTTP.
 
 use std::time::SystemTime;
 
@@ -10,23 +8,24 @@ use mgp_types::Timestamp;
 use mgp_types::service::Principal;
 use serde::Serialize;
 
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Done, Page, Shown, Tone, show};
-use crate::{record, span, state};
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::offline_audit::OfflineAudit;
+use crate::output::{ActionReport, Cell, Color, Output, Render, print};
+use crate::{state, time_args};
 
 /// `mgp keys`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Keys {
-    /// Make a key; it is shown once
+    /// Create a key, which is shown once
     #[command(after_help = "Example:\n  mgp keys add nightly-build --expires 90d")]
     Add(Add),
     /// List the keys, without their secrets
     Ls,
-    /// End a key at once
+    /// Revoke a key
     #[command(after_help = "Example:\n  mgp keys revoke 3f1c09aa52b7e4d0")]
     Revoke {
-        /// Its id, as `mgp keys ls` shows it
+        /// Id of the key, as `mgp keys ls` shows it
         id: String,
     },
 }
@@ -34,49 +33,50 @@ pub(crate) enum Keys {
 /// `mgp keys add`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Add {
-    /// The agent that whoever shows the key counts as
+    /// Agent name of callers with the key
     agent: String,
-    /// Make an operator, who may change who may do what
+    /// Create a key for an operator, who may change access and permissions
     #[arg(long)]
     admin: bool,
-    /// Narrow what the key permits: tools.call (resources and prompts with it), tools.call:NAME, tools.list, tools.read:NAME, admin.read, admin.write
+    /// Limit the key to this; may be given several times:
+    /// tools.call (and resources and prompts), tools.call:NAME, tools.list, tools.read:NAME, admin.read, admin.write
     #[arg(long, value_name = "WORD")]
     permission: Vec<String>,
-    /// When it ends: 30d, 12h, or a time as 2027-01-31T00:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = span::end)]
+    /// Expiry: 30d, 12h, or a timestamp, e.g. 2027-01-31T00:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time_args::future)]
     expires: Option<SystemTime>,
 }
 
-/// A key that was made.
+/// A new key.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Made {
-    /// Its id.
+pub(crate) struct NewKey {
+    /// The id.
     id: String,
-    /// The key itself: nobody can show it again.
+    /// The key itself, which cannot be shown again.
     key: String,
     /// The agent.
     agent: String,
 }
 
-/// A key as it is kept.
+/// A stored key.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Kept {
-    /// Its id.
+pub(crate) struct KeyInfo {
+    /// The id.
     id: String,
     /// The agent.
     agent: String,
-    /// Whether whoever shows it is an operator.
+    /// `true` if its callers are operators.
     admin: bool,
-    /// What narrows it.
+    /// The permissions it is limited to; empty if it is not limited.
     permissions: Vec<String>,
     /// `valid`, `expired` or `revoked`.
     status: &'static str,
-    /// When it was made.
+    /// The time of its creation.
     #[cfg_attr(test, schemars(with = "String"))]
     created: Timestamp,
-    /// When it ends.
+    /// The time it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     expires: Option<Timestamp>,
@@ -86,15 +86,15 @@ pub(crate) struct Kept {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct All(Vec<Kept>);
+pub(crate) struct KeyList(Vec<KeyInfo>);
 
-impl Shown for Made {
-    fn show(&self, page: &mut Page) {
-        page.line(&self.key);
+impl Render for NewKey {
+    fn render(&self, out: &mut Output) {
+        out.line(&self.key);
     }
 }
 
-impl From<&KeyRecord> for Kept {
+impl From<&KeyRecord> for KeyInfo {
     fn from(record: &KeyRecord) -> Self {
         let grant = record.grant();
         let ended =
@@ -119,13 +119,13 @@ impl From<&KeyRecord> for Kept {
     }
 }
 
-impl Shown for All {
-    fn show(&self, page: &mut Page) {
+impl Render for KeyList {
+    fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return page.line("no keys; make one with `mgp keys add AGENT`");
+            return out.line("no keys; create one with `mgp keys add AGENT`");
         }
         let rows = self.0.iter().map(|key| {
-            let tone = if key.status == "valid" { Tone::Good } else { Tone::Quiet };
+            let color = if key.status == "valid" { Color::Green } else { Color::Dim };
             let role = if key.admin { "admin" } else { "agent" };
             let permits =
                 if key.permissions.is_empty() { "all".into() } else { key.permissions.join(" ") };
@@ -133,23 +133,23 @@ impl Shown for All {
                 key.id.as_str().into(),
                 key.agent.as_str().into(),
                 role.into(),
-                Cell::from(key.status).tone(tone),
+                Cell::from(key.status).color(color),
                 key.expires.as_ref().map(ToString::to_string).into(),
                 permits.into(),
             ]
         });
-        page.table(["ID", "AGENT", "ROLE", "STATUS", "EXPIRES", "PERMITS"], rows);
+        out.table(["ID", "AGENT", "ROLE", "STATUS", "EXPIRES", "PERMITS"], rows);
     }
 }
 
-pub(crate) async fn run(global: &Global, keys: &Keys) -> Ended {
-    let file = state::made(global)?.join("keys.json");
-    let open = ApiKeys::open(FileKeys::new(file)).await?;
+pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
+    let file = state::create_folder(global)?.join("keys.json");
+    let store = ApiKeys::open(FileKeys::new(file)).await?;
     match keys {
         Keys::Ls => {
-            let mut all: Vec<Kept> = open.records().await?.iter().map(Kept::from).collect();
+            let mut all: Vec<KeyInfo> = store.records().await?.iter().map(KeyInfo::from).collect();
             all.sort_by_key(|key| key.created.to_string());
-            show(global, &All(all))
+            print(global, &KeyList(all))
         }
         Keys::Add(add) => {
             let mut grant = KeyGrant::new("local", "local").agent(&*add.agent);
@@ -163,30 +163,30 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> Ended {
             if let Some(end) = add.expires {
                 grant = grant.expires(end);
             }
-            let record = record::open(global).await?;
+            let audit = OfflineAudit::open(global).await?;
             let new =
-                open.recorded(Principal::local().operator(), record.sink()).issue(grant).await?;
-            record.close().await?;
-            let made = Made {
+                store.recorded(Principal::local().operator(), audit.sink()).issue(grant).await?;
+            audit.close().await?;
+            let key = NewKey {
                 id: new.id().to_owned(),
                 key: new.reveal().to_owned(),
                 agent: add.agent.clone(),
             };
-            show(global, &made)
+            print(global, &key)
         }
         Keys::Revoke { id } => {
-            let record = record::open(global).await?;
+            let audit = OfflineAudit::open(global).await?;
             let revoked =
-                open.recorded(Principal::local().operator(), record.sink()).revoke(id).await;
-            record.close().await?;
+                store.recorded(Principal::local().operator(), audit.sink()).revoke(id).await;
+            audit.close().await?;
             revoked.map_err(|error| Failure::failed(format!("{error}; see `mgp keys ls`")))?;
-            Done::new(&**id, "revoked").tell(global)
+            ActionReport::new(&**id, "revoked").print(global)
         }
     }
 }
 
-/// A word that narrows nothing would be taken for one that does.
-fn check(permission: &str) -> Ended {
+/// Checks that a permission limits a key; an unknown one would permit nothing.
+fn check(permission: &str) -> CliResult {
     let known = matches!(permission, "tools.call" | "tools.list" | "admin.read" | "admin.write")
         || ["tools.call:", "tools.read:"]
             .iter()
@@ -195,6 +195,6 @@ fn check(permission: &str) -> Ended {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "`{permission}` permits nothing; known: tools.call, tools.call:NAME, tools.list, tools.read:NAME, admin.read, admin.write"
+        "`{permission}` is not a permission of keys; known: tools.call, tools.call:NAME, tools.list, tools.read:NAME, admin.read, admin.write"
     )))
 }

@@ -1,6 +1,4 @@
 //! `mgp permissions`: what each server may do (MGP §3).
-//!
-//! Applies to: both.
 
 use std::time::SystemTime;
 
@@ -8,30 +6,30 @@ use clap::{Args, Subcommand};
 use mgp_types::mgp::{KernelPermission, Permission};
 use serde::Serialize;
 
-use super::doubt::doubts;
-use crate::books::{Books, Word};
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Done, Page, Shown, Tone, show};
-use crate::span;
+use super::typo_hints::typo_hints;
+use crate::args::Global;
+use crate::backend::{Backend, PermissionDecision};
+use crate::exit::{CliResult, Failure};
+use crate::output::{ActionReport, Cell, Color, Output, Render, print};
+use crate::time_args;
 
 /// `mgp permissions`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Permissions {
-    /// List what was decided
+    /// List decisions
     Ls {
-        /// Of this server only
+        /// Only decisions about this server
         server: Option<String>,
     },
-    /// Let a server do something
+    /// Allow a server to do something
     #[command(
         after_help = "Example:\n  mgp permissions approve files filesystem.read filesystem.write\n  mgp permissions approve files filesystem.write --tool write_file --expires 8h"
     )]
     Approve(Change),
-    /// Forbid a server something; nobody is asked again
+    /// Forbid a server to do something, without further questions
     #[command(after_help = "Example:\n  mgp permissions deny files network.outbound")]
     Deny(Change),
-    /// Take a decision back; whoever may be asked is asked again
+    /// Remove a decision; the next request asks again
     #[command(after_help = "Example:\n  mgp permissions revoke files filesystem.write")]
     Revoke(Change),
 }
@@ -39,95 +37,111 @@ pub(crate) enum Permissions {
 /// A server and permissions.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Change {
-    /// The server
+    /// Server
     server: String,
-    /// The permissions, as filesystem.read or network.outbound
+    /// Permissions, e.g. filesystem.read or network.outbound
     #[arg(required = true, value_name = "PERMISSION")]
     permissions: Vec<String>,
-    /// For this tool only; may be given several times
+    /// Only for this tool; may be given several times
     #[arg(long, value_name = "NAME")]
     tool: Vec<String>,
-    /// When it ends: 30m, 8h, 90d, or a time
-    #[arg(long, value_name = "TIME", value_parser = span::end)]
+    /// Expiry: 30m, 8h, 90d, or a timestamp
+    #[arg(long, value_name = "TIME", value_parser = time_args::future)]
     expires: Option<SystemTime>,
-    /// Why; it is recorded
+    /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
 }
 
-/// What was decided.
+/// Decisions about permissions.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Decided(Vec<KernelPermission>);
+pub(crate) struct DecisionList(Vec<KernelPermission>);
 
-impl Shown for Decided {
-    fn show(&self, page: &mut Page) {
+impl Render for DecisionList {
+    fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return page.line(
-                "nothing was decided yet; servers are asked about when their tools are called",
-            );
+            return out.line("no decisions yet; the kernel asks when tools are called");
         }
         let rows = self.0.iter().map(|one| {
-            let tone = if one.decision == "approved" { Tone::Good } else { Tone::Bad };
+            let color = if one.decision == "approved" { Color::Green } else { Color::Red };
             let tools: Vec<String> = one.tools.iter().cloned().collect();
             [
                 one.server_id.as_deref().into(),
                 one.permission.as_str().into(),
-                Cell::from(one.decision.as_str()).tone(tone),
+                Cell::from(one.decision.as_str()).color(color),
                 (!tools.is_empty()).then(|| tools.join(" ")).into(),
                 one.expires_at.as_ref().map(ToString::to_string).into(),
                 one.approved_by.as_str().into(),
                 one.justification.as_deref().into(),
             ]
         });
-        page.table(["SERVER", "PERMISSION", "DECISION", "TOOLS", "EXPIRES", "BY", "BECAUSE"], rows);
+        out.table(["SERVER", "PERMISSION", "DECISION", "TOOLS", "EXPIRES", "BY", "BECAUSE"], rows);
     }
 }
 
-pub(crate) async fn run(global: &Global, permissions: &Permissions) -> Ended {
-    let books = Books::open(global).await?;
-    let ended = on(global, permissions, &books).await;
-    // Only what is on the disk is done.
-    books.close().await?;
-    ended?.map_or(Ok(()), |done| done.tell(global))
+pub(crate) async fn run(global: &Global, permissions: &Permissions) -> CliResult {
+    let backend = Backend::open(global).await?;
+    let result = execute(global, permissions, &backend).await;
+    // A change counts once it is on disk.
+    backend.close().await?;
+    result?.map_or(Ok(()), |report| report.print(global))
 }
 
-async fn on(global: &Global, permissions: &Permissions, books: &Books) -> Ended<Option<Done>> {
+async fn execute(
+    global: &Global,
+    permissions: &Permissions,
+    backend: &Backend,
+) -> CliResult<Option<ActionReport>> {
     match permissions {
         Permissions::Ls { server } => {
-            show(global, &Decided(books.permissions(server.as_deref()).await?))?;
+            print(global, &DecisionList(backend.permissions(server.as_deref()).await?))?;
             Ok(None)
         }
-        Permissions::Approve(change) => make(global, books, Word::Approve, change).await.map(Some),
-        Permissions::Deny(change) => make(global, books, Word::Deny, change).await.map(Some),
-        Permissions::Revoke(change) => make(global, books, Word::Revoke, change).await.map(Some),
+        Permissions::Approve(change) => {
+            decide(global, backend, PermissionDecision::Approve, change).await.map(Some)
+        }
+        Permissions::Deny(change) => {
+            decide(global, backend, PermissionDecision::Deny, change).await.map(Some)
+        }
+        Permissions::Revoke(change) => {
+            decide(global, backend, PermissionDecision::Revoke, change).await.map(Some)
+        }
     }
 }
 
-async fn make(global: &Global, books: &Books, word: Word, change: &Change) -> Ended<Done> {
+async fn decide(
+    global: &Global,
+    backend: &Backend,
+    decision: PermissionDecision,
+    change: &Change,
+) -> CliResult<ActionReport> {
     let Change { server, permissions, tool, expires, because } = change;
     for permission in permissions {
         let known = Permission::from(permission.as_str());
         if !known.is_known() && !permission.contains('.') {
             let all: Vec<_> = Permission::KNOWN.iter().map(Permission::as_str).collect();
             let all = all.join(", ");
-            return Err(Failure::usage(format!("`{permission}` is no permission; known: {all}")));
+            return Err(Failure::usage(format!(
+                "`{permission}` is not a permission; known: {all}"
+            )));
         }
     }
     let permissions: Vec<Permission> =
         permissions.iter().map(|name| name.as_str().into()).collect();
-    let made = books.decide(word, server, permissions, tool, *expires, because.as_deref()).await?;
-    let status = match word {
-        Word::Approve => "approved",
-        Word::Deny => "denied",
-        Word::Revoke if made == 0 => {
+    let changed =
+        backend.decide(decision, server, permissions, tool, *expires, because.as_deref()).await?;
+    let status = match decision {
+        PermissionDecision::Approve => "approved",
+        PermissionDecision::Deny => "denied",
+        PermissionDecision::Revoke if changed == 0 => {
             return Err(Failure::failed(format!(
-                "there is nothing to take back; see `mgp permissions ls {server}`"
+                "there is no decision to revoke; see `mgp permissions ls {server}`"
             )));
         }
-        Word::Revoke => "revoked",
+        PermissionDecision::Revoke => "revoked",
     };
-    let doubts = doubts(global, books, server, tool).await;
-    Ok(Done::new(&**server, status).notes(doubts))
+    let hints = typo_hints(global, backend, server, tool).await;
+    Ok(ActionReport::new(&**server, status).with_notes(hints))
 }

@@ -1,6 +1,4 @@
-//! Starts a server for a moment, to learn what it is and has.
-//!
-//! Applies to: outbound.
+//! Starts a server briefly to read its version and its tools.
 
 use std::error::Error as _;
 use std::ffi::OsStr;
@@ -24,55 +22,54 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-mod words;
+mod stderr_tail;
 
-use words::Words;
+use stderr_tail::StderrTail;
 
-/// How many servers are in the first moments of their start at once: all at once would make each of them slow.
-const STARTS: usize = 16;
+/// The number of servers that start at the same time; more would slow down each of them.
+const MAX_STARTING: usize = 16;
 
-/// How long a start keeps others waiting.
-const HOLDS: Duration = Duration::from_secs(2);
+/// The time after which a server no longer counts as starting.
+const START_DELAY: Duration = Duration::from_secs(2);
 
-/// How long a server may take to leave by itself.
-const LEAVES: Duration = Duration::from_millis(500);
+/// The time a server may take to exit by itself.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long what a server wrote may take to be read once it has failed.
-const SPEAKS: Duration = Duration::from_millis(50);
+/// The time to read the standard error of a failed server.
+const STDERR_DELAY: Duration = Duration::from_millis(50);
 
-/// How many pages of a list are read.
-const PAGES: usize = 100;
+const MAX_PAGES: usize = 100;
 
-/// What a server is and has.
+/// A server that was started and has listed its tools.
 #[derive(Debug)]
-pub(super) struct Probed {
+pub(super) struct ProbedServer {
     pub(super) era: &'static str,
     pub(super) revision: String,
-    /// Whether it speaks MGP.
+    /// `true` if it speaks MGP.
     pub(super) mgp: bool,
     pub(super) name: Option<String>,
     pub(super) version: Option<String>,
-    /// Those that can be called.
+    /// The tools that can be called.
     pub(super) tools: Vec<Tool>,
-    /// The names of all.
+    /// The names of all tools.
     pub(super) listed: Vec<String>,
-    /// All of them as they were written.
+    /// All tools as the server wrote them.
     pub(super) raw: Vec<Payload>,
 }
 
-/// Why a server cannot be used.
+/// The reason a server cannot be used.
 #[derive(Debug)]
-pub(super) struct Broken {
-    pub(super) why: String,
-    /// What it wrote about that itself.
-    pub(super) said: Option<String>,
+pub(super) struct ProbeError {
+    pub(super) reason: String,
+    /// The line of its standard error that explains the failure.
+    pub(super) stderr: Option<String>,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for ProbeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.said {
-            Some(said) => write!(f, "{}; it said: “{said}”", self.why),
-            None => f.write_str(&self.why),
+        match &self.stderr {
+            Some(line) => write!(f, "{}; it wrote: “{line}”", self.reason),
+            None => f.write_str(&self.reason),
         }
     }
 }
@@ -81,45 +78,45 @@ impl fmt::Display for Broken {
 #[derive(Debug)]
 pub(super) struct Prober {
     expander: Expander,
-    patience: Duration,
+    timeout: Duration,
     starts: Semaphore,
 }
 
 impl Prober {
-    /// With so much time for each server.
-    pub(super) fn new(patience: Duration) -> Self {
-        Self { expander: Expander::of_process(), patience, starts: Semaphore::new(STARTS) }
+    /// Creates a prober with a time limit for each server.
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { expander: Expander::of_process(), timeout, starts: Semaphore::new(MAX_STARTING) }
     }
 
-    /// Starts a server and asks it for its tools, which the definitions take note of; says why it could not.
+    /// Starts a server and lists its tools, which are recorded in the definitions.
     pub(super) async fn probe(
         &self,
         server: &Server,
         definitions: &Definitions,
-    ) -> Result<Probed, Broken> {
-        let words = Words::default();
-        match self.in_turn(server, definitions, &words).await {
+    ) -> Result<ProbedServer, ProbeError> {
+        let stderr = StderrTail::default();
+        match self.start(server, definitions, &stderr).await {
             Ok(probed) => Ok(probed),
-            Err(why) => {
+            Err(reason) => {
                 if matches!(server.reach, Reach::Program { .. }) {
-                    sleep(SPEAKS).await;
+                    sleep(STDERR_DELAY).await;
                 }
-                Err(Broken { why: words.veiled(&why), said: words.telling() })
+                Err(ProbeError { reason: stderr.redact(&reason), stderr: stderr.best_line() })
             }
         }
     }
 
-    async fn in_turn(
+    async fn start(
         &self,
         server: &Server,
         definitions: &Definitions,
-        words: &Words,
-    ) -> Result<Probed, String> {
-        let Ok(permit) = self.starts.acquire().await else { return Err("it was given up".into()) };
-        let mut probe = pin!(timeout(self.patience, self.ask(server, definitions, words)));
+        stderr: &StderrTail,
+    ) -> Result<ProbedServer, String> {
+        let Ok(permit) = self.starts.acquire().await else { return Err("it was cancelled".into()) };
+        let mut probe = pin!(timeout(self.timeout, self.run(server, definitions, stderr)));
         let early = tokio::select! {
             probed = &mut probe => Some(probed),
-            () = sleep(HOLDS) => None,
+            () = sleep(START_DELAY) => None,
         };
         drop(permit);
         let probed = match early {
@@ -127,17 +124,17 @@ impl Prober {
             None => probe.await,
         };
         probed.unwrap_or_else(|_| {
-            Err(format!("it did not answer within {} s", self.patience.as_secs()))
+            Err(format!("it did not answer within {} s", self.timeout.as_secs()))
         })
     }
 
-    async fn ask(
+    async fn run(
         &self,
         server: &Server,
         definitions: &Definitions,
-        words: &Words,
-    ) -> Result<Probed, String> {
-        let client = self.connect(server, words).await?;
+        stderr: &StderrTail,
+    ) -> Result<ProbedServer, String> {
+        let client = self.connect(server, stderr).await?;
         let raw = match client.capabilities().tools {
             Some(_) => list(&client).await,
             None => Ok(Vec::new()),
@@ -148,17 +145,17 @@ impl Prober {
                 .await
                 .map(|()| raw)
                 .map_err(|error| error.to_string()),
-            Err(why) => Err(why),
+            Err(reason) => Err(reason),
         };
         let facts = client.server();
         let info = client.server_info();
         let probed = raw.map(|raw| {
-            // What is no tool is told by nobody and called by nobody.
+            // Entries that are not valid tools are skipped.
             let listed: Vec<Tool> =
                 raw.iter().filter_map(|tool| serde_json::from_str(tool.as_str()).ok()).collect();
             let names = listed.iter().map(|tool| tool.name.clone()).collect();
-            let stands = |tool: &Tool| definitions.standing(Some(&server.id), &tool.name);
-            Probed {
+            let state = |tool: &Tool| definitions.standing(Some(&server.id), &tool.name);
+            ProbedServer {
                 era: match facts.era {
                     Era::Modern => "modern",
                     Era::Legacy => "legacy",
@@ -167,42 +164,42 @@ impl Prober {
                 mgp: facts.mgp.is_some(),
                 name: info.as_ref().map(|info| info.name.clone()),
                 version: info.map(|info| info.version),
-                tools: listed.into_iter().filter(|tool| stands(tool).is_callable()).collect(),
+                tools: listed.into_iter().filter(|tool| state(tool).is_callable()).collect(),
                 listed: names,
                 raw,
             }
         });
-        // What does not leave is killed when the client is dropped.
-        let _ = timeout(LEAVES, client.close()).await;
+        // A server that does not exit is killed when the client is dropped.
+        let _ = timeout(EXIT_TIMEOUT, client.close()).await;
         probed
     }
 
-    async fn connect(&self, server: &Server, words: &Words) -> Result<Client, String> {
+    async fn connect(&self, server: &Server, stderr: &StderrTail) -> Result<Client, String> {
         let (expander, own) = (self.expander.clone(), server.clone());
-        // Files are read and commands run.
-        let filled = tokio::task::spawn_blocking(move || expander.server(&own)).await;
-        let filled = filled.map_err(|error| error.to_string())?;
-        let filled = filled.map_err(|not| not.reasons().join(", "))?;
-        words.keep_secret(&filled);
+        // Blocking: variables may read files and run commands.
+        let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
+        let expanded = expanded.map_err(|error| error.to_string())?;
+        let expanded = expanded.map_err(|error| error.reasons().join(", "))?;
+        stderr.hide_secrets(&expanded);
         let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
-            .init_timeout(self.patience)
+            .init_timeout(self.timeout)
             .era(server.era.into());
         if server.mgp.is_none() {
             builder = builder.plain();
         }
-        let ExpandedServer { id, reach, .. } = filled;
+        let ExpandedServer { id, reach, .. } = expanded;
         let connected = match reach {
             ExpandedReach::Program { command, args, cwd, env } => {
                 let path = env.get("PATH").map(Expanded::as_str);
-                found(command.as_str(), cwd.as_deref(), path.map(OsStr::new))?;
-                let words = words.clone();
+                find_program(command.as_str(), cwd.as_deref(), path.map(OsStr::new))?;
+                let stderr = stderr.clone();
                 let mut program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .server(id.as_str())
-                    .on_stderr(move |line| words.hear(line))
-                    .close_grace(LEAVES)
-                    .term_grace(LEAVES);
+                    .on_stderr(move |line| stderr.push(line))
+                    .close_grace(EXIT_TIMEOUT)
+                    .term_grace(EXIT_TIMEOUT);
                 if let Some(cwd) = cwd {
                     program = program.cwd(cwd);
                 }
@@ -213,62 +210,63 @@ impl Prober {
                 let builder = builder.http(|config| config.headers.extend(headers));
                 builder.connect_url(url.as_str()).await
             }
-            _ => return Err("it is reached in a way this program does not know".into()),
+            _ => return Err("its transport is not supported by this program".into()),
         };
-        connected.map_err(|error| chain(&error))
+        connected.map_err(|error| error_chain(&error))
     }
 }
 
-/// A header of every request; its value may be secret and is in no message.
+/// Parses a header; its value may be secret and is not part of errors.
 fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValue), String> {
-    let bad = |what: &str| format!("`headers.{name}`: {what}");
-    let header = HeaderName::try_from(name.as_str()).map_err(|_| bad("no name of a header"))?;
+    let invalid = |what: &str| format!("`headers.{name}`: {what}");
+    let header =
+        HeaderName::try_from(name.as_str()).map_err(|_| invalid("not a valid header name"))?;
     let mut value =
-        HeaderValue::try_from(value.as_str()).map_err(|_| bad("no value of a header"))?;
+        HeaderValue::try_from(value.as_str()).map_err(|_| invalid("not a valid header value"))?;
     value.set_sensitive(true);
     Ok((header, value))
 }
 
-/// A page of a list, each tool as it was written: what is pinned is exactly that.
+/// A page of a list; tools stay as written, because fingerprints cover the exact text.
 #[derive(Deserialize)]
-struct Page {
+struct ToolsPage {
     #[serde(default)]
     tools: Vec<Payload>,
     #[serde(default, rename = "nextCursor")]
     next: Option<String>,
 }
 
-/// All tools.
 async fn list(client: &Client) -> Result<Vec<Payload>, String> {
     let (mut tools, mut params) = (Vec::new(), ListParams::new());
-    for _ in 0..PAGES {
-        let said = |error| format!("its tools cannot be listed: {error}");
-        let call = Call::ask::<ToolsList>(&params, client.context()).map_err(said)?;
-        let page: Page = client.stack().send(call).await.map_err(said)?.get().map_err(said)?;
+    for _ in 0..MAX_PAGES {
+        let failed = |error| format!("its tools cannot be listed: {error}");
+        let call = Call::ask::<ToolsList>(&params, client.context()).map_err(failed)?;
+        let page: ToolsPage =
+            client.stack().send(call).await.map_err(failed)?.get().map_err(failed)?;
         tools.extend(page.tools);
         match page.next {
             Some(cursor) => params.cursor = Some(cursor),
             None => return Ok(tools),
         }
     }
-    Err(format!("it lists more than {PAGES} pages of tools"))
+    Err(format!("it lists more than {MAX_PAGES} pages of tools"))
 }
 
-/// Finds a program as the system would; says what to do where there is none.
-pub(super) fn found(
+/// Finds a program as the system does.
+fn find_program(
     command: &str,
     cwd: Option<&Path>,
     path: Option<&OsStr>,
 ) -> Result<PathBuf, String> {
     if let Some(cwd) = cwd.filter(|cwd| !cwd.is_dir()) {
-        return Err(format!("its folder `{}` is not there", cwd.display()));
+        return Err(format!("its folder `{}` does not exist", cwd.display()));
     }
     if command.contains(std::path::is_separator) {
         let file = cwd.unwrap_or(Path::new("")).join(command);
         return match (file.is_file(), is_program(&file)) {
             (true, true) => Ok(file),
-            (true, false) => Err(format!("`{command}` is no program; run `chmod +x` on it")),
-            _ => Err(format!("there is no program `{command}`")),
+            (true, false) => Err(format!("`{command}` is not executable; run `chmod +x` on it")),
+            _ => Err(format!("the program `{command}` does not exist")),
         };
     }
     let inherited = std::env::var_os("PATH");
@@ -279,7 +277,7 @@ pub(super) fn found(
         std::iter::once(file).chain(windows.into_iter().filter(|_| cfg!(windows)))
     });
     files.into_iter().find(|file| is_program(file)).ok_or_else(|| {
-        format!("the program `{command}` is not on the PATH; install it, or write its full path")
+        format!("the program `{command}` is not on the PATH; install it, or use its full path")
     })
 }
 
@@ -295,8 +293,8 @@ fn is_program(file: &Path) -> bool {
     file.is_file()
 }
 
-/// An error with what is behind it, each sentence once.
-pub(super) fn chain(error: &mgp_client_sdk::Error) -> String {
+/// Returns an error and its sources, each sentence once.
+fn error_chain(error: &mgp_client_sdk::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -309,9 +307,10 @@ pub(super) fn chain(error: &mgp_client_sdk::Error) -> String {
     text
 }
 
-/// What a server runs or where it is, without what looks like a secret.
-pub(super) fn shown(server: &Server) -> String {
-    let secret: Vec<String> = clear_secrets(server).into_iter().map(|found| found.place).collect();
+/// Returns the command line or the URL of a server without apparent secrets.
+pub(super) fn describe_reach(server: &Server) -> String {
+    let secret: Vec<String> =
+        clear_secrets(server).into_iter().map(|secret| secret.place).collect();
     match &server.reach {
         Reach::Program { command, args, .. } => {
             let args = args.iter().enumerate().map(|(at, arg)| {
@@ -333,7 +332,7 @@ pub(super) fn shown(server: &Server) -> String {
             };
             if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
         }
-        _ => "in a way this program does not know".to_owned(),
+        _ => "an unsupported transport".to_owned(),
     }
 }
 
@@ -346,11 +345,11 @@ mod tests {
     #[track_caller]
     fn check(entry: &str, expected: &str) {
         let config = Config::parse("mgp.toml", &format!("servers = [{{ id = 'a', {entry} }}]"));
-        assert_eq!(shown(&config.unwrap().config.servers[0]), expected);
+        assert_eq!(describe_reach(&config.unwrap().config.servers[0]), expected);
     }
 
     #[test]
-    fn what_looks_like_a_secret_is_not_shown() {
+    fn apparent_secrets_are_not_shown() {
         check(
             "command = 'x', args = ['--token=ghp_abcdefghijklmnopqrstuvwxyz0123456789', 'b']",
             "x --token=… b",
@@ -367,13 +366,17 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_found_or_the_remedy_is() {
-        assert!(found("sh", None, None).is_ok());
-        assert!(found("no-such-program", None, None).unwrap_err().contains("not on the PATH"));
-        assert!(found("sh", None, Some(OsStr::new("/nowhere"))).is_err());
+    fn a_program_that_is_not_found_is_an_error_with_the_remedy() {
+        assert!(find_program("sh", None, None).is_ok());
         assert!(
-            found("./no-such-program", None, None).unwrap_err().contains("there is no program")
+            find_program("no-such-program", None, None).unwrap_err().contains("not on the PATH")
         );
-        assert!(found("sh", Some(Path::new("/nowhere")), None).unwrap_err().contains("folder"));
+        assert!(find_program("sh", None, Some(OsStr::new("/nowhere"))).is_err());
+        assert!(
+            find_program("./no-such-program", None, None).unwrap_err().contains("does not exist")
+        );
+        assert!(
+            find_program("sh", Some(Path::new("/nowhere")), None).unwrap_err().contains("folder")
+        );
     }
 }

@@ -1,6 +1,4 @@
-//! `mgp servers`: the servers behind the kernel.
-//!
-//! Applies to: both.
+//! `mgp servers`: the servers of the kernel.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,97 +22,96 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::time::{Instant, sleep};
 
-use super::grant::{self, Granted};
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Done, Page, Shown, Tone, brief, show};
-use crate::own_file::OwnFile;
-use crate::places::Configured;
-use crate::{control, span, state};
+use super::grant::{self, GrantResult};
+use crate::args::ConfigArg;
+use crate::args::Global;
+use crate::config_file::ConfigFile;
+use crate::exit::{CliResult, Failure};
+use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print};
+use crate::{control, state, time_args};
 
-/// How long a server may take to be there.
-const STARTS: Duration = Duration::from_secs(30);
+/// The time a server may take to connect.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a server that is taken back may take to be gone.
-const LEAVES: Duration = Duration::from_mins(1);
+/// The time a removed server may take to drain.
+const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How often is looked whether it is.
-const LOOKS: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// `mgp servers`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Servers {
-    /// List the servers and how they are
+    /// List the servers and their states
     Ls {
-        /// Only this one
+        /// Show only this server, in full
         server: Option<String>,
     },
-    /// Add a server to your configuration, and let agents use it
+    /// Add a server to your configuration, and grant agents access
     #[command(
         after_help = "Example:\n  mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/projects\n  mgp servers add tracker --url https://example.org/mcp --header 'Authorization=Bearer ${TRACKER_TOKEN}'"
     )]
     Add(Add),
-    /// Remove a server from your configuration, or one that was registered while a kernel runs
+    /// Remove a server from your configuration, or a registered server from the running kernel
     #[command(after_help = "Example:\n  mgp servers rm files")]
     Rm(Rm),
     /// Start a server
-    Start(Which),
-    /// Stop a server, once what runs there is finished
-    Stop(Which),
-    /// Stop a server and start it again
-    Restart(Which),
-    /// Let what runs at a server finish, and send it nothing more
-    Drain(Which),
-    /// Show what a server wrote to its standard error
+    Start(ServerArg),
+    /// Stop a server after its running calls have finished
+    Stop(ServerArg),
+    /// Restart a server
+    Restart(ServerArg),
+    /// Finish the running calls of a server, and send it no new ones
+    Drain(ServerArg),
+    /// Show the standard error of a server
     #[command(after_help = "Example:\n  mgp servers logs files -n 20")]
     Logs {
-        /// The server
+        /// Server
         server: String,
-        /// How many lines, the last ones
+        /// Number of lines, the last ones
         #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
         lines: u64,
     },
 }
 
-/// A server.
+/// A server and a time limit.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Which {
-    /// The server
+pub(crate) struct ServerArg {
+    /// Server
     server: String,
-    /// How long running calls may take to end, and a server to be there, as 30s
-    #[arg(long, value_name = "SPAN", value_parser = span::span)]
+    /// Time for running calls to finish and for the server to connect, e.g. 30s
+    #[arg(long, value_name = "DURATION", value_parser = time_args::duration)]
     timeout: Option<Duration>,
 }
 
 /// `mgp servers add`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Add {
-    /// What it is called everywhere: letters, digits, `.`, `_`, `-`
+    /// Id of the server: letters, digits, `.`, `_`, `-`
     id: String,
-    /// Where it is, instead of a program
+    /// URL of the server, instead of a program
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
-    /// A header of every request, as NAME=VALUE; secrets as ${VAR}
+    /// Header of every request; write secrets as ${VAR}; may be given several times
     #[arg(long, value_name = "NAME=VALUE", requires = "url", value_parser = pair)]
     header: Vec<(String, String)>,
-    /// A variable of its environment, as NAME=VALUE; secrets as ${VAR}
+    /// Environment variable of the program; write secrets as ${VAR}; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
-    /// The folder it runs in
+    /// Working folder of the program
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// The era of MCP that is spoken with it, where the newest it knows is not wanted
+    /// Era of MCP to use with the server; the default is the newest one it supports
     #[arg(long, value_parser = ["auto", "modern", "legacy"])]
     era: Option<String>,
-    /// The agent that gets access; without one, all agents of your configuration, else `default`
+    /// Agent that gets access; the default is all agents of your configuration, else `default`
     #[arg(long, value_name = "NAME")]
     agent: Vec<String>,
-    /// Write the configuration only: no access, no permissions
+    /// Write the configuration only; grant nothing
     #[arg(long)]
     no_grant: bool,
     #[command(flatten)]
-    configured: Configured,
-    /// The program and its arguments, behind `--`
+    config: ConfigArg,
+    /// Program and its arguments, after `--`
     #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -122,82 +119,80 @@ pub(crate) struct Add {
 /// `mgp servers rm`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Rm {
-    /// The server
+    /// Server
     server: String,
     #[command(flatten)]
-    configured: Configured,
+    config: ConfigArg,
 }
 
-/// All servers, or the one that was named.
+/// All servers, or the named one.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct All {
+pub(crate) struct ServerList {
     servers: Vec<KernelServer>,
     #[serde(skip)]
     is_named: bool,
 }
 
-/// A server that was added.
+/// The result of `mgp servers add`.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Added {
+pub(crate) struct AddResult {
     /// The server.
     id: String,
-    /// The file it was written to.
+    /// The configuration file.
     file: PathBuf,
-    /// What is left to do.
+    /// Steps that remain.
     notes: Vec<String>,
-    /// What was granted.
-    granted: Vec<Granted>,
+    /// The grants, by agent.
+    granted: Vec<GrantResult>,
 }
 
 /// Lines of a server's standard error.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Lines(Vec<KernelLogLine>);
+pub(crate) struct LogLines(Vec<KernelLogLine>);
 
-/// How a server is, as a colour.
-pub(super) fn state(state: &ServerState) -> Cell {
-    let tone = match state {
-        ServerState::Connected => Tone::Good,
-        ServerState::Error => Tone::Bad,
-        ServerState::Registered | ServerState::Disconnected => Tone::Quiet,
-        _ => Tone::Doubtful,
+fn state_cell(state: &ServerState) -> Cell {
+    let color = match state {
+        ServerState::Connected => Color::Green,
+        ServerState::Error => Color::Red,
+        ServerState::Registered | ServerState::Disconnected => Color::Dim,
+        _ => Color::Yellow,
     };
-    Cell::from(state.as_str()).tone(tone)
+    Cell::from(state.as_str()).color(color)
 }
 
-impl Shown for All {
-    fn show(&self, page: &mut Page) {
+impl Render for ServerList {
+    fn render(&self, out: &mut Output) {
         if self.servers.is_empty() {
-            return page.line(
-                "no servers; add one with `mgp servers add`, or take them over with `mgp import`",
+            return out.line(
+                "no servers; add one with `mgp servers add`, or copy those of other hosts with `mgp import`",
             );
         }
         if let ([server], true) = (self.servers.as_slice(), self.is_named) {
-            return one(server, page);
+            return render_server(server, out);
         }
         let rows = self.servers.iter().map(|server| {
-            // What is wrong comes first; where all is well, what it runs.
-            let says = server.error.as_ref().or(server.lacks.as_ref()).unwrap_or(&server.reach);
+            // A problem, else what the server runs.
+            let text = server.error.as_ref().or(server.lacks.as_ref()).unwrap_or(&server.reach);
             [
                 server.id.as_str().into(),
-                state(&server.status),
+                state_cell(&server.status),
                 server.era.as_deref().into(),
                 Cell::number(server.tools),
                 Cell::number(server.tokens),
                 Cell::number(server.restarts),
-                brief(says, 90).into(),
+                first_line(text, 90).into(),
             ]
         });
-        page.table(["ID", "STATE", "ERA", "TOOLS", "TOKENS", "RESTARTS", "RUNS"], rows);
+        out.table(["ID", "STATE", "ERA", "TOOLS", "TOKENS", "RESTARTS", "RUNS"], rows);
     }
 }
 
-/// A server in full.
-fn one(server: &KernelServer, page: &mut Page) {
+fn render_server(server: &KernelServer, out: &mut Output) {
     let mgp = server.mgp_version.as_ref().map(ToString::to_string);
     let lines: [(&str, Option<String>); 14] = [
         ("runs", Some(server.reach.clone())),
@@ -215,35 +210,35 @@ fn one(server: &KernelServer, page: &mut Page) {
         ("lacks", server.lacks.clone()),
         ("configured in", Some(server.source.clone())),
     ];
-    page.marked(&state(&server.status), &server.id);
+    out.status_line(&state_cell(&server.status), &server.id);
     for (name, text) in lines {
         if let Some(text) = text {
-            page.line(format!("  {name:14}{text}"));
+            out.line(format!("  {name:14}{text}"));
         }
     }
 }
 
-impl Shown for Added {
-    fn show(&self, page: &mut Page) {
-        page.line(format!("added {} to {}", self.id, self.file.display()));
+impl Render for AddResult {
+    fn render(&self, out: &mut Output) {
+        out.line(format!("added {} to {}", self.id, self.file.display()));
         for note in &self.notes {
-            page.line(format!("  {note}"));
+            out.line(format!("  {note}"));
         }
         for granted in &self.granted {
-            granted.show(page);
+            granted.render(out);
         }
     }
 }
 
-impl Shown for Lines {
-    fn show(&self, page: &mut Page) {
+impl Render for LogLines {
+    fn render(&self, out: &mut Output) {
         for line in &self.0 {
-            page.line(format!("{} {}", line.at, line.text));
+            out.line(format!("{} {}", line.at, line.text));
         }
     }
 }
 
-pub(crate) async fn run(global: &Global, servers: &Servers) -> Ended {
+pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
     match servers {
         Servers::Add(add) => self::add(global, add).await,
         Servers::Rm(rm) => remove(global, rm).await,
@@ -257,84 +252,79 @@ pub(crate) async fn run(global: &Global, servers: &Servers) -> Ended {
                     "there is no server `{server}`; see `mgp servers ls`"
                 )));
             }
-            show(global, &All { servers: all, is_named: server.is_some() })
+            print(global, &ServerList { servers: all, is_named: server.is_some() })
         }
         Servers::Logs { server, lines } => {
             let client = control::connect(global).await?;
             let mut params = KernelServerLogsParams::new(&**server);
             params.lines = Some(*lines);
-            show(global, &Lines(client.request::<KernelServersLogs>(&params).await?.lines))
+            print(global, &LogLines(client.request::<KernelServersLogs>(&params).await?.lines))
         }
-        Servers::Start(which) => change::<KernelServersStart>(global, which).await,
-        Servers::Stop(which) => change::<KernelServersStop>(global, which).await,
-        Servers::Restart(which) => change::<KernelServersRestart>(global, which).await,
-        Servers::Drain(which) => change::<KernelServersDrain>(global, which).await,
+        Servers::Start(server) => change::<KernelServersStart>(global, server).await,
+        Servers::Stop(server) => change::<KernelServersStop>(global, server).await,
+        Servers::Restart(server) => change::<KernelServersRestart>(global, server).await,
+        Servers::Drain(server) => change::<KernelServersDrain>(global, server).await,
     }
 }
 
-async fn change<R>(global: &Global, which: &Which) -> Ended
+async fn change<R>(global: &Global, arg: &ServerArg) -> CliResult
 where
     R: Request<Params = KernelServerParams, Result = KernelServerResult>,
 {
-    let client = control::connect_for(global, which.timeout.unwrap_or_default()).await?;
-    let mut params = KernelServerParams::new(&*which.server);
-    params.timeout_ms = which.timeout.map(millis);
+    let client = control::connect_with_timeout(global, arg.timeout.unwrap_or_default()).await?;
+    let mut params = KernelServerParams::new(&*arg.server);
+    params.timeout_ms = arg.timeout.map(mgp_types::millis);
     let mut status = client.request::<R>(&params).await?.status;
     let is_start = [KernelServersStart::METHOD, KernelServersRestart::METHOD].contains(&R::METHOD);
-    // Whoever starts a server wants to know whether it came up.
-    let end = Instant::now() + which.timeout.unwrap_or(STARTS);
+    // A start is complete when the server has connected or failed.
+    let end = Instant::now() + arg.timeout.unwrap_or(START_TIMEOUT);
     while is_start && !is_settled(&status) && Instant::now() < end {
-        sleep(LOOKS).await;
-        status = match told(&client, &which.server).await? {
+        sleep(POLL_INTERVAL).await;
+        status = match fetch_server(&client, &arg.server).await? {
             Some(server) => server.status,
             None => break,
         };
     }
     if status == ServerState::Error || (is_start && status != ServerState::Connected) {
-        return Err(Failure::failed(why(&client, &which.server).await));
+        return Err(Failure::failed(failure_reason(&client, &arg.server).await));
     }
-    Done::new(&*which.server, status.as_str()).tell(global)
+    ActionReport::new(&*arg.server, status.as_str()).print(global)
 }
 
-/// Whether a server that is started is there, or will not be at once.
+/// Returns whether a started server has connected or failed.
 fn is_settled(state: &ServerState) -> bool {
     matches!(state, ServerState::Connected | ServerState::Error | ServerState::Restarting)
 }
 
-async fn told(client: &Client, server: &str) -> Ended<Option<KernelServer>> {
+async fn fetch_server(client: &Client, server: &str) -> CliResult<Option<KernelServer>> {
     let mut params = KernelServersParams::new();
     params.server_id = Some(server.to_owned());
     Ok(client.request::<KernelServers>(&params).await?.servers.into_iter().next())
 }
 
-/// Why a server does not run.
-async fn why(client: &Client, server: &str) -> String {
-    let error = told(client, server).await.ok().flatten().and_then(|server| server.error);
-    let error = error.unwrap_or_else(|| "it does not run".to_owned());
+async fn failure_reason(client: &Client, server: &str) -> String {
+    let error = fetch_server(client, server).await.ok().flatten().and_then(|server| server.error);
+    let error = error.unwrap_or_else(|| "it is not running".to_owned());
     let mut params = KernelServerLogsParams::new(server);
     params.lines = Some(1);
-    let lines = client.request::<KernelServersLogs>(&params).await.map(|said| said.lines);
-    let said = match lines.unwrap_or_default().pop() {
-        Some(line) => format!("; it said: {}", brief(&line.text, 200)),
+    let lines = client.request::<KernelServersLogs>(&params).await.map(|result| result.lines);
+    let stderr = match lines.unwrap_or_default().pop() {
+        Some(line) => format!("; it wrote: {}", first_line(&line.text, 200)),
         None => String::new(),
     };
-    format!("{server} is not there: {error}{said}; look with `mgp doctor {server}`")
+    format!("{server} is not connected: {error}{stderr}; run `mgp doctor {server}`")
 }
 
-pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-async fn add(global: &Global, add: &Add) -> Ended {
-    let file = add.configured.own_file()?;
+async fn add(global: &Global, add: &Add) -> CliResult {
+    let file = add.config.file_to_edit()?;
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if !add.id.chars().all(fits) || !add.id.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         let id = add.id.escape_debug();
         return Err(Failure::usage(format!(
-            "`{id}` is no id of a server: letters, digits, `.`, `_` and `-` are"
+            "`{id}` is not a valid id; use letters, digits, `.`, `_`, `-`"
         )));
     }
-    // Added as from another host, so that it is judged and written the same way.
+    // Added as an import, so that it is checked and written the same way.
     let text = json!({ "mcpServers": { &*add.id: entry(add) } }).to_string();
     let import = read(Host::Generic, Path::new("mgp servers add"), &text)?;
     let plan = Plan::new(&file, &[import])?;
@@ -343,29 +333,29 @@ async fn add(global: &Global, add: &Add) -> Ended {
     };
     let notes = match &line.fate {
         Fate::Added(_) => line.notes.clone(),
-        Fate::Left(why) => {
-            return Err(Failure::failed(format!("`{}` was not added: {why}", add.id)));
+        Fate::Left(reason) => {
+            return Err(Failure::failed(format!("`{}` was not added: {reason}", add.id)));
         }
         _ => Vec::new(),
     };
     plan.apply()?;
-    let mut added = Added { id: add.id.clone(), file, notes, granted: Vec::new() };
+    let mut result = AddResult { id: add.id.clone(), file, notes, granted: Vec::new() };
     if is_registered(global, &add.id).await {
         let id = &add.id;
-        added.notes.push(format!(
-            "`{id}` was registered while a kernel ran; that server rests as long as this entry is there, and `mgp servers rm {id}` gives it back"
+        result.notes.push(format!(
+            "`{id}` is also a registered server, which this entry replaces; `mgp servers rm {id}` restores it"
         ));
     }
     if add.no_grant {
-        // With a grant the kernel looks at its configuration anyway.
+        // Grants make the kernel reload anyway.
         control::reload(global).await;
     } else {
-        added.granted = grants(global, add, &added.file).await?;
+        result.granted = grants(global, add, &result.file).await?;
     }
-    show(global, &added)
+    print(global, &result)
 }
 
-/// Whether the id is that of a server that was registered while a kernel ran.
+/// Returns whether a registered server has this id.
 async fn is_registered(global: &Global, id: &str) -> bool {
     let is_there = state::folder(global).is_ok_and(|folder| folder.join("state.db").exists());
     if !is_there {
@@ -375,8 +365,7 @@ async fn is_registered(global: &Global, id: &str) -> bool {
     match Registrations::is_approved_in(&store, &ServerId::from(id)).await {
         Ok(is_registered) => is_registered,
         Err(error) => {
-            // The entry is written all the same.
-            tracing::debug!(%error, "whether the id is registered is not known");
+            tracing::debug!(%error, "cannot read registrations");
             false
         }
     }
@@ -405,8 +394,8 @@ fn entry(add: &Add) -> Value {
     entry.into()
 }
 
-async fn grants(global: &Global, add: &Add, file: &Path) -> Ended<Vec<Granted>> {
-    // What was approved of a project is not asked here: the file is the user's own.
+async fn grants(global: &Global, add: &Add, file: &Path) -> CliResult<Vec<GrantResult>> {
+    // No approvals are needed: the file is the user's own.
     let trust = Trust::new(Arc::new(MemoryStore::new()));
     let config = Sources::given(file).load(&trust).await?.config;
     let Some(server) = config.server(&add.id) else { return Ok(Vec::new()) };
@@ -418,47 +407,48 @@ async fn grants(global: &Global, add: &Add, file: &Path) -> Ended<Vec<Granted>> 
     let agents = if agents.is_empty() { vec!["default".to_owned()] } else { agents };
     let mut granted = Vec::new();
     for agent in agents {
-        granted.extend(grant::visible(global, &agent, &[server], "mgp servers add").await?);
+        granted.extend(grant::grant_access(global, &agent, &[server], "mgp servers add").await?);
     }
     Ok(granted)
 }
 
-async fn remove(global: &Global, rm: &Rm) -> Ended {
+async fn remove(global: &Global, rm: &Rm) -> CliResult {
     let id = &rm.server;
-    let removed = Done::new(&**id, "removed");
-    if OwnFile::open(rm.configured.own_file()?)?.remove_server(id)? {
+    let removed = ActionReport::new(&**id, "removed");
+    if ConfigFile::open(rm.config.file_to_edit()?)?.remove_server(id)? {
         control::reload(global).await;
-        return removed.tell(global);
+        return removed.print(global);
     }
-    // Not of the file, so perhaps one that was registered while a kernel ran.
+    // Without an entry in the file, it may be a registered server.
     let client = match control::connect(global).await {
         Ok(client) => client,
         Err(failure) if failure.is_no_kernel() => {
             return Err(Failure::failed(format!(
-                "there is no server `{id}` in {}; one that was registered can be removed while a kernel runs",
-                rm.configured.own_file()?.display()
+                "there is no server `{id}` in {}; a registered server can be removed only while a kernel is running",
+                rm.config.file_to_edit()?.display()
             )));
         }
         Err(failure) => return Err(failure),
     };
-    let told = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
-    let end = Instant::now() + LEAVES;
-    // Calls that run there may take their time.
-    let mut is_there = told.status != RegistrationStatus::Deregistered;
+    let result = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
+    let end = Instant::now() + REMOVE_TIMEOUT;
+    let mut is_there = result.status != RegistrationStatus::Deregistered;
     while is_there && Instant::now() < end {
-        sleep(LOOKS).await;
+        sleep(POLL_INTERVAL).await;
         let all = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
         is_there = all.iter().any(|server| server.id == *id);
     }
     if is_there {
-        return Err(Failure::failed(format!("`{id}` still drains; it goes once that is over")));
+        return Err(Failure::failed(format!(
+            "`{id}` is still draining; it is removed when its calls have finished"
+        )));
     }
-    removed.tell(global)
+    removed.print(global)
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(format!("`{}` is not NAME=VALUE", brief(text, 20))),
+        _ => Err(format!("`{}` is not NAME=VALUE", first_line(text, 20))),
     }
 }

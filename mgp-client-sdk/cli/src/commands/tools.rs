@@ -1,6 +1,4 @@
-//! `mgp tools`: the tools behind the kernel, as agents see them.
-//!
-//! Applies to: outbound.
+//! `mgp tools`: the tools of all servers, as agents see them.
 
 use std::io::Read as _;
 
@@ -16,45 +14,45 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::kernel::RESULT_TYPE;
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::output::{Cell, Done, Page, Shown, Tone, brief, note, show};
-use crate::own_file::{OwnFile, Pinned, check_agent};
-use crate::places::Configured;
-use crate::{ask, control};
+use crate::args::ConfigArg;
+use crate::args::Global;
+use crate::config_file::{ConfigFile, Pinned, check_agent};
+use crate::exit::{CliResult, Failure};
+use crate::output::{ActionReport, Cell, Color, Output, Render, first_line, print, print_note};
+use crate::{control, prompt};
 
-/// The longest arguments that are read from standard input.
-const LONGEST: u64 = 16 << 20;
+/// The bound of arguments from standard input.
+const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
 
 /// `mgp tools`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Tools {
-    /// List tools, and why an agent does not see one
+    /// List tools, and why an agent does not see a tool
     #[command(
-        after_help = "Example:\n  mgp tools ls --agent cursor\n  mgp tools ls --waiting      # definitions that an operator must look at"
+        after_help = "Example:\n  mgp tools ls --agent cursor\n  mgp tools ls --waiting      # definitions that need a decision"
     )]
     Ls(Ls),
-    /// Find tools by what they are for, as an agent would
+    /// Search tools by purpose, as an agent does
     #[command(after_help = "Example:\n  mgp tools search 'read a file'")]
     Search(Search),
-    /// Call a tool as an agent; the rules for that agent hold
+    /// Call a tool as an agent, under the rules for that agent
     #[command(
         after_help = "Example:\n  mgp tools call files.read_file path=/etc/hosts\n  mgp tools call clock.now --agent cursor\n  echo '{\"path\":\"/etc/hosts\"}' | mgp tools call files.read_file --arguments -"
     )]
     Call(Call),
-    /// Keep a tool in an agent's list at all times
+    /// Always list a tool to an agent
     #[command(
         after_help = "Example:\n  mgp tools pin files.read_file --agent cursor\n  mgp tools pin files.read_file --agent cursor --remove"
     )]
     Pin(Pin),
-    /// Decide about a definition that is new and doubtful, or no longer what it was
+    /// Approve or reject a definition that is suspicious or has changed
     #[command(
         after_help = "Example:\n  mgp tools approve files.read_file\n  mgp tools approve files.read_file --reject --because 'it asks for secrets'"
     )]
     Approve(Approve),
-    /// Say what the list of tools costs an agent, and what all of them would
+    /// Show the tokens of an agent's tool list, and of a list of all tools
     Tokens {
-        /// The agent
+        /// Agent
         #[arg(long, value_name = "NAME", default_value = "default")]
         agent: String,
     },
@@ -63,12 +61,12 @@ pub(crate) enum Tools {
 /// `mgp tools ls`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Ls {
-    /// Of this server only
+    /// Only tools of this server
     server: Option<String>,
-    /// Say what this agent sees
+    /// Agent whose view is shown
     #[arg(long, value_name = "NAME", default_value = "default")]
     agent: String,
-    /// Only definitions that wait for an operator
+    /// Only definitions that need a decision
     #[arg(long)]
     waiting: bool,
 }
@@ -76,15 +74,15 @@ pub(crate) struct Ls {
 /// `mgp tools search`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Search {
-    /// What is needed, in any words
+    /// Purpose of the tool, in your own words
     query: String,
-    /// The agent that searches
+    /// Agent that searches
     #[arg(long, value_name = "NAME", default_value = "default")]
     agent: String,
-    /// How many at most
+    /// Maximum number of tools
     #[arg(long, short = 'n', value_name = "N", default_value_t = 5)]
     most: u64,
-    /// How: keyword, semantic, category or hybrid
+    /// Search strategy: keyword, semantic, category or hybrid
     #[arg(long, value_name = "WORD")]
     strategy: Option<String>,
 }
@@ -92,15 +90,15 @@ pub(crate) struct Search {
 /// `mgp tools call`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Call {
-    /// The tool, as `mgp tools ls` names it
+    /// Tool, as `mgp tools ls` names it
     tool: String,
-    /// Arguments as NAME=VALUE; a value that is JSON is taken as such
+    /// Arguments; a value that is valid JSON is parsed
     #[arg(value_name = "NAME=VALUE")]
     pairs: Vec<String>,
     /// All arguments as one JSON object; `-` reads it from standard input
     #[arg(long, value_name = "JSON", conflicts_with = "pairs")]
     arguments: Option<String>,
-    /// The agent that calls
+    /// Agent that calls
     #[arg(long, value_name = "NAME", default_value = "default")]
     agent: String,
 }
@@ -108,33 +106,33 @@ pub(crate) struct Call {
 /// `mgp tools pin`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Pin {
-    /// The tool, as server.tool
+    /// Tool, as SERVER.TOOL
     tool: String,
-    /// The agent
+    /// Agent
     #[arg(long, value_name = "NAME")]
     agent: String,
-    /// Pin it no longer
+    /// Unpin the tool instead
     #[arg(long)]
     remove: bool,
     #[command(flatten)]
-    configured: Configured,
+    config: ConfigArg,
 }
 
 /// `mgp tools approve`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Approve {
-    /// The tool, as server.tool
+    /// Tool, as SERVER.TOOL
     tool: String,
-    /// Refuse the definition instead
+    /// Reject the definition instead
     #[arg(long)]
     reject: bool,
-    /// Decide without asking
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// The fingerprint of what was looked at; anything else is not decided
+    /// Decide only about the definition with this fingerprint
     #[arg(long, value_name = "HASH")]
     fingerprint: Option<String>,
-    /// Why; it is recorded
+    /// Reason for the audit log
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
 }
@@ -143,109 +141,117 @@ pub(crate) struct Approve {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct All(Vec<KernelTool>);
+pub(crate) struct ToolList(Vec<KernelTool>);
 
-/// Tools that were found, best first.
+/// Search results, best first.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Found(Vec<FoundTool>);
+pub(crate) struct SearchResult(Vec<FoundTool>);
 
-/// What a tool answered.
+/// The result of a call.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Answered(CallToolResult);
+pub(crate) struct CallOutput(CallToolResult);
 
-/// What lists cost.
+/// The tokens of tool lists.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Tokens(KernelTokensResult);
+pub(crate) struct TokenReport(KernelTokensResult);
 
 fn risk(risk: &RiskLevel) -> Cell {
-    let tone = match risk {
-        RiskLevel::Safe => Tone::Good,
-        RiskLevel::Moderate => Tone::Doubtful,
-        _ => Tone::Bad,
+    let color = match risk {
+        RiskLevel::Safe => Color::Green,
+        RiskLevel::Moderate => Color::Yellow,
+        _ => Color::Red,
     };
-    Cell::from(risk.as_str()).tone(tone)
+    Cell::from(risk.as_str()).color(color)
 }
 
-impl Shown for All {
-    fn show(&self, page: &mut Page) {
+impl Render for ToolList {
+    fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return page.line("no tools; see `mgp servers ls`");
+            return out.line("no tools; see `mgp servers ls`");
         }
         let rows = self.0.iter().map(|tool| {
             let sees = match (tool.seen_by_agent, &tool.hidden_because) {
-                (Some(true), _) => Cell::from("yes").tone(Tone::Good),
-                (_, Some(why)) => format!("no: {why}").into(),
+                (Some(true), _) => Cell::from("yes").color(Color::Green),
+                (_, Some(reason)) => format!("no: {reason}").into(),
                 (Some(false), None) => "no".into(),
                 (None, None) => "-".into(),
             };
-            let standing = match tool.standing {
+            let definition = match tool.standing {
                 ToolStanding::Pinned => Cell::from("pinned"),
-                ref other => Cell::from(other.as_str()).tone(Tone::Bad),
+                ToolStanding::Unseen => Cell::from("not recorded yet").color(Color::Dim),
+                ref other => Cell::from(other.as_str()).color(Color::Red),
             };
             [
                 tool.tool_id.as_str().into(),
                 risk(&tool.risk_level),
-                standing,
+                definition,
                 Cell::number(tool.tokens),
                 sees,
-                brief(tool.description.as_deref().unwrap_or_default(), 60).into(),
+                first_line(tool.description.as_deref().unwrap_or_default(), 60).into(),
             ]
         });
-        page.table(["TOOL", "RISK", "STANDING", "TOKENS", "SEEN", "WHAT IT DOES"], rows);
-        for tool in self.0.iter().filter(|tool| waits(tool)) {
+        out.table(["TOOL", "RISK", "DEFINITION", "TOKENS", "LISTED", "DESCRIPTION"], rows);
+        for tool in self.0.iter().filter(|tool| needs_decision(tool)) {
             let reasons: Vec<String> = tool.reasons.iter().cloned().collect();
             let reasons = reasons.join("; ");
-            page.line(format!(
-                "{} waits: {reasons}; decide with `mgp tools approve {}`",
+            out.line(format!(
+                "{} needs a decision: {reasons}; run `mgp tools approve {}`",
                 tool.tool_id, tool.tool_id
             ));
         }
     }
 }
 
-impl Shown for Found {
-    fn show(&self, page: &mut Page) {
+impl Render for SearchResult {
+    fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return page.line("nothing was found that this agent may use");
+            return out.line("no matching tool that this agent may use; try another --agent, or grant access with `mgp access grant`");
         }
         let rows = self.0.iter().map(|tool| {
             let score = tool.relevance_score.as_ref().map(ToString::to_string);
             [
                 tool.tool_id.as_deref().into(),
                 score.map(|score| score.chars().take(4).collect::<String>()).into(),
-                brief(tool.description.as_deref().unwrap_or_default(), 80).into(),
+                first_line(tool.description.as_deref().unwrap_or_default(), 80).into(),
             ]
         });
-        page.table(["TOOL", "FITS", "WHAT IT DOES"], rows);
+        out.table(["TOOL", "SCORE", "DESCRIPTION"], rows);
     }
 }
 
-impl Shown for Answered {
-    fn show(&self, page: &mut Page) {
+impl Render for CallOutput {
+    fn render(&self, out: &mut Output) {
         let text = self.0.to_text();
         if text.is_empty()
             && let Some(content) = &self.0.structured_content
         {
-            return page.block(content.as_str());
+            return out.block(content.as_str());
         }
-        page.block(&text);
+        out.block(&text);
         let others = self.0.content.iter().filter(|block| block.as_text().is_none()).count();
         if others > 0 {
-            page.line(format!("and {others} parts that are no text; --json shows them"));
+            out.line(format!(
+                "and {} not text; use --json",
+                if others == 1 {
+                    "1 part that is".to_owned()
+                } else {
+                    format!("{others} parts that are")
+                }
+            ));
         }
     }
 }
 
-impl Shown for Tokens {
-    fn show(&self, page: &mut Page) {
+impl Render for TokenReport {
+    fn render(&self, out: &mut Output) {
         let KernelTokensResult { listed, all, saved_percent, servers, .. } = &self.0;
-        page.line(if listed < all {
+        out.line(if listed < all {
             format!(
                 "the list of tools costs {listed} tokens instead of {all}: {saved_percent} % less"
             )
@@ -260,27 +266,27 @@ impl Shown for Tokens {
             ]
         });
         if !servers.is_empty() {
-            page.table(["SERVER", "TOOLS", "TOKENS"], rows);
+            out.table(["SERVER", "TOOLS", "TOKENS"], rows);
         }
     }
 }
 
-fn waits(tool: &KernelTool) -> bool {
+fn needs_decision(tool: &KernelTool) -> bool {
     matches!(tool.standing, ToolStanding::Changed | ToolStanding::Flagged)
 }
 
-pub(crate) async fn run(global: &Global, tools: &Tools) -> Ended {
+pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
     match tools {
         Tools::Ls(ls) => {
-            let mut all = listed(global, ls.server.as_deref(), Some(&ls.agent)).await?;
+            let mut all = fetch_tools(global, ls.server.as_deref(), Some(&ls.agent)).await?;
             if ls.waiting {
-                all.retain(waits);
+                all.retain(needs_decision);
                 if all.is_empty() && !global.json {
-                    note(global, "no definition waits");
+                    print_note(global, "no definition needs a decision");
                     return Ok(());
                 }
             }
-            show(global, &All(all))
+            print(global, &ToolList(all))
         }
         Tools::Search(search) => {
             let client = control::connect_as(global, &search.agent).await?;
@@ -293,7 +299,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> Ended {
                 let id = format!("{}.{}", tool.server_id, tool.name);
                 tool.tool_id.get_or_insert(id);
             }
-            show(global, &Found(tools))
+            print(global, &SearchResult(tools))
         }
         Tools::Call(call) => self::call(global, call).await,
         Tools::Pin(pin) => self::pin(global, pin),
@@ -304,16 +310,16 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> Ended {
             params.agent_id = Some(agent.clone());
             let mut tokens = client.request::<KernelToolsTokens>(&params).await?;
             tokens.extra.remove(RESULT_TYPE);
-            show(global, &Tokens(tokens))
+            print(global, &TokenReport(tokens))
         }
     }
 }
 
-async fn listed(
+async fn fetch_tools(
     global: &Global,
     server: Option<&str>,
     agent: Option<&str>,
-) -> Ended<Vec<KernelTool>> {
+) -> CliResult<Vec<KernelTool>> {
     let client = control::connect(global).await?;
     let mut params = KernelToolsParams::new();
     params.server_id = server.map(str::to_owned);
@@ -321,25 +327,25 @@ async fn listed(
     Ok(client.request::<KernelTools>(&params).await?.tools)
 }
 
-async fn call(global: &Global, call: &Call) -> Ended {
+async fn call(global: &Global, call: &Call) -> CliResult {
     let arguments = arguments(call)?;
     let client = control::connect_as(global, &call.agent).await?;
-    let answered = client.call_tool(&call.tool, arguments).await?;
-    let failed = answered.is_error == Some(true);
+    let result = client.call_tool(&call.tool, arguments).await?;
+    let failed = result.is_error == Some(true);
     if failed && !global.json {
-        return Err(Failure::failed(answered.to_text()));
+        return Err(Failure::failed(result.to_text()));
     }
-    show(global, &Answered(answered))?;
-    if failed { Err(Failure::failed("the tool says that it failed")) } else { Ok(()) }
+    print(global, &CallOutput(result))?;
+    if failed { Err(Failure::failed("the tool reported an error")) } else { Ok(()) }
 }
 
-fn arguments(call: &Call) -> Ended<Map<String, Value>> {
+fn arguments(call: &Call) -> CliResult<Map<String, Value>> {
     let Some(text) = &call.arguments else {
         let mut arguments = Map::new();
         for pair in &call.pairs {
             let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty())
             else {
-                let pair = brief(pair, 20);
+                let pair = first_line(pair, 20);
                 return Err(Failure::usage(format!(
                     "`{pair}` is not NAME=VALUE; or give a JSON object with --arguments"
                 )));
@@ -351,25 +357,25 @@ fn arguments(call: &Call) -> Ended<Map<String, Value>> {
     };
     let text = if text == "-" {
         let mut read = String::new();
-        std::io::stdin().lock().take(LONGEST).read_to_string(&mut read)?;
+        std::io::stdin().lock().take(MAX_ARGUMENT_BYTES).read_to_string(&mut read)?;
         read
     } else {
         text.clone()
     };
     serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format!("--arguments is no JSON object: {error}")))
+        .map_err(|error| Failure::usage(format!("--arguments is not a JSON object: {error}")))
 }
 
-fn pin(global: &Global, pin: &Pin) -> Ended {
+fn pin(global: &Global, pin: &Pin) -> CliResult {
     check_agent(&pin.agent)?;
     if pin.tool.split_once('.').is_none_or(|(server, tool)| server.is_empty() || tool.is_empty()) {
         return Err(Failure::usage(format!(
-            "`{}` is not server.tool; see `mgp tools ls`",
+            "`{}` is not SERVER.TOOL; see `mgp tools ls`",
             pin.tool
         )));
     }
     let pinned = if pin.remove { Pinned::No } else { Pinned::Yes };
-    let own = OwnFile::open(pin.configured.own_file()?)?;
+    let own = ConfigFile::open(pin.config.file_to_edit()?)?;
     let changed = own.pin(&pin.agent, &pin.tool, pinned)?;
     let status = match pinned {
         Pinned::Yes => "pinned",
@@ -378,46 +384,46 @@ fn pin(global: &Global, pin: &Pin) -> Ended {
         }
         Pinned::No => "unpinned",
     };
-    Done::new(&*pin.tool, status).tell(global)
+    ActionReport::new(&*pin.tool, status).print(global)
 }
 
-async fn approve(global: &Global, approve: &Approve) -> Ended {
-    let all = listed(global, None, None).await?;
-    let is_meant = |tool: &&KernelTool| tool.tool_id == approve.tool || tool.name == approve.tool;
-    let Some(tool) = all.iter().find(is_meant) else {
+async fn approve(global: &Global, approve: &Approve) -> CliResult {
+    let all = fetch_tools(global, None, None).await?;
+    let is_named = |tool: &&KernelTool| tool.tool_id == approve.tool || tool.name == approve.tool;
+    let Some(tool) = all.iter().find(is_named) else {
         return Err(Failure::failed(format!(
             "there is no tool `{}`; see `mgp tools ls`",
             approve.tool
         )));
     };
-    if !waits(tool) {
-        let standing = tool.standing.as_str();
+    if !needs_decision(tool) {
+        let state = tool.standing.as_str();
         return Err(Failure::failed(format!(
-            "`{}` does not wait for anybody: it is {standing}",
+            "`{}` needs no decision; its definition is {state}",
             tool.tool_id
         )));
     }
-    note(global, &format!("{} is {}", tool.tool_id, tool.standing.as_str()));
+    print_note(global, &format!("{} is {}", tool.tool_id, tool.standing.as_str()));
     for reason in &tool.reasons {
-        note(global, &format!("  {reason}"));
+        print_note(global, &format!("  {reason}"));
     }
     if !approve.yes && approve.fingerprint.is_none() {
         let question = if approve.reject {
-            "Refuse this definition?"
+            "Reject this definition?"
         } else {
-            "Let agents use it as it is now?"
+            "Approve this definition for agents?"
         };
-        match ask::yes(global, question)? {
+        match prompt::confirm(global, question)? {
             Some(true) => {}
             Some(false) => return Err(Failure::failed("nothing was decided")),
             None => {
                 return Err(Failure::usage(
-                    "nobody can be asked here; read the reasons, then add --yes",
+                    "there is no terminal for the question; read the reasons, then add --yes",
                 ));
             }
         }
     }
-    // What was looked at is what is decided, whatever the server says meanwhile.
+    // The decision is about the definition that was shown, even if the server has changed it since.
     let name = tool.tool_id.strip_prefix(&format!("{}.", tool.server_id)).unwrap_or(&tool.name);
     let mut params = KernelToolDecisionParams::new(&*tool.server_id, name);
     params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
@@ -429,5 +435,5 @@ async fn approve(global: &Global, approve: &Approve) -> Ended {
         client.request::<KernelToolsApprove>(&params).await?;
     }
     let status = if approve.reject { "rejected" } else { "approved" };
-    Done::new(&*tool.tool_id, status).tell(global)
+    ActionReport::new(&*tool.tool_id, status).print(global)
 }

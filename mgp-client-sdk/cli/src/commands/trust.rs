@@ -1,6 +1,4 @@
-//! `mgp trust`: approves the configuration of a project, exactly as it is (MGP §15.2).
-//!
-//! Applies to: both.
+//! `mgp trust`: approves the exact content of a project's configuration (MGP §15.2).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,75 +9,75 @@ use mgp_types::Timestamp;
 use mgp_types::service::Principal;
 use serde::Serialize;
 
-use crate::ask;
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use crate::output::{Done, Page, Shown, note, show};
-use crate::record::{self, Record};
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use crate::offline_audit::OfflineAudit;
+use crate::output::{ActionReport, Output, Render, print, print_note};
+use crate::prompt;
 use crate::state;
 
 /// `mgp trust`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  mgp trust           # shows what ./mgp.toml would start, and asks\n  mgp trust --list"
+    after_help = "Example:\n  mgp trust           # shows what ./mgp.toml starts, and asks\n  mgp trust --list"
 )]
 pub(crate) struct Arguments {
-    /// Approve without asking
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
-    /// Take the approval back, of ./mgp.toml or of FILE
+    /// Revoke the approval of ./mgp.toml or of FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "mgp.toml", conflicts_with_all = ["yes", "list"])]
     revoke: Option<PathBuf>,
-    /// Show all approvals
+    /// List all approvals
     #[arg(long, conflicts_with = "yes")]
     list: bool,
 }
 
-/// What is to be approved, and whether it was.
+/// A configuration, and whether it is approved.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Judged {
-    /// The file, by where it really is.
+pub(crate) struct TrustResult {
+    /// The canonical path of the file.
     file: PathBuf,
     /// The SHA-256 of its content.
     sha256: String,
-    /// Its servers.
-    servers: Vec<Judgement>,
-    /// What is wrong or doubtful in it.
+    /// The servers of the project.
+    servers: Vec<ProjectServer>,
+    /// Errors and warnings.
     findings: Vec<String>,
-    /// Whether it counts now.
+    /// `true` if it is in effect now.
     approved: bool,
 }
 
-/// A server of a project, as a person judges it.
+/// A server of a project.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct Judgement {
-    /// Its id.
+struct ProjectServer {
+    /// The id.
     id: String,
-    /// What it starts, or where it is.
+    /// The command line or URL.
     runs: String,
-    /// What it is given from outside the file.
+    /// The values it reads from outside the file.
     needs: Vec<String>,
-    /// Its variables and headers; secrets in clear text are left out.
+    /// The environment variables and headers, without secrets in clear text.
     sets: Vec<String>,
-    /// Which rules it loosens.
+    /// The rules it loosens.
     loosens: Vec<String>,
-    /// Whether it takes the place of a server of your own.
+    /// `true` if it replaces a server of your own.
     replaces_yours: bool,
 }
 
 /// An approval.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Approved {
-    /// The file, by where it really is.
+pub(crate) struct ProjectApproval {
+    /// The canonical path of the file.
     file: PathBuf,
-    /// The SHA-256 of the content that was approved.
+    /// The SHA-256 of the approved content.
     sha256: String,
-    /// Which of your own servers it may replace.
+    /// Your own servers that it may replace.
     replaces: Vec<String>,
-    /// When.
+    /// The time of the approval.
     #[serde(rename = "approved_at")]
     #[cfg_attr(test, schemars(with = "String"))]
     at: Timestamp,
@@ -89,11 +87,11 @@ pub(crate) struct Approved {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct Approvals(Vec<Approved>);
+pub(crate) struct ApprovalList(Vec<ProjectApproval>);
 
-impl Judged {
-    fn of(review: &Review) -> Self {
-        let servers = review.servers.iter().map(|server| Judgement {
+impl TrustResult {
+    fn new(review: &Review) -> Self {
+        let servers = review.servers.iter().map(|server| ProjectServer {
             id: server.id.to_string(),
             runs: server.runs.clone(),
             needs: server.needs.clone(),
@@ -110,25 +108,25 @@ impl Judged {
         }
     }
 
-    /// What a person must see first, a line each.
+    /// Returns the lines that a person must see before the decision.
     fn lines(&self, review: &Review) -> Vec<String> {
         let mut lines = vec![self.file.display().to_string()];
         lines.extend(review.servers.iter().map(|server| format!("  {server}")));
         lines.extend(self.findings.iter().map(|finding| format!("  {finding}")));
         if review.servers.is_empty() {
-            lines.push("  it names no servers".to_owned());
+            lines.push("  it has no servers".to_owned());
         }
         lines
     }
 }
 
-impl Shown for Judged {
-    fn show(&self, page: &mut Page) {
-        page.line(format!("approved {}", self.file.display()));
+impl Render for TrustResult {
+    fn render(&self, out: &mut Output) {
+        out.line(format!("approved {}", self.file.display()));
     }
 }
 
-impl From<Approval> for Approved {
+impl From<Approval> for ProjectApproval {
     fn from(approval: Approval) -> Self {
         Self {
             file: approval.file,
@@ -139,10 +137,10 @@ impl From<Approval> for Approved {
     }
 }
 
-impl Shown for Approvals {
-    fn show(&self, page: &mut Page) {
+impl Render for ApprovalList {
+    fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
-            return page.line("no project's configuration is approved");
+            return out.line("no approved projects");
         }
         let rows = self.0.iter().map(|approved| {
             [
@@ -151,21 +149,21 @@ impl Shown for Approvals {
                 approved.file.display().to_string().into(),
             ]
         });
-        page.table(["APPROVED", "SHA-256", "FILE"], rows);
+        out.table(["APPROVED", "SHA-256", "FILE"], rows);
     }
 }
 
-/// The approvals, with what is decided on the record.
-fn decides(record: &Record) -> Trust {
-    Trust::new(Arc::clone(record.store())).recorded(record.sink())
+/// Opens the approvals; decisions are recorded.
+fn recorded_trust(audit: &OfflineAudit) -> Trust {
+    Trust::new(Arc::clone(audit.store())).recorded(audit.sink())
 }
 
-pub(crate) async fn run(global: &Global, arguments: &Arguments) -> Ended {
+pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
     let trust = Trust::new(Arc::new(state::db(global).await?));
     let operator = Principal::local().operator();
     if arguments.list {
         let all = trust.list().await?;
-        return show(global, &Approvals(all.into_iter().map(Approved::from).collect()));
+        return print(global, &ApprovalList(all.into_iter().map(ProjectApproval::from).collect()));
     }
     if let Some(file) = &arguments.revoke {
         let real = file.canonicalize().unwrap_or_else(|_| file.clone());
@@ -175,42 +173,42 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> Ended {
                 "`{file}` is not approved; see `mgp trust --list`"
             )));
         }
-        let record = record::open(global).await?;
-        let revoked = decides(&record).revoke(file, &operator).await;
-        record.close().await?;
+        let audit = OfflineAudit::open(global).await?;
+        let revoked = recorded_trust(&audit).revoke(file, &operator).await;
+        audit.close().await?;
         revoked?;
-        return Done::new(real.display().to_string(), "revoked").tell(global);
+        return ActionReport::new(real.display().to_string(), "revoked").print(global);
     }
     let Some(review) = Sources::of_process().review()? else {
         return Err(Failure::failed(
             "there is no ./mgp.toml to approve; run `mgp trust` in the folder of the project",
         ));
     };
-    let mut judged = Judged::of(&review);
-    for line in judged.lines(&review) {
-        note(global, &line);
+    let mut result = TrustResult::new(&review);
+    for line in result.lines(&review) {
+        print_note(global, &line);
     }
-    // What cannot be read would be approved blindly.
+    // A file that cannot be read must not be approved.
     let broken = review.findings.iter().find(|finding| finding.severity == Severity::Error);
     if let Some(fault) = broken.filter(|_| review.servers.is_empty()) {
         return Err(Failure::failed(fault));
     }
     if !arguments.yes {
-        match ask::yes(global, "Start these programs whenever you work here?")? {
+        match prompt::confirm(global, "Start these programs whenever you work here?")? {
             Some(true) => {}
             Some(false) => return Err(Failure::failed("not approved")),
             None => {
                 return Err(Failure::usage(
-                    "nobody can be asked here; read the file, then run `mgp trust --yes`",
+                    "there is no terminal for the question; read the file, then run `mgp trust --yes`",
                 ));
             }
         }
     }
-    // Only now: a kernel that begins does not wait for an answer.
-    let record = record::open(global).await?;
-    let approved = decides(&record).approve(&review, &operator).await;
-    record.close().await?;
+    // Opened after the question, so that a kernel can start meanwhile.
+    let audit = OfflineAudit::open(global).await?;
+    let approved = recorded_trust(&audit).approve(&review, &operator).await;
+    audit.close().await?;
     approved?;
-    judged.approved = true;
-    show(global, &judged)
+    result.approved = true;
+    print(global, &result)
 }

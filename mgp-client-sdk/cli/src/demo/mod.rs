@@ -1,39 +1,34 @@
-//! `mgp demo`: what the kernel does, shown on servers that are built in.
+//! `mgp demo`: shows what the kernel does, with built-in servers.
 //!
-//! Each step looks at what really happened; one that did not see it fails the whole.
-//!
-//! Applies to: both.
+//! Each step checks the real outcome; a step that fails its check fails the demo.
 
-mod stage;
+mod kernel;
+mod printer;
 mod steps;
-mod tell;
 
 use tokio::time::Instant;
 
-use crate::cli::Global;
-use crate::exit::{Ended, Failure};
-use stage::Stage;
-use tell::Teller;
+use crate::args::Global;
+use crate::exit::{CliResult, Failure};
+use kernel::DemoKernel;
+use printer::Printer;
 
-/// What a step saw, in a sentence; or what was not as it should be.
-type Seen = Result<String, String>;
-
-/// Shows all steps, and ends well if each was seen.
-pub(crate) async fn run(global: &Global) -> Ended {
-    let mut teller = Teller::new(global.json);
-    let mut stage = Stage::open().await?;
-    teller.begin(stage.folder());
-    let mut missed = 0;
+/// Runs all steps; fails if one of them fails.
+pub(crate) async fn run(global: &Global) -> CliResult {
+    let mut printer = Printer::new(global.json);
+    let mut kernel = DemoKernel::open().await?;
+    printer.begin(kernel.folder());
+    let mut failed = 0;
     for step in steps::ALL {
         let began = Instant::now();
-        let seen = (step.show)(&mut stage).await;
-        missed += usize::from(seen.is_err());
-        teller.step(step, seen, began.elapsed());
+        let result = (step.run)(&mut kernel).await;
+        failed += usize::from(result.is_err());
+        printer.step(step, result, began.elapsed());
     }
-    stage.close().await;
-    teller.end(missed);
-    match missed {
+    kernel.close().await;
+    printer.end(failed);
+    match failed {
         0 => Ok(()),
-        _ => Err(Failure::failed(format!("{missed} of {} steps were not seen", steps::ALL.len()))),
+        _ => Err(Failure::failed(format!("{failed} of {} steps failed", steps::ALL.len()))),
     }
 }

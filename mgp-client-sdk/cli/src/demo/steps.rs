@@ -1,6 +1,4 @@
-//! The steps of the demonstration, in their order.
-//!
-//! Applies to: both.
+//! The steps of the demo, in order.
 
 use std::time::Duration;
 
@@ -12,138 +10,142 @@ use mgp_types::service::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use super::Seen;
-use super::stage::{SOON, Stage};
+use super::kernel::{DemoKernel, TIMEOUT};
 
-/// One thing that is shown.
+/// A sentence about what was seen, or about what went wrong.
+pub(super) type StepResult = Result<String, String>;
+
+/// A step of the demo.
 pub(super) struct Step {
     pub(super) title: &'static str,
-    /// Why anybody would want it.
+    /// The benefit for a user.
     pub(super) why: &'static str,
-    pub(super) show: fn(&mut Stage) -> BoxFuture<'_, Seen>,
+    pub(super) run: fn(&mut DemoKernel) -> BoxFuture<'_, StepResult>,
 }
 
 pub(super) const ALL: &[Step] = &[
     Step {
-        title: "Nobody has access",
-        why: "A server you add is closed until you grant something.",
-        show: |stage| Box::pin(nobody_has_access(stage)),
+        title: "No access by default",
+        why: "Agents cannot use a new server until you grant access.",
+        run: |kernel| Box::pin(access_is_denied_by_default(kernel)),
     },
     Step {
         title: "One list instead of many",
-        why: "The agent sees three tools, and with them finds the others by what they do.",
-        show: |stage| Box::pin(a_tool_is_found(stage)),
+        why: "The agent sees three tools, and uses them to find all others by purpose.",
+        run: |kernel| Box::pin(a_tool_is_found(kernel)),
     },
     Step {
-        title: "A tool that was found is called",
-        why: "It goes to the server that has it, with all checks on the way.",
-        show: |stage| Box::pin(it_is_called(stage)),
+        title: "Calling a tool that was found",
+        why: "The call goes to the server of the tool, through all checks.",
+        run: |kernel| Box::pin(a_found_tool_is_called(kernel)),
     },
     Step {
         title: "A dangerous call waits for you",
-        why: "The agent cannot confirm it itself; what you approve runs once.",
-        show: |stage| Box::pin(a_person_confirms(stage)),
+        why: "The agent cannot confirm it by itself; an approved call runs once.",
+        run: |kernel| Box::pin(a_person_confirms(kernel)),
     },
     Step {
-        title: "A tool that changes is held back",
-        why: "What a server says of its tools is compared with what you first saw.",
-        show: |stage| Box::pin(a_definition_changes(stage)),
+        title: "A changed tool is held back",
+        why: "Tool definitions are compared with the ones first recorded.",
+        run: |kernel| Box::pin(a_definition_changes(kernel)),
     },
     Step {
-        title: "A server that crashes comes back",
-        why: "Its calls fail with a reason, and the next one finds it running again.",
-        show: |stage| Box::pin(a_crash(stage)),
+        title: "A crashed server is restarted",
+        why: "Its running calls fail with a reason, and later ones succeed.",
+        run: |kernel| Box::pin(a_crash(kernel)),
     },
     Step {
-        title: "A server is drained",
-        why: "What runs is finished before it stops; nothing is cut off.",
-        show: |stage| Box::pin(a_drain(stage)),
+        title: "Draining a server",
+        why: "Running calls finish before the server stops.",
+        run: |kernel| Box::pin(a_drain(kernel)),
     },
     Step {
-        title: "Everything is on the record",
-        why: "Each decision is in a log whose lines are chained: a line that was changed is found.",
-        show: |stage| Box::pin(the_record(stage)),
+        title: "Everything is in the audit log",
+        why: "Each decision is in a log with a hash chain, which reveals changed lines.",
+        run: |kernel| Box::pin(the_record(kernel)),
     },
 ];
 
-// === The steps ===
-
-async fn nobody_has_access(stage: &mut Stage) -> Seen {
-    known(stage, "notes", "notes.keep").await?;
-    let refused = refusal(stage, "notes.keep", json!({"title": "a", "text": "b"})).await?;
+async fn access_is_denied_by_default(kernel: &mut DemoKernel) -> StepResult {
+    wait_for_tool(kernel, "notes", "notes.keep").await?;
+    let refused = refusal(kernel, "notes.keep", json!({"title": "a", "text": "b"})).await?;
     if refused.code() != ErrorCode::ACCESS_DENIED {
-        return Err(format!("the call was answered: {refused}"));
+        return Err(format!("the call failed with another code: {refused}"));
     }
     for server in ["notes", "unruly"] {
-        let grant = AccessGrantParams::allow("demo", server).because("for the demonstration");
-        let granted = stage.governance().access().grant(&stage.operator, grant).await;
+        let grant = AccessGrantParams::allow("demo", server).because("for the demo");
+        let granted = kernel.governance().access().grant(&kernel.operator, grant).await;
         granted.map_err(|error| error.message().to_owned())?;
     }
     Ok(format!(
-        "The call of `notes.keep` was refused with {}; now the agent `demo` is granted both servers.",
+        "The call of `notes.keep` was refused with code {}; now the agent `demo` has access to both servers.",
         ErrorCode::ACCESS_DENIED.0
     ))
 }
 
-async fn a_tool_is_found(stage: &mut Stage) -> Seen {
-    known(stage, "unruly", "wipe").await?;
-    let listed = stage.agent.list_tools().await.map_err(words)?;
+async fn a_tool_is_found(kernel: &mut DemoKernel) -> StepResult {
+    wait_for_tool(kernel, "unruly", "wipe").await?;
+    let listed = kernel.agent.list_tools().await.map_err(message)?;
     let wish = "save a note for later";
-    let found = stage.call("mgp_tools_discover", json!({"query": wish})).await.map_err(words)?;
-    let found: Value = found.get().map_err(words)?;
+    let found = kernel.call("mgp_tools_discover", json!({"query": wish})).await.map_err(message)?;
+    let found: Value = found.get().map_err(message)?;
     let first = found["tools"][0]["name"].as_str().unwrap_or("nothing");
     if first != "notes.keep" || listed.len() != 3 {
         return Err(format!("{} tools are listed, and `{wish}` found {first}", listed.len()));
     }
     let ms = found["query_time_ms"].as_f64().unwrap_or_default();
-    let of = stage.kernel.index().len();
+    let of = kernel.kernel.index().len();
     Ok(format!("“{wish}” found `{first}` among {of} tools, in {ms} ms."))
 }
 
-async fn it_is_called(stage: &mut Stage) -> Seen {
+async fn a_found_tool_is_called(kernel: &mut DemoKernel) -> StepResult {
     let note = json!({"title": "demo", "text": "It works."});
     let call = json!({"name": "notes.keep", "arguments": note});
-    let kept = stage.call("mgp_tools_call", call).await.map_err(words)?.to_text();
-    let read = stage.call("notes.read", json!({"title": "demo"})).await.map_err(words)?.to_text();
+    let kept = kernel.call("mgp_tools_call", call).await.map_err(message)?.to_text();
+    let read =
+        kernel.call("notes.read", json!({"title": "demo"})).await.map_err(message)?.to_text();
     if kept != "kept" || read != "It works." {
         return Err(format!("the note was `{kept}` and reads `{read}`"));
     }
-    Ok("The note was kept through `mgp_tools_call`, and read back by the tool's own name."
+    Ok("The note was stored through `mgp_tools_call`, and read back by the name of the tool."
         .to_owned())
 }
 
-async fn a_person_confirms(stage: &mut Stage) -> Seen {
+async fn a_person_confirms(kernel: &mut DemoKernel) -> StepResult {
     let arguments = json!({"disk": "the old one"});
-    let inbox = stage.governance().inbox().ok_or("there is no inbox of approvals")?.clone();
-    let calling = stage.call("wipe", arguments.clone());
+    let inbox = kernel.governance().inbox().ok_or("there is no inbox of approvals")?.clone();
+    let calling = kernel.call("wipe", arguments.clone());
     let deciding = async {
         loop {
             let open =
-                inbox.list(&stage.operator).await.map_err(|error| error.message().to_owned())?;
+                inbox.list(&kernel.operator).await.map_err(|error| error.message().to_owned())?;
             if let Some(open) = open.iter().find(|open| open.tool.as_deref() == Some("wipe")) {
-                let by = &stage.operator;
+                let by = &kernel.operator;
                 let approved = inbox.approve(by, &open.id, Some("the disk is sold")).await;
                 return approved.map_err(|error| error.message().to_owned());
             }
             sleep(Duration::from_millis(20)).await;
         }
     };
-    let (ran, approved) = tokio::join!(calling, timeout(SOON, deciding));
-    let approved = approved.map_err(|_| "the call never asked")??;
-    let ran = ran.map_err(words)?.to_text();
+    let (ran, approved) = tokio::join!(calling, timeout(TIMEOUT, deciding));
+    let approved = approved.map_err(|_| "the call never asked for approval")??;
+    let ran = ran.map_err(message)?.to_text();
     if !ran.contains("number 1") {
         return Err(format!("the approved call answered `{ran}`"));
     }
-    Ok(format!("`wipe` waited under {}, was approved by you, and ran: “{ran}”.", approved.id))
+    Ok(format!(
+        "`wipe` waited for approval {}, was approved by the operator, and ran: “{ran}”.",
+        approved.id
+    ))
 }
 
-async fn a_definition_changes(stage: &mut Stage) -> Seen {
-    let rain = stage.call("weather", json!({"city": "Bern"})).await.map_err(words)?.to_text();
-    stage.call("turn_coat", json!({})).await.map_err(words)?;
-    let definitions = stage.governance().definitions().clone();
-    let refused = timeout(SOON, async {
+async fn a_definition_changes(kernel: &mut DemoKernel) -> StepResult {
+    let rain = kernel.call("weather", json!({"city": "Bern"})).await.map_err(message)?.to_text();
+    kernel.call("turn_coat", json!({})).await.map_err(message)?;
+    let definitions = kernel.governance().definitions().clone();
+    let refused = timeout(TIMEOUT, async {
         loop {
-            match stage.call("weather", json!({"city": "Bern"})).await {
+            match kernel.call("weather", json!({"city": "Bern"})).await {
                 Ok(result) if result.is_error != Some(true) => {}
                 answer => return answer,
             }
@@ -157,34 +159,38 @@ async fn a_definition_changes(stage: &mut Stage) -> Seen {
     };
     let waiting = definitions.waiting().map_err(|error| error.to_string())?;
     let held = waiting.iter().find(|waiting| waiting.tool == "weather");
-    let held = held.ok_or_else(|| format!("it was refused, but nothing waits: {why}"))?;
+    let held =
+        held.ok_or_else(|| format!("the call was refused, but no definition waits: {why}"))?;
     Ok(format!(
-        "`weather` said “{rain}” before. Then it told the model to read ~/.ssh: it is refused until you approve \
-         {}.",
+        "`weather` answered “{rain}”. Then its description asked for the contents of ~/.ssh: calls are refused until \
+         you approve definition {}.",
         &held.held.fingerprint.to_string()[..12]
     ))
 }
 
-async fn a_crash(stage: &mut Stage) -> Seen {
-    let lost = stage.call("crash", json!({})).await;
+async fn a_crash(kernel: &mut DemoKernel) -> StepResult {
+    let lost = kernel.call("crash", json!({})).await;
     let Err(lost) = lost else { return Err("the server answered and did not crash".to_owned()) };
     let began = tokio::time::Instant::now();
-    let back = timeout(SOON, async {
+    let back = timeout(TIMEOUT, async {
         loop {
-            match stage.call("slow", json!({"ms": 1})).await {
+            match kernel.call("slow", json!({"ms": 1})).await {
                 Ok(result) if result.is_error != Some(true) => return,
                 _ => sleep(Duration::from_millis(20)).await,
             }
         }
     });
-    back.await.map_err(|_| "the server did not come back")?;
+    back.await.map_err(|_| "the server was not restarted")?;
     let ms = began.elapsed().as_millis();
-    Ok(format!("The call failed with {}; {ms} ms later the server was back.", lost.code().0))
+    Ok(format!(
+        "The call failed with code {}; {ms} ms later the server was running again.",
+        lost.code().0
+    ))
 }
 
-async fn a_drain(stage: &mut Stage) -> Seen {
-    let operator = stage.join(stage.operator.clone()).await?;
-    let running = stage.call("slow", json!({"ms": 500}));
+async fn a_drain(kernel: &mut DemoKernel) -> StepResult {
+    let operator = kernel.connect(kernel.operator.clone()).await?;
+    let running = kernel.call("slow", json!({"ms": 500}));
     let draining = async {
         sleep(Duration::from_millis(150)).await;
         let mut params = mgp_types::mgp::ShutdownParams::new();
@@ -192,60 +198,60 @@ async fn a_drain(stage: &mut Stage) -> Seen {
         params.reason = Some(ShutdownReason::OperatorRequest);
         let accepted = operator.mgp().lifecycle_shutdown(&params).await;
         sleep(Duration::from_millis(100)).await;
-        (accepted, stage.call("slow", json!({"ms": 1})).await)
+        (accepted, kernel.call("slow", json!({"ms": 1})).await)
     };
     let (ran, (accepted, late)) = tokio::join!(running, draining);
     operator.close().await;
-    if !accepted.map_err(words)?.accepted {
+    if !accepted.map_err(message)?.accepted {
         return Err("the drain was not accepted".to_owned());
     }
-    let ran = ran.map_err(words)?.to_text();
+    let ran = ran.map_err(message)?.to_text();
     let late = match late {
         Err(error) => error.code(),
-        Ok(result) => return Err(format!("a late call was let in: {}", result.to_text())),
+        Ok(result) => return Err(format!("a late call was accepted: {}", result.to_text())),
     };
     if ran != "done after 500 ms" {
-        return Err(format!("the running call ended with `{ran}`"));
+        return Err(format!("the running call returned `{ran}`"));
     }
     Ok(format!(
-        "The call that ran was finished (“{ran}”); one that came later was refused with {}.",
+        "The running call finished (“{ran}”); a later one was refused with code {}.",
         late.0
     ))
 }
 
-async fn the_record(stage: &mut Stage) -> Seen {
-    let log = stage.governance().log().ok_or("there is no log")?.clone();
+async fn the_record(kernel: &mut DemoKernel) -> StepResult {
+    let log = kernel.governance().log().ok_or("there is no log")?.clone();
     log.flush().await.map_err(|error| error.to_string())?;
     let page = log.query(AuditQuery::new()).await.map_err(|error| error.to_string())?;
-    let records = Governance::verify(stage.folder()).await.map_err(|error| error.to_string())?;
+    let records = Governance::verify(kernel.folder()).await.map_err(|error| error.to_string())?;
     let has = |name: &str| page.events.iter().any(|event| event.event_type.as_str() == name);
     let wanted = ["ACCESS_GRANTED", "TOOL_EXECUTED", "dev.cloto.approval_decided"];
     if let Some(missing) = wanted.iter().find(|name| !has(name)) {
         return Err(format!("{records} records, but no {missing}"));
     }
-    Ok(format!("{records} records, and the chain is whole: `mgp audit verify` says the same."))
+    Ok(format!(
+        "{records} records, and the chain is intact; `mgp audit verify` checks it for your own log."
+    ))
 }
 
-// === What they share ===
-
 /// Waits until the kernel knows a tool.
-async fn known(stage: &Stage, server: &str, tool: &str) -> Result<(), String> {
-    let known = timeout(SOON, async {
-        while stage.kernel.index().get(server, tool).is_none() {
+async fn wait_for_tool(kernel: &DemoKernel, server: &str, tool: &str) -> Result<(), String> {
+    let known = timeout(TIMEOUT, async {
+        while kernel.kernel.index().get(server, tool).is_none() {
             sleep(Duration::from_millis(5)).await;
         }
     });
-    known.await.map_err(|_| format!("the server `{server}` did not tell its tools"))
+    known.await.map_err(|_| format!("the server `{server}` did not list its tools"))
 }
 
-/// The refusal of a call, whatever way it comes.
-async fn refusal(stage: &Stage, tool: &str, arguments: Value) -> Result<Error, String> {
-    match stage.call(tool, arguments).await.and_then(mgp_client_sdk::ToolResult::into_result) {
+/// Returns the refusal of a call, as an error or as a result.
+async fn refusal(kernel: &DemoKernel, tool: &str, arguments: Value) -> Result<Error, String> {
+    match kernel.call(tool, arguments).await.and_then(mgp_client_sdk::ToolResult::into_result) {
         Ok(result) => Err(format!("`{tool}` ran and answered `{}`", result.to_text())),
         Err(error) => Ok(error),
     }
 }
 
-fn words(error: impl std::fmt::Display) -> String {
+fn message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -15,7 +15,7 @@ struct Wiped(AtomicU32);
 /// Wipes a disk; in fact it only counts its calls.
 #[tool(inline, security(risk = "dangerous", side_effects("filesystem"), reversible = false))]
 fn wipe(
-    /// Which one.
+    /// The disk to wipe.
     disk: &str,
     State(wiped): State<Wiped>,
 ) -> String {
@@ -48,7 +48,7 @@ fn crash() -> &'static str {
 /// Answers after a while.
 #[tool(read_only)]
 async fn slow(
-    /// How long, in milliseconds; a minute at most.
+    /// The time to wait, in milliseconds; a minute at most.
     ms: u64,
 ) -> String {
     tokio::time::sleep(Duration::from_millis(ms.min(60_000))).await;

@@ -1,43 +1,43 @@
-//! Who may do what, while no kernel runs: access, permissions, keys, and the record of it.
+//! Access, permissions, keys and their records, without a kernel.
 
 use serde_json::json;
 
 use crate::world::Home;
 
 #[test]
-fn access_is_granted_asked_about_and_taken_back() {
+fn access_is_granted_queried_and_revoked() {
     let home = Home::new();
     let ask = |tool: &str| {
         home.json("access-query", &["access", "query", "ada", "files", tool])["permission"].clone()
     };
     assert_eq!(ask("read"), "deny");
-    home.quietly(&["access", "grant", "ada", "files", "--because", "she works there"]);
-    home.quietly(&["access", "grant", "ada", "files", "wipe", "--deny"]);
-    home.quietly(&["access", "grant", "*", "clock", "--expires", "8h"]);
+    home.silent(&["access", "grant", "ada", "files", "--because", "she works there"]);
+    home.silent(&["access", "grant", "ada", "files", "wipe", "--deny"]);
+    home.silent(&["access", "grant", "*", "clock", "--expires", "8h"]);
     assert_eq!((ask("read"), ask("wipe")), (json!("allow"), json!("deny")));
-    assert!(home.well(&["access", "query", "ada", "files"]).contains("she works there"));
-    let said = home.well(&["access", "query", "ada", "files", "wipe"]);
-    assert!(said.starts_with("deny ada for wipe of files, by tool grant"), "{said}");
+    assert!(home.succeed(&["access", "query", "ada", "files"]).contains("she works there"));
+    let printed = home.succeed(&["access", "query", "ada", "files", "wipe"]);
+    assert!(printed.starts_with("deny ada for wipe of files, by tool grant"), "{printed}");
 
-    home.quietly(&["access", "revoke", "ada", "files", "wipe"]);
+    home.silent(&["access", "revoke", "ada", "files", "wipe"]);
     assert_eq!(ask("wipe"), "allow");
-    home.quietly(&["access", "revoke", "ada", "files"]);
-    home.ill(1, &["access", "revoke", "ada", "files"], "there is nothing to take back");
+    home.silent(&["access", "revoke", "ada", "files"]);
+    home.fail(1, &["access", "revoke", "ada", "files"], "there is no entry to revoke");
     assert_eq!(ask("read"), "deny");
 }
 
 #[test]
 fn the_matrix_shows_all_agents_and_servers() {
     let home = Home::new();
-    assert!(home.well(&["access", "matrix"]).contains("no servers"));
+    assert!(home.succeed(&["access", "matrix"]).contains("no servers"));
     home.write(
         ".config/mgp/servers.toml",
         "[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'b'\ncommand = 'b'\n[agents.ada]\n",
     );
-    home.quietly(&["access", "grant", "ada", "a"]);
-    home.quietly(&["access", "grant", "ada", "b", "t"]);
-    // Whom no file names is there all the same.
-    home.quietly(&["access", "grant", "eve", "a"]);
+    home.silent(&["access", "grant", "ada", "a"]);
+    home.silent(&["access", "grant", "ada", "b", "t"]);
+    // Agents that only have grants are shown too.
+    home.silent(&["access", "grant", "eve", "a"]);
     let table = home.json("access-matrix", &["access", "matrix", "--agent", "bob"]);
     let rows = table["agents"].as_array().unwrap();
     let names: Vec<_> = rows.iter().map(|row| row["agent"].as_str().unwrap()).collect();
@@ -51,25 +51,25 @@ fn the_matrix_shows_all_agents_and_servers() {
 }
 
 #[test]
-fn a_name_that_was_typed_wrong_is_told() {
+fn a_mistyped_name_gets_a_hint() {
     let home = Home::new();
     home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'files'\ncommand = 'a'\n");
     let granted = home.json("done", &["access", "grant", "ada", "fiels", "read"]);
-    let note = "no server `fiels` is known here; did you mean `files`?";
+    let note = "unknown server `fiels`; did you mean `files`?";
     let expected = json!({ "subject": "ada fiels read", "status": "granted", "notes": [note] });
     assert_eq!(granted, expected);
     let revoked = home.json("done", &["access", "revoke", "ada", "fiels", "read"]);
     assert_eq!(revoked["status"], "revoked");
     let decided = home.run(&["permissions", "approve", "flies", "filesystem.read"]);
-    assert_eq!(decided.err, "mgp: no server `flies` is known here; did you mean `files`?\n");
-    home.quietly(&["permissions", "approve", "clock", "filesystem.read"]);
+    assert_eq!(decided.err, "mgp: unknown server `flies`; did you mean `files`?\n");
+    home.silent(&["permissions", "approve", "clock", "filesystem.read"]);
 }
 
 #[test]
-fn permissions_are_decided_and_taken_back() {
+fn permissions_are_decided_and_revoked() {
     let home = Home::new();
-    assert!(home.well(&["permissions", "ls"]).contains("nothing was decided yet"));
-    home.quietly(&[
+    assert!(home.succeed(&["permissions", "ls"]).contains("no decisions yet"));
+    home.silent(&[
         "permissions",
         "approve",
         "files",
@@ -79,7 +79,7 @@ fn permissions_are_decided_and_taken_back() {
         "--because",
         "it reads",
     ]);
-    home.quietly(&["permissions", "deny", "files", "network.outbound"]);
+    home.silent(&["permissions", "deny", "files", "network.outbound"]);
     let all = home.json("permissions-ls", &["permissions", "ls", "files"]);
     let decided = |name: &str| {
         all.as_array().unwrap().iter().find(|one| one["permission"] == name).unwrap().clone()
@@ -87,14 +87,14 @@ fn permissions_are_decided_and_taken_back() {
     assert_eq!(decided("filesystem.read")["tools"], json!(["read"]));
     assert_eq!(decided("network.outbound")["decision"], "denied");
     assert_eq!(home.json("permissions-ls", &["permissions", "ls", "other"]), json!([]));
-    home.quietly(&["permissions", "revoke", "files", "filesystem.read"]);
-    home.ill(1, &["permissions", "revoke", "files", "camera"], "there is nothing to take back");
+    home.silent(&["permissions", "revoke", "files", "filesystem.read"]);
+    home.fail(1, &["permissions", "revoke", "files", "camera"], "there is no decision to revoke");
 }
 
 #[test]
-fn a_key_is_shown_once_and_its_end_is_recorded() {
+fn a_key_is_shown_once_and_its_revocation_is_recorded() {
     let home = Home::new();
-    assert!(home.well(&["keys", "ls"]).contains("no keys"));
+    assert!(home.succeed(&["keys", "ls"]).contains("no keys"));
     let made = home.json(
         "keys-add",
         &["keys", "add", "nightly", "--expires", "90d", "--permission", "tools.call:x"],
@@ -108,9 +108,9 @@ fn a_key_is_shown_once_and_its_end_is_recorded() {
     );
     let secret = key.rsplit('_').next().unwrap();
     assert!(!all.to_string().contains(secret));
-    home.quietly(&["keys", "revoke", id]);
+    home.silent(&["keys", "revoke", id]);
     assert_eq!(home.json("keys-ls", &["keys", "ls"])[0]["status"], "revoked");
-    home.ill(1, &["keys", "revoke", "0000000000000000"], "see `mgp keys ls`");
+    home.fail(1, &["keys", "revoke", "0000000000000000"], "see `mgp keys ls`");
     let events = home.json("audit-query", &["audit", "query"]);
     let kinds: Vec<_> = events
         .as_array()
@@ -124,13 +124,13 @@ fn a_key_is_shown_once_and_its_end_is_recorded() {
 }
 
 #[test]
-fn what_happened_is_found_shown_and_written_out() {
+fn events_are_queried_shown_and_exported() {
     let home = Home::new();
-    assert!(home.well(&["audit", "tail"]).contains("nothing of that kind"));
+    assert!(home.succeed(&["audit", "tail"]).contains("no matching events"));
     for server in ["a", "b", "c"] {
-        home.quietly(&["access", "grant", "ada", server]);
+        home.silent(&["access", "grant", "ada", server]);
     }
-    home.quietly(&["access", "revoke", "ada", "a"]);
+    home.silent(&["access", "revoke", "ada", "a"]);
     let servers = |arguments: &[&str]| -> Vec<String> {
         let events = home.json("audit-query", arguments);
         let name =
@@ -142,16 +142,16 @@ fn what_happened_is_found_shown_and_written_out() {
     assert_eq!(servers(&["audit", "query", "--server", "b", "--since", "1h"]), ["b"]);
     assert_eq!(servers(&["audit", "tail", "-n", "1"]), ["a"]);
     assert!(servers(&["audit", "query", "--until", "1h"]).is_empty());
-    let lines = home.well(&["audit", "export"]);
+    let lines = home.succeed(&["audit", "export"]);
     assert_eq!(lines.lines().count(), 4);
     assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
     assert_eq!(home.json("audit-verify", &["audit", "verify"])["records"], 4);
-    assert!(home.well(&["audit", "verify"]).starts_with("OK 4 records"));
-    home.ill(2, &["audit", "query", "--since", "yesterday"], "2027-01-31");
+    assert!(home.succeed(&["audit", "verify"]).starts_with("OK 4 records"));
+    home.fail(2, &["audit", "query", "--since", "yesterday"], "2027-01-31");
 }
 
 #[test]
-fn without_a_record_there_is_nothing_to_verify() {
+fn an_empty_state_cannot_be_verified() {
     let home = Home::new();
-    home.ill(1, &["audit", "verify"], "state.db");
+    home.fail(1, &["audit", "verify"], "state.db");
 }

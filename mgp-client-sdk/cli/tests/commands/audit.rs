@@ -1,4 +1,4 @@
-//! Looking for what happened.
+//! Queries of a long audit log.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -11,13 +11,13 @@ use mgp_types::mgp::{Actor, AuditEvent, AuditResult, EventType};
 
 use crate::world::Home;
 
-/// More than one look at the log goes through.
+/// More than one query reads.
 const MANY: usize = 17_000;
 
 /// A log with many records of one kind, and a grant before and after them.
 fn long() -> Home {
     let home = Home::new();
-    let grant = |agent: &str| home.quietly(&["access", "grant", agent, "bench"]);
+    let grant = |agent: &str| home.silent(&["access", "grant", agent, "bench"]);
     grant("first");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -46,20 +46,20 @@ fn long() -> Home {
 }
 
 #[test]
-fn nothing_is_left_out_of_a_long_log() {
+fn queries_read_a_long_log_to_its_end() {
     let home = long();
     let agents = |text: &str| ["first", "last"].map(|agent| text.contains(&format!("\"{agent}\"")));
     let found = home.json("audit-query", &["audit", "query", "--type", "ACCESS_GRANTED"]);
     assert_eq!(agents(&found.to_string()), [true, true], "{found}");
-    let found = home.well(&["audit", "export", "--type", "ACCESS_GRANTED"]);
+    let found = home.succeed(&["audit", "export", "--type", "ACCESS_GRANTED"]);
     assert_eq!((agents(&found), found.lines().count()), ([true, true], 2), "{found}");
-    assert!(home.well(&["audit", "export"]).lines().count() >= MANY + 2);
+    assert!(home.succeed(&["audit", "export"]).lines().count() >= MANY + 2);
 }
 
 #[test]
-fn whoever_reads_the_log_keeps_no_kernel_from_starting() {
+fn reading_the_log_does_not_prevent_a_kernel_from_starting() {
     let home = long();
-    // Nobody takes what it writes, so that it waits with most of the log unread.
+    // Its output is not read, so it blocks with most of the log unread.
     let mut reader = home.command(&["audit", "export"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0];
     reader.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
@@ -74,7 +74,7 @@ fn whoever_reads_the_log_keeps_no_kernel_from_starting() {
         sleep(Duration::from_millis(50));
     }
     assert!(ready.exists());
-    assert!(reader.try_wait().unwrap().is_none(), "it has read everything");
-    home.quietly(&["stop"]);
+    assert!(reader.try_wait().unwrap().is_none(), "the reader has finished");
+    home.silent(&["stop"]);
     let _ = (reader.kill(), reader.wait(), kernel.wait());
 }

@@ -1,13 +1,14 @@
-//! Having a host start `mgp`.
+//! `mgp connect`.
 
 use std::fs;
 
 use serde_json::Value;
 
-use crate::world::{Home, example};
+use crate::program::program;
+use crate::world::Home;
 
 #[test]
-fn a_host_starts_mgp_and_keeps_the_rest_of_its_file() {
+fn the_entry_is_added_and_the_rest_of_the_file_is_kept() {
     let home = Home::new();
     let before = "{\n  // my servers\n  \"mcpServers\": { \"own\": {\"command\": \"own\"}, },\n  \"theme\": \"dark\"\n}\n";
     let file = home.write(".cursor/mcp.json", before);
@@ -23,14 +24,14 @@ fn a_host_starts_mgp_and_keeps_the_rest_of_its_file() {
         fs::read_to_string(home.own()).unwrap().contains("[agents.cursor]\ninteractive = true")
     );
 
-    // Again changes nothing, and asks nothing.
+    // A second time changes nothing and asks nothing.
     let again = home.json("connect", &["connect", "cursor"]);
     assert!(again.get("backup").is_none() && again["interactive"] == true, "{again}");
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 }
 
 #[test]
-fn what_a_host_is_told_is_how_it_was_run() {
+fn the_entry_has_the_options_of_the_command() {
     let home = Home::new();
     let config = home.write("work/c.toml", "");
     #[cfg(unix)]
@@ -64,7 +65,7 @@ fn what_a_host_is_told_is_how_it_was_run() {
 }
 
 #[test]
-fn what_the_environment_decided_is_written_down() {
+fn the_entry_has_the_settings_of_the_environment() {
     let home = Home::new();
     let config = home.write("work/c.toml", "");
     let ended = home
@@ -83,11 +84,11 @@ fn what_the_environment_decided_is_written_down() {
 }
 
 #[test]
-fn the_agent_gets_access_to_what_is_configured_and_what_was_said_stands() {
+fn the_agent_gets_access_to_configured_servers_unless_it_has_an_entry() {
     let home = Home::new();
-    home.well(&["servers", "add", "bench", "--no-grant", "--", &example("workbench")]);
-    home.well(&["servers", "add", "closed", "--no-grant", "--", &example("echo")]);
-    home.quietly(&["access", "grant", "cursor", "closed", "--deny"]);
+    home.succeed(&["servers", "add", "bench", "--no-grant", "--", &program("workbench")]);
+    home.succeed(&["servers", "add", "closed", "--no-grant", "--", &program("echo")]);
+    home.silent(&["access", "grant", "cursor", "closed", "--deny"]);
     let done = home.json("connect", &["connect", "cursor", "--interactive", "no"]);
     let granted: Vec<_> = done["granted"]
         .as_array()
@@ -101,32 +102,32 @@ fn the_agent_gets_access_to_what_is_configured_and_what_was_said_stands() {
 }
 
 #[test]
-fn nobody_guesses_whether_a_person_sits_there() {
+fn interactivity_is_never_guessed() {
     let home = Home::new();
-    home.ill(2, &["connect", "claude-code"], "say --interactive yes or --interactive no");
+    home.fail(2, &["connect", "claude-code"], "use --interactive yes or --interactive no");
     assert!(!home.path(".claude.json").exists() && !home.own().exists(), "nothing was written");
 }
 
 #[test]
 fn other_hosts_need_their_file() {
     let home = Home::new();
-    home.ill(2, &["connect", "generic", "--interactive", "no"], "mgp connect generic FILE");
-    home.ill(2, &["connect", "emacs"], "possible values");
-    home.ill(
+    home.fail(2, &["connect", "generic", "--interactive", "no"], "mgp connect generic FILE");
+    home.fail(2, &["connect", "emacs"], "possible values");
+    home.fail(
         2,
         &["connect", "claude-desktop", "--project", "--interactive", "no"],
-        "no file for single projects",
+        "has no project files",
     );
-    home.ill(
+    home.fail(
         2,
         &["connect", "cursor", "--agent", "a b", "--interactive", "no"],
-        "is no name of an agent",
+        "is not a valid agent name",
     );
     let file = home.write("work/h.json", "[]");
     let path = file.to_str().unwrap();
-    home.ill(1, &["connect", "generic", path, "--interactive", "no"], "is left as it is");
+    home.fail(1, &["connect", "generic", path, "--interactive", "no"], "was not changed");
     assert_eq!(fs::read_to_string(&file).unwrap(), "[]");
     fs::remove_file(&file).unwrap();
-    home.well(&["connect", "generic", path, "--interactive", "no", "--agent", "other"]);
+    home.succeed(&["connect", "generic", path, "--interactive", "no", "--agent", "other"]);
     assert!(fs::read_to_string(&file).unwrap().contains("\"other\""));
 }

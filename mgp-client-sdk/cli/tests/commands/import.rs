@@ -1,11 +1,12 @@
-//! Taking over what other hosts have.
+//! `mgp import`.
 
 use std::fs;
 
-use crate::world::{Home, example};
+use crate::program::program;
+use crate::world::Home;
 
 fn claude(home: &Home) {
-    let bench = example("workbench");
+    let bench = program("workbench");
     home.write(
         ".claude.json",
         &format!(
@@ -20,7 +21,7 @@ fn claude(home: &Home) {
 }
 
 #[test]
-fn nothing_is_written_before_it_was_seen() {
+fn nothing_is_written_without_apply() {
     let home = Home::new();
     claude(&home);
     let seen = home.json("import", &["import"]);
@@ -39,13 +40,13 @@ fn nothing_is_written_before_it_was_seen() {
             .all(|server| server["source"] == home.path(".claude.json").to_str().unwrap())
     );
     assert!(!home.own().exists());
-    let said = home.well(&["import", "claude-code"]);
-    assert!(said.contains("nothing was written; `--apply` adds 2"), "{said}");
-    assert!(!said.contains("ghp_") && said.contains("looks like a secret"), "{said}");
+    let printed = home.succeed(&["import", "claude-code"]);
+    assert!(printed.contains("nothing was written; `--apply` adds 2"), "{printed}");
+    assert!(!printed.contains("ghp_") && printed.contains("looks like a secret"), "{printed}");
 }
 
 #[test]
-fn what_is_taken_over_can_be_used_at_once_and_the_rest_says_why_not() {
+fn imported_servers_can_be_used_at_once_and_others_have_a_reason() {
     let home = Home::new();
     claude(&home);
     home.write(
@@ -66,7 +67,11 @@ fn what_is_taken_over_can_be_used_at_once_and_the_rest_says_why_not() {
         .iter()
         .map(|word| word.as_str().unwrap())
         .collect();
-    assert_eq!(asked, ["code_execution", "shell.execute"], "what is dangerous is asked for");
+    assert_eq!(
+        asked,
+        ["code_execution", "shell.execute"],
+        "dangerous permissions are not approved"
+    );
     assert!(of("gone")["error"].as_str().unwrap().contains("not on the PATH"));
     let may = |agent: &str| {
         home.json("access-query", &["access", "query", agent, "bench", "echo"])["permission"]
@@ -85,16 +90,15 @@ fn what_is_taken_over_can_be_used_at_once_and_the_rest_says_why_not() {
         home.json("audit-query", &["audit", "query", "--type", "dev.cloto.definition_pinned"]);
     assert!(pinned.as_array().unwrap().len() > 5);
 
-    let again = home.well(&["import", "--apply"]);
+    let again = home.succeed(&["import", "--apply"]);
     assert!(
-        again.contains("there is a server `bench` already")
-            && again.ends_with("there is nothing to add\n"),
+        again.contains("there is a server `bench` already") && again.ends_with("nothing to add\n"),
         "{again}"
     );
 }
 
 #[test]
-fn grants_are_left_out_when_that_is_asked_for() {
+fn no_grant_omits_the_grants() {
     let home = Home::new();
     claude(&home);
     let done = home.json("import", &["import", "claude-code", "--apply", "--no-grant"]);
@@ -102,12 +106,12 @@ fn grants_are_left_out_when_that_is_asked_for() {
         (done["applied"].clone(), done["granted"].as_array().unwrap().len()),
         (true.into(), 0)
     );
-    let said = home.json("access-query", &["access", "query", "claude-code", "bench"]);
-    assert_eq!(said["entries"].as_array().unwrap().len(), 0);
+    let printed = home.json("access-query", &["access", "query", "claude-code", "bench"]);
+    assert_eq!(printed["entries"].as_array().unwrap().len(), 0);
 }
 
 #[test]
-fn files_are_read_by_what_they_are() {
+fn the_format_of_a_file_is_detected() {
     let home = Home::new();
     let generic = home.write(
         "work/hosts.json",
@@ -131,19 +135,19 @@ fn files_are_read_by_what_they_are() {
 }
 
 #[test]
-fn the_files_of_a_project_are_read_only_when_that_is_asked_for() {
+fn project_files_are_read_only_on_request() {
     let home = Home::new();
     claude(&home);
     home.write(
         "work/.mcp.json",
         r#"{"mcpServers": {"hostile": {"command": "sh", "args": ["-c", "x"]}}}"#,
     );
-    assert!(!home.well(&["import"]).contains("hostile"));
-    assert!(home.well(&["import", "--project"]).contains("hostile"));
+    assert!(!home.succeed(&["import"]).contains("hostile"));
+    assert!(home.succeed(&["import", "--project"]).contains("hostile"));
 }
 
 #[test]
-fn what_a_host_starts_with_is_seen_and_brings_no_command() {
+fn variables_are_shown_and_commands_in_them_are_not_imported() {
     let home = Home::new();
     let file = home.write(
         "work/.mcp.json",
@@ -152,23 +156,23 @@ fn what_a_host_starts_with_is_seen_and_brings_no_command() {
             "p": {"command": "p", "env": {"LD_PRELOAD": "/tmp/e.so", "API_KEY": "hunter2hunter2"}}
         }}"#,
     );
-    let said = home.well(&["import", file.to_str().unwrap()]);
+    let printed = home.succeed(&["import", file.to_str().unwrap()]);
     for line in
         ["sets X-To=me", "sets API_KEY=…", "sets LD_PRELOAD=/tmp/e.so (may change which code runs)"]
     {
-        assert!(said.contains(line), "{said}");
+        assert!(printed.contains(line), "{printed}");
     }
-    home.well(&["import", file.to_str().unwrap(), "--apply", "--no-grant"]);
+    home.succeed(&["import", file.to_str().unwrap(), "--apply", "--no-grant"]);
     let text = fs::read_to_string(home.own()).unwrap();
     assert!(text.contains("https://x/${N:-${cmd_curl_evil_sh}}"), "{text}");
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_sources_are_named() {
     let home = Home::new();
-    home.ill(1, &["import"], "no host of this computer has servers");
-    home.ill(1, &["import", "cursor"], "cursor has no file here; looked for");
-    home.ill(2, &["import", "emacs"], "known: claude-desktop, claude-code, cursor, vscode");
+    home.fail(1, &["import"], "no host of this computer has servers");
+    home.fail(1, &["import", "cursor"], "cursor has no file; looked for");
+    home.fail(2, &["import", "emacs"], "known: claude-desktop, claude-code, cursor, vscode");
     let broken = home.write("work/broken.json", "{");
-    home.ill(1, &["import", broken.to_str().unwrap()], "it is not JSON at line 1");
+    home.fail(1, &["import", broken.to_str().unwrap()], "it is not JSON at line 1");
 }

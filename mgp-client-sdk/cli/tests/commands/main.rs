@@ -1,6 +1,4 @@
-//! The program `mgp`, as a person or a script uses it.
-//!
-//! Applies to: both.
+//! The commands of `mgp`, as a person or a script uses them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,9 +8,10 @@ mod begin;
 mod connect;
 mod doctor;
 mod import;
-mod index;
 #[cfg(unix)]
 mod kernel;
+#[path = "../world/program.rs"]
+mod program;
 #[cfg(unix)]
 mod running;
 mod schema;

@@ -1,15 +1,18 @@
-//! What an operator is told while a kernel runs: why servers have no tools, and what is decided beside it.
+//! Warnings about servers without tools, and approvals of projects, with a running kernel.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::kernel::{Kernel, until};
-use crate::world::{Home, example};
+use mgp_testkit::until_blocking;
+
+use crate::kernel::Kernel;
+use crate::program::program;
+use crate::world::Home;
 
 #[test]
-fn a_server_without_tools_says_why_it_has_none() {
-    let echo = example("echo");
+fn a_server_without_tools_has_a_reason() {
+    let echo = program("echo");
     let mut config: String = ["report", "reprot", "kernel"]
         .map(|id| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n"))
         .concat();
@@ -17,28 +20,28 @@ fn a_server_without_tools_says_why_it_has_none() {
     let kernel = Kernel::new(&config);
     let home = &kernel.home;
     let lacks = |id: &str| kernel.server(id)["lacks"].as_str().unwrap_or_default().to_owned();
-    until(|| lacks("gone") == "it does not start");
-    until(|| lacks("kernel").starts_with("its id is reserved"));
-    // Of two that look alike the first is let in, whichever that is.
+    until_blocking("the warning is updated", || lacks("gone") == "it does not start");
+    until_blocking("the warning is updated", || lacks("kernel").starts_with("its id is reserved"));
+    // Of two look-alike ids the first one is accepted, whichever that is.
     let has = |id: &str| kernel.server(id)["tools"].as_u64() > Some(0);
-    until(|| {
+    until_blocking("the command shows it", || {
         (has("report") || has("reprot")) && (lacks("report") + &lacks("reprot")).contains("looks")
     });
     let (is_in, is_out) = if has("report") { ("report", "reprot") } else { ("reprot", "report") };
     assert_eq!(lacks(is_in), "");
     assert_eq!(lacks(is_out), format!("its id looks like `{is_in}`; give it another"));
 
-    let table = home.well(&["servers", "ls"]);
+    let table = home.succeed(&["servers", "ls"]);
     let line = |id: &str| table.lines().find(|line| line.starts_with(id)).unwrap().to_owned();
     assert!(line("kernel").contains("its id is reserved"), "{table}");
     assert!(line(is_out).contains("looks like"), "{table}");
     assert!(line(is_in).contains(&echo), "{table}");
-    assert!(home.well(&["servers", "ls", "kernel"]).contains("lacks         its id"));
+    assert!(home.succeed(&["servers", "ls", "kernel"]).contains("lacks         its id"));
 
     let file = home.path("c.toml");
     let (report, code) =
         home.any_json("doctor", &["doctor", "--no-start", "--config", file.to_str().unwrap()]);
-    let said = |id: &str| -> Vec<(Value, String)> {
+    let printed = |id: &str| -> Vec<(Value, String)> {
         let checks = report["checks"].as_array().unwrap().iter();
         let of = checks.filter(|check| check["server"] == id);
         of.map(|check| (check["level"].clone(), format!("{} {}", check["what"], check["fix"])))
@@ -46,23 +49,25 @@ fn a_server_without_tools_says_why_it_has_none() {
     };
     assert_eq!(code, Some(1));
     let fails = |id: &str, word: &str| {
-        said(id).iter().any(|(level, what)| {
+        printed(id).iter().any(|(level, what)| {
             level == "fail" && what.contains(word) && what.contains("give it another `id` in")
         })
     };
     assert!(fails("kernel", "is reserved") && fails(is_out, "looks like"), "{report}");
-    assert!(said(is_in).iter().all(|(level, _)| level == "ok"), "{report}");
+    assert!(printed(is_in).iter().all(|(level, _)| level == "ok"), "{report}");
     assert!(
-        said("gone").iter().any(|(level, what)| level == "warn" && what.contains("does not start")),
+        printed("gone")
+            .iter()
+            .any(|(level, what)| level == "warn" && what.contains("does not start")),
         "{report}"
     );
 }
 
 #[test]
-fn what_is_trusted_is_on_the_record_whether_or_not_a_kernel_runs() {
+fn approvals_of_projects_are_recorded_with_and_without_a_kernel() {
     let home = Home::new();
     let file = home.write("work/mgp.toml", "[[servers]]\nid = 'own'\ncommand = 'own'\n");
-    home.well(&["trust", "--yes"]);
+    home.succeed(&["trust", "--yes"]);
     let events =
         home.json("audit-query", &["audit", "query", "--type", "dev.cloto.project_approved"]);
     let approved = &events[0];
@@ -73,13 +78,13 @@ fn what_is_trusted_is_on_the_record_whether_or_not_a_kernel_runs() {
         (&approved["result"], &approved["actor"]["type"]),
         (&json!("SUCCESS"), &json!("user"))
     );
-    home.quietly(&["trust", "--revoke"]);
+    home.silent(&["trust", "--revoke"]);
     let query = ["audit", "query", "--type", "dev.cloto.project_revoked"];
     let events = home.json("audit-query", &query);
     assert_eq!(events[0]["details"]["sha256"], approved["details"]["sha256"], "{events}");
-    assert!(home.well(&query).contains("work/mgp.toml"), "which file it was");
-    // What was not approved is not taken back either.
-    home.ill(1, &["trust", "--revoke"], "is not approved");
+    assert!(home.succeed(&query).contains("work/mgp.toml"), "the file is shown");
+    // A revocation without an approval is not recorded.
+    home.fail(1, &["trust", "--revoke"], "is not approved");
     assert_eq!(home.json("audit-query", &query).as_array().unwrap().len(), 1);
 
     home.write("empty.toml", "");
@@ -88,8 +93,8 @@ fn what_is_trusted_is_on_the_record_whether_or_not_a_kernel_runs() {
     let home = &kernel.home;
     let records = || home.json("audit-verify", &["audit", "verify"])["records"].as_u64().unwrap();
     let before = records();
-    home.well(&["trust", "--yes"]);
-    home.quietly(&["trust", "--revoke"]);
+    home.succeed(&["trust", "--yes"]);
+    home.silent(&["trust", "--revoke"]);
     assert!(records() >= before + 2, "{before}");
     let beside: String = fs::read_dir(home.path(".local/state/mgp/audit"))
         .unwrap()

@@ -1,4 +1,4 @@
-//! Whether a document fits its schema: as much of JSON Schema as ours use.
+//! Checks documents against the schemas, with the parts of JSON Schema that they use.
 
 use std::fs;
 use std::path::Path;
@@ -90,7 +90,7 @@ fn fits(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), 
 }
 
 #[test]
-fn what_does_not_fit_is_found() {
+fn documents_that_do_not_fit_are_refused() {
     let schema = serde_json::json!({
         "type": "object", "required": ["a"],
         "properties": { "a": { "type": "array", "items": { "enum": ["x"] } } },

@@ -1,10 +1,11 @@
-//! A tool that nobody has: whether one is made (§16.6, C38), and one that waits for a permission.
+//! Requests for tools that no server has (MGP §16.6), and for tools that need a permission.
 
 use mgp_client_sdk::Client;
 use mgp_types::mcp::Era;
 use serde_json::{Value, json};
 
-use crate::world::{DESK, ERAS, World, until};
+use crate::world::{DESK, ERAS, World};
+use mgp_testkit::until;
 
 async fn request(client: &Client, capability: &str) -> Value {
     let wish = json!({"requirements": {"capabilities": [capability]}});
@@ -12,34 +13,34 @@ async fn request(client: &Client, capability: &str) -> Value {
     answer.structured_content.unwrap().get().unwrap()
 }
 
-/// What nobody has.
-const NOBODYS: &str = "brew espresso with the coffee machine";
+/// A capability that no server has.
+const MISSING: &str = "brew espresso with the coffee machine";
 
 #[tokio::test]
-async fn none_is_made_and_the_answer_says_why() {
+async fn no_tool_is_created_and_the_answer_has_the_reason() {
     let world = World::new(DESK);
     for era in ERAS {
         let host = world.host("ada", era, Client::builder("host", "1")).await;
         world.knows(5).await;
-        let off = request(&host, NOBODYS).await;
+        let off = request(&host, MISSING).await;
         assert_eq!((&off["status"], &off["tools_loaded"]), (&json!("unavailable"), &json!([])));
         assert_eq!(off["notes"][0], "no tool is made for it: `tool_creation` is not enabled");
 
         world.configure(&format!("{DESK}[tool_creation]\nenabled = true\n"));
         let mut on = Value::Null;
         until("it is enabled", async || {
-            on = request(&host, NOBODYS).await;
+            on = request(&host, MISSING).await;
             !on["notes"][0].as_str().unwrap().contains("not enabled")
         })
         .await;
-        // `creating` is never said of what does not happen.
+        // The status is never `creating`, because no tool is created.
         assert_eq!(on["status"], "unavailable");
         let why = on["notes"][0].as_str().unwrap();
         assert!(why.contains("there is no code safety to judge it yet"), "{why}");
 
         world.configure(DESK);
         until("it is not enabled", async || {
-            request(&host, NOBODYS).await["notes"][0].as_str().unwrap().contains("not enabled")
+            request(&host, MISSING).await["notes"][0].as_str().unwrap().contains("not enabled")
         })
         .await;
         host.close().await;
@@ -47,7 +48,7 @@ async fn none_is_made_and_the_answer_says_why() {
 }
 
 #[tokio::test]
-async fn permissions_that_are_approved_by_themselves_make_no_tool() {
+async fn automatic_approval_of_permissions_creates_no_tool() {
     let config = format!(
         "{DESK}[kernel]\npermission_policy = 'auto_approve'\nauto_approve_except = []\n\
          [tool_creation]\nenabled = true\n"
@@ -55,14 +56,14 @@ async fn permissions_that_are_approved_by_themselves_make_no_tool() {
     let world = World::new(&config);
     let host = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;
     world.knows(5).await;
-    let answer = request(&host, NOBODYS).await;
+    let answer = request(&host, MISSING).await;
     assert_eq!(answer["status"], "unavailable");
     assert!(answer["notes"][0].as_str().unwrap().contains("no code safety"), "{answer}");
     host.close().await;
 }
 
 #[tokio::test]
-async fn a_tool_whose_permission_waits_is_pending_and_one_that_was_denied_is_none() {
+async fn a_tool_with_an_open_permission_is_pending_and_a_denied_one_is_not_loaded() {
     let waits = DESK.replace(r#"permissions = ["filesystem.read", "filesystem.write"]"#, "");
     let world = World::new(&waits);
     let host = world.host("ada", Era::Legacy, Client::builder("host", "1")).await;

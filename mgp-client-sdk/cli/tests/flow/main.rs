@@ -1,4 +1,4 @@
-//! Finding a tool and asking for one, as a model does that sees nothing but its list of tools (MGP §16.5, §16.6).
+//! Finding and requesting tools, as a model does that knows only its tool list (MGP §16.5, §16.6).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,4 +8,7 @@ mod mode_a;
 mod mode_b;
 mod model;
 mod offers;
+#[path = "../world/program.rs"]
+mod program;
+#[path = "../world/stdio.rs"]
 mod world;

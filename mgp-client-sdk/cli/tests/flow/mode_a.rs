@@ -6,16 +6,17 @@ use mgp_types::mcp::Era;
 use serde_json::json;
 
 use crate::model::{Model, Speaks, Way};
-use crate::world::{DESK, ERAS, World, until};
+use crate::world::{DESK, ERAS, World};
+use mgp_testkit::until;
 
-/// What the user said: show me what is in this file.
+/// The wish of the user: "show me what is in this file".
 const WISH: &str = "このファイルの中身を見せて";
 
 #[tokio::test]
 async fn a_file_is_shown_by_a_model_that_knows_only_how_to_find_tools() {
     let world = World::new(DESK);
     let file = world.write("work/haiku.txt", "古池や 蛙飛び込む 水の音\n");
-    // The list is never on the way of the first search: the kernel is up and its servers have told what they have.
+    // The first search must not race with the servers, so all tools are known before it.
     let first = world.host("ada", Era::Legacy, mgp_client_sdk::Client::builder("host", "1")).await;
     world.knows(5).await;
     for era in ERAS {
@@ -40,10 +41,10 @@ async fn a_file_is_shown_by_a_model_that_knows_only_how_to_find_tools() {
                 assert_eq!(text, "古池や 蛙飛び込む 水の音\n", "{case}");
 
                 if era == Era::Legacy {
-                    // A host that honours it lists the tool from now on.
+                    // A host that handles list changes lists the tool from now on.
                     let changes = model.changes.clone();
-                    let told = async || changes.load(Ordering::Relaxed) > 0;
-                    until("the list has changed", told).await;
+                    let reply = async || changes.load(Ordering::Relaxed) > 0;
+                    until("the list has changed", reply).await;
                     assert!(model.look().await.contains(&"read_file".to_owned()), "{case}");
                 }
                 model.host.close().await;

@@ -8,7 +8,8 @@ use mgp_types::mcp::Era;
 use serde_json::{Value, json};
 
 use crate::model::{Model, Speaks, Way};
-use crate::world::{DESK, ERAS, World, until};
+use crate::world::{DESK, ERAS, World};
+use mgp_testkit::until;
 
 const MORE: &str = "[agents.ada]\npinned = ['read_file', 'parse_csv', 'write_report']\n\
     [kernel]\ntools_request = true\n";
@@ -32,13 +33,13 @@ async fn a_task_of_four_steps_gets_the_tool_that_its_third_step_lacks() {
                 }
                 assert!(!listed.iter().any(|name| name.contains("analy")), "{listed:?}");
 
-                // 1 and 2: what is there.
+                // Steps 1 and 2: with the tools of the list.
                 let csv = model.calls("read_file", json!({"path": file})).await;
                 let rows: Value =
                     model.calls("parse_csv", json!({"text": csv})).await.parse().unwrap();
                 assert_eq!(rows["columns"], json!(["city", "rain"]));
 
-                // 3: a gap.
+                // Step 3: a missing tool.
                 let request = json!({
                     "reason": "capability_gap",
                     "context": "need statistical analysis",
@@ -61,7 +62,7 @@ async fn a_task_of_four_steps_gets_the_tool_that_its_third_step_lacks() {
                 let figures: Value = figures.parse().unwrap();
                 assert_eq!((&figures["count"], &figures["mean"]), (&json!(3), &json!(11.0)));
 
-                // 4: what is there again.
+                // Step 4: again with the tools of the list.
                 let report = world.path("work/report.md");
                 let text = format!("It rained {} mm on average.\n", figures["mean"]);
                 model.look().await;
@@ -75,7 +76,7 @@ async fn a_task_of_four_steps_gets_the_tool_that_its_third_step_lacks() {
     first.close().await;
 }
 
-/// What was loaded is listed to hosts that honour it, in the era that has sessions.
+/// Checks that a loaded tool is listed, in the era that has sessions.
 async fn lists(model: &mut Model, era: Era, before: usize) {
     if era == Era::Legacy {
         let changes = model.changes.clone();
@@ -84,14 +85,14 @@ async fn lists(model: &mut Model, era: Era, before: usize) {
     }
 }
 
-/// What the session says of itself: what was asked for is in it until it ends.
+/// Checks that the session contains the requested tool.
 async fn session(model: &Model, speaks: Speaks, given: &Value) {
     let handle = &given["session_handle"];
     let arguments = if handle.is_null() { json!({}) } else { json!({"session_handle": handle}) };
-    let told = model.host.call("mgp_tools_session").args(arguments).await.unwrap();
-    let told: Value = told.structured_content.unwrap().get().unwrap();
-    assert_eq!(told["pinned"], json!(["read_file", "parse_csv", "write_report"]), "{speaks:?}");
-    let cached = told["cached"].as_array().unwrap();
-    assert!(cached.contains(&json!("analyze_csv")), "{told}");
-    assert!(told["total_tokens"].as_u64() <= told["max_tokens"].as_u64(), "{told}");
+    let reply = model.host.call("mgp_tools_session").args(arguments).await.unwrap();
+    let reply: Value = reply.structured_content.unwrap().get().unwrap();
+    assert_eq!(reply["pinned"], json!(["read_file", "parse_csv", "write_report"]), "{speaks:?}");
+    let cached = reply["cached"].as_array().unwrap();
+    assert!(cached.contains(&json!("analyze_csv")), "{reply}");
+    assert!(reply["total_tokens"].as_u64() <= reply["max_tokens"].as_u64(), "{reply}");
 }

@@ -1,4 +1,4 @@
-//! A scripted model: it calls what it was listed or told of, and nothing else.
+//! A scripted model, which calls only tools that it has been listed or given.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// How a host lets its model call what was found.
+/// The way a host lets its model call a tool that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Way {
-    /// By its own name.
+    /// By the name of the tool.
     ByName,
-    /// Only what is listed: by the tool that calls.
+    /// By `mgp_tools_call`, because only listed tools may be called.
     Through,
 }
 
-/// What a host offers of MGP.
+/// The protocol of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Speaks {
     Plain,
@@ -31,7 +31,7 @@ pub(crate) struct Model {
     pub(crate) host: Client,
     /// The tools it knows, with the schemas of their arguments.
     knows: BTreeMap<String, Value>,
-    /// How often its host was told that the list is another.
+    /// The number of list changes that its host has received.
     pub(crate) changes: Arc<AtomicUsize>,
     way: Way,
 }
@@ -50,7 +50,7 @@ impl Model {
         model
     }
 
-    /// Reads its list of tools; what it was told of before is forgotten.
+    /// Reads its list of tools, and forgets all other tools.
     pub(crate) async fn look(&mut self) -> Vec<String> {
         let tools = self.host.list_tools().await.unwrap();
         let entry = |tool: &mgp_types::mcp::Tool| {
@@ -60,9 +60,10 @@ impl Model {
         self.knows.keys().cloned().collect()
     }
 
-    /// Calls a tool, and gives what it says as a text.
+    /// Calls a tool and returns its text.
     pub(crate) async fn calls(&mut self, tool: &str, arguments: Value) -> String {
-        let schema = self.knows.get(tool).unwrap_or_else(|| panic!("it knows no `{tool}`"));
+        let schema =
+            self.knows.get(tool).unwrap_or_else(|| panic!("the model does not know `{tool}`"));
         let required = schema["required"].as_array().cloned().unwrap_or_default();
         for name in &required {
             assert!(!arguments[name.as_str().unwrap()].is_null(), "{tool} needs {name}");
@@ -79,10 +80,10 @@ impl Model {
         result.to_text()
     }
 
-    /// Calls one of the tools that tell of tools, and learns what is told.
-    pub(crate) async fn learns(&mut self, tool: &str, arguments: Value, told: &str) -> Value {
+    /// Calls a tool that returns tools, and remembers them.
+    pub(crate) async fn learns(&mut self, tool: &str, arguments: Value, reply: &str) -> Value {
         let answer: Value = serde_json::from_str(&self.calls(tool, arguments).await).unwrap();
-        for tool in answer[told].as_array().unwrap() {
+        for tool in answer[reply].as_array().unwrap() {
             let name = tool["name"].as_str().unwrap().to_owned();
             self.knows.insert(name, tool["inputSchema"].clone());
         }

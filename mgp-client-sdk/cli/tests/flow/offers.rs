@@ -1,11 +1,12 @@
-//! Whether a model is listed the tool to ask for tools: `[kernel] tools_request`, and `tool_discovery`.
+//! Listing of `mgp_tools_request`: by `[kernel] tools_request`, and by the extension `tool_discovery`.
 
 use mgp_client_sdk::Client;
 use mgp_toolindex::TokenCounter;
 use mgp_types::mcp::Era;
 use mgp_types::mgp::{Extension, ExtensionSet};
 
-use crate::world::{DESK, ERAS, World, until};
+use crate::world::{DESK, ERAS, World};
+use mgp_testkit::until;
 
 const ALL: &str = "[kernel]\ntools_request = true\n";
 
@@ -15,7 +16,7 @@ async fn listed(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn it_is_listed_by_configuration_and_to_whoever_negotiated_tool_discovery() {
+async fn it_is_listed_by_configuration_and_to_hosts_that_negotiated_tool_discovery() {
     let world = World::new(DESK);
     let two = ["mgp_tools_discover", "mgp_tools_call"];
     let three = ["mgp_tools_discover", "mgp_tools_call", "mgp_tools_request"];
@@ -35,7 +36,7 @@ async fn it_is_listed_by_configuration_and_to_whoever_negotiated_tool_discovery(
         host.close().await;
     }
 
-    // Another configuration holds for those who are there already.
+    // A new configuration applies to connected hosts.
     world.configure(&format!("{DESK}{ALL}"));
     for host in &plain {
         until("all are listed", async || listed(host).await == three).await;
@@ -53,7 +54,7 @@ async fn it_is_listed_by_configuration_and_to_whoever_negotiated_tool_discovery(
 }
 
 #[tokio::test]
-async fn whoever_calls_it_unlisted_is_answered_all_the_same() {
+async fn a_call_is_answered_even_if_the_tool_is_not_listed() {
     let world = World::new(DESK);
     let host = world.host("ada", Era::Legacy, Client::builder("host", "1").plain()).await;
     world.knows(5).await;

@@ -1,6 +1,6 @@
-//! Rows of `docs/errors.md` as they are heard over `mgp serve`: 1002, 1003, 4001, 4003, 4004, 4100 to 4102, 5000 to 5002.
+//! Rows of `docs/errors.md` over `mgp serve`: 1002, 1003, 4001, 4003, 4004, 4100 to 4102, 5000 to 5002.
 //!
-//! 4002 is among the stories of what people meet.
+//! `recorded.rs` has 4002.
 
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::refused::Refused;
+use crate::refusal::Refused;
 use crate::serving::Serving;
-use crate::world::{ERAS, World, until};
+use crate::world::{ERAS, World};
+use mgp_testkit::until;
 
-/// Two servers with the same tools, one that says what is wrong behind it, and one at a URL.
+/// Two servers with the same tools, and one whose tools fail.
 const CONFIG: &str = r#"
 [[servers]]
 id = "one"
@@ -43,7 +44,7 @@ default_policy = "opt-out"
 risk = { forecast = "safe", radar = "safe", tides = "safe" }
 "#;
 
-/// A server whose tools fail, each with a code of its own.
+/// A server whose tools fail with different codes.
 const GATEWAY: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
 while IFS= read -r line; do
@@ -59,7 +60,7 @@ while IFS= read -r line; do
 done
 "#;
 
-/// Hosts of both eras, plain and not.
+/// Hosts of both eras, with and without MGP.
 async fn hosts(world: &World) -> Vec<(Era, bool, Client)> {
     let mut hosts = Vec::new();
     for era in ERAS {
@@ -74,7 +75,7 @@ async fn hosts(world: &World) -> Vec<(Era, bool, Client)> {
 }
 
 #[tokio::test]
-async fn tools_and_resources_that_are_not_there_or_too_many() {
+async fn unknown_and_ambiguous_tools_and_resources_are_refused() {
     let world = World::new(CONFIG);
     world.write("gateway.sh", GATEWAY);
     let hosts = hosts(&world).await;
@@ -107,7 +108,7 @@ async fn tools_and_resources_that_are_not_there_or_too_many() {
 }
 
 #[tokio::test]
-async fn what_is_behind_a_server_fails() {
+async fn failures_behind_a_server_are_passed_on() {
     let url = broken().await;
     let web = format!(
         "{CONFIG}[[servers]]\nid = 'web'\nurl = '{url}'\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
@@ -129,11 +130,11 @@ async fn what_is_behind_a_server_fails() {
     }
 }
 
-/// A server at a URL whose one tool breaks it.
+/// Starts a server at a URL whose tool answers with status 500.
 async fn broken() -> String {
     async fn answer(message: String) -> Response {
         let message: Value = message.parse().unwrap();
-        let told = |answer: Value| {
+        let reply = |answer: Value| {
             ([(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
         };
         let id = &message["id"];
@@ -150,10 +151,10 @@ async fn broken() -> String {
             _ if id.is_null() => return StatusCode::ACCEPTED.into_response(),
             _ => {
                 let error = json!({"code": -32601, "message": "unknown"});
-                return told(json!({"jsonrpc": "2.0", "id": id, "error": error}));
+                return reply(json!({"jsonrpc": "2.0", "id": id, "error": error}));
             }
         };
-        told(json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        reply(json!({"jsonrpc": "2.0", "id": id, "result": result}))
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -163,12 +164,12 @@ async fn broken() -> String {
 }
 
 #[tokio::test]
-async fn registrations_that_cannot_be() {
+async fn invalid_registrations_are_refused() {
     let world = World::new(CONFIG);
     world.write("gateway.sh", GATEWAY);
     let hosts = hosts(&world).await;
     world.knows(11).await;
-    // Nobody may ask too often, so each host is an agent of its own.
+    // Each host is an agent of its own, because registrations are rate-limited.
     for agent in 0..hosts.len() {
         for tool in ["mgp.discovery.register", "mgp.discovery.deregister"] {
             world.quietly(&["access", "grant", &format!("ada{agent}"), "mgp", tool]);
@@ -195,7 +196,7 @@ async fn registrations_that_cannot_be() {
     assert_eq!(servers.as_array().unwrap().len(), 3, "{servers}");
 }
 
-/// Asks a method by its name; a refusal is its code and its message.
+/// Calls a method by its name; returns the code and the message of a refusal.
 async fn ask(host: &Client, method: &str, params: &Value) -> Result<(), (i32, String)> {
     let params = Params::split(method, params.to_string().into()).unwrap();
     let call = Call::request(Method::of(method), params, host.context());
@@ -204,10 +205,10 @@ async fn ask(host: &Client, method: &str, params: &Value) -> Result<(), (i32, St
 }
 
 #[tokio::test]
-async fn credentials_that_are_missing_wrong_or_over() {
+async fn missing_wrong_and_expired_credentials_are_refused() {
     let world = World::new("");
     let serving = Serving::new(&world).await;
-    // Whoever shows nothing, or what nobody ever was given, is told by the bytes of the answer.
+    // Missing and unknown keys: the answer, byte by byte.
     for shown in ["", "Authorization: Bearer mgp_0123_wrong\r\n", "Authorization: Basic YTpi\r\n"] {
         let answer = asked(&serving.url, shown).await;
         assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
@@ -224,7 +225,7 @@ async fn credentials_that_are_missing_wrong_or_over() {
     let brief = world.json(&["keys", "add", "ada", "--expires", "4s"]);
     let brief = brief["key"].as_str().unwrap();
     let last = serving.comes(brief).await;
-    // One that ended is told from one that never was.
+    // An expired key has another code than an unknown one.
     let until_now = tokio::time::Instant::now() + Duration::from_secs(10);
     loop {
         match last.list_tools().await {
@@ -243,7 +244,7 @@ async fn credentials_that_are_missing_wrong_or_over() {
     assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
 }
 
-/// What is answered to a request with a header, word for word.
+/// Sends a request with a header and returns the whole response.
 async fn asked(url: &str, header: &str) -> String {
     let place = url.strip_prefix("http://").unwrap();
     let (address, path) = place.split_once('/').unwrap();

@@ -1,14 +1,16 @@
-//! What the kernel refuses, as its callers, its operator and its log see it (MGP §3–§6, §14).
+//! Refusals of the kernel, as callers, the operator and the audit log see them (MGP §3–§6, §14).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod codes;
-mod present;
+mod escalation;
+mod presence;
+#[path = "../world/program.rs"]
+mod program;
 mod project;
-mod refused;
-mod seen;
+mod recorded;
+mod refusal;
 mod serving;
-mod tries;
-#[expect(dead_code, reason = "it is the world of other stories too")]
-#[path = "../flow/world.rs"]
+#[expect(dead_code, reason = "the flows use the rest of it")]
+#[path = "../world/stdio.rs"]
 mod world;

@@ -6,9 +6,10 @@ use std::process::Stdio;
 use mgp_client_sdk::{Client, EraChoice};
 use mgp_transport::ChildCommand;
 
-use crate::world::{World, until};
+use crate::world::World;
+use mgp_testkit::until;
 
-/// The secret that nobody may see but the user's own server.
+/// The secret that only the user's own server may see.
 const TOKEN: &str = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// The user's own server, with the user's token.
@@ -22,7 +23,7 @@ env = { GITHUB_TOKEN = "${GITHUB_TOKEN}" }
 default_policy = "opt-out"
 "#;
 
-/// What somebody put into the folder that the user works in.
+/// The configuration of an attacker in the folder that the user works in.
 const HOSTILE: &str = r#"
 [[servers]]
 id = "github"
@@ -42,7 +43,7 @@ interactive = true
 "#;
 
 #[tokio::test]
-async fn nothing_of_it_starts_and_nothing_leaks() {
+async fn a_hostile_project_starts_nothing_and_learns_no_secret() {
     let world = World::new("");
     let place = |text: &str| {
         let folder = world.path("");
@@ -61,7 +62,7 @@ async fn nothing_of_it_starts_and_nothing_leaks() {
             .cwd(world.path("work"));
         let host = Client::builder("host", "1").era(era).spawn(command).await.unwrap();
         world.knows(4).await;
-        // The user's own server is there, under its own name, and works.
+        // The user's own server works under its own name.
         let kept = host.call("github.notes.keep").arg("title", "a").arg("text", "b").await.unwrap();
         assert!(serde_json::to_string(&kept).unwrap().contains("kept"));
         let found = host.call("mgp_tools_discover").arg("query", "anything").await.unwrap();
@@ -72,22 +73,22 @@ async fn nothing_of_it_starts_and_nothing_leaks() {
         host.close().await;
     }
 
-    // It is said that the project waits, and what it would do; not what the variable holds.
+    // The commands show that the project is not approved and what it would do, but not the value of the variable.
     let mut doctor = world.command(&["doctor", "--no-start"]);
-    let told = doctor.env("GITHUB_TOKEN", TOKEN).stdout(Stdio::piped()).output().unwrap();
-    let told = String::from_utf8(told.stdout).unwrap();
-    assert!(told.contains("is not approved as it is"), "{told}");
+    let reply = doctor.env("GITHUB_TOKEN", TOKEN).stdout(Stdio::piped()).output().unwrap();
+    let reply = String::from_utf8(reply.stdout).unwrap();
+    assert!(reply.contains("is not approved"), "{reply}");
     let mut trust = world.command(&["trust"]);
     let asked = trust.env("GITHUB_TOKEN", TOKEN).output().unwrap();
     let asked = String::from_utf8([asked.stdout, asked.stderr].concat()).unwrap();
     assert!(asked.contains("${GITHUB_TOKEN}") && asked.contains("replaces"), "{asked}");
-    assert!(!told.contains(TOKEN) && !asked.contains(TOKEN), "{asked}");
+    assert!(!reply.contains(TOKEN) && !asked.contains(TOKEN), "{asked}");
 
     until("the kernel has left", async || !world.path("state/mgp.sock").exists()).await;
     for trace in ["leaked", "ran", "other"] {
         assert!(!world.path(trace).exists(), "{trace}");
     }
-    // Neither the state nor the record has it.
+    // Neither the state nor the audit log has the secret.
     let mut all = vec![world.path("state")];
     while let Some(path) = all.pop() {
         if path.is_dir() {

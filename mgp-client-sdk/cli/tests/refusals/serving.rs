@@ -1,13 +1,14 @@
-//! A kernel at an address, and hosts that come there with keys.
+//! A kernel at an address, and hosts with keys.
 
 use std::process::{Child, Stdio};
 
 use mgp_client_sdk::{Client, Error};
 use serde_json::Value;
 
-use crate::world::{World, until};
+use crate::world::World;
+use mgp_testkit::until;
 
-/// `mgp serve --http`; it is gone at the end.
+/// `mgp serve --http`, killed when this is dropped.
 pub(crate) struct Serving {
     child: Child,
     pub(crate) url: String,
@@ -24,7 +25,7 @@ impl Serving {
         Self { child, url: line["http"].as_str().unwrap().to_owned() }
     }
 
-    /// A host that shows a key, or none.
+    /// Connects a host with or without a key.
     pub(crate) async fn host(&self, key: Option<&str>) -> Result<Client, Error> {
         let builder = Client::builder("host", "1");
         let builder = match key {
@@ -34,7 +35,7 @@ impl Serving {
         builder.connect_url(&self.url).await
     }
 
-    /// A host that shows a key which was made a moment ago; the kernel looks for new ones four times a second.
+    /// Connects a host with a new key; the kernel reads new keys four times a second.
     pub(crate) async fn comes(&self, key: &str) -> Client {
         let mut host = None;
         until("the key is known", async || {

@@ -1,4 +1,4 @@
-//! Who may not, what is not taken, and how much is.
+//! Limits of registration: who may register, what, and how often.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use mgp_types::{ErrorCode, RpcError};
 use crate::world::{World, register, waiting};
 
 #[tokio::test]
-async fn who_was_granted_a_tool_only_gets_1000_in_every_spelling_and_nothing_changes() {
+async fn an_agent_with_one_tool_cannot_register_in_any_spelling() {
     let world = World::new("").await;
     let operator = world.operator().await;
     register(&operator, &world.asks("made")).await.unwrap();
     world.knows("made").await;
     world.grant("eve", "made", "say").await;
-    // Everything of a server of that name is not the kernel's own tools.
+    // Access to a server with the id of the kernel does not include the kernel's own tools.
     let whole = mgp_types::mgp::AccessGrantParams::allow("eve", "mgp");
     let by = mgp_types::service::Principal::local().operator();
     world.kernel.governance().access().grant(&by, whole).await.unwrap();
@@ -41,16 +41,16 @@ async fn who_was_granted_a_tool_only_gets_1000_in_every_spelling_and_nothing_cha
 }
 
 #[tokio::test]
-async fn who_was_granted_it_registers_by_the_name_of_a_tool_too() {
+async fn an_agent_with_the_grant_can_register_by_the_name_of_a_tool() {
     let world = World::new("").await;
     let ada = world.registrar().await;
     let asks = serde_json::to_value(world.asks("made")).unwrap();
-    let told = ada.call("mgp_discovery_register").args(&asks).await.unwrap();
-    assert!(serde_json::to_string(&told).unwrap().contains("pending_approval"));
+    let reply = ada.call("mgp_discovery_register").args(&asks).await.unwrap();
+    assert!(serde_json::to_string(&reply).unwrap().contains("pending_approval"));
     world.end().await;
 }
 
-/// Accepts everything.
+/// A judge that accepts every script.
 struct Lenient;
 
 impl Judge for Lenient {
@@ -61,7 +61,7 @@ impl Judge for Lenient {
 }
 
 #[tokio::test]
-async fn a_sandboxed_script_is_refused_until_somebody_can_judge_it() {
+async fn a_sandboxed_script_is_refused_without_a_judge() {
     let world = World::new("").await;
     let ada = world.registrar().await;
     let script = |world: &World| {
@@ -79,13 +79,13 @@ async fn a_sandboxed_script_is_refused_until_somebody_can_judge_it() {
 
     let world = World::with("", |builder| builder.judge(Arc::new(Lenient))).await;
     let ada = world.registrar().await;
-    let told = register(&ada, &script(&world)).await.unwrap();
-    assert_eq!(told.status, RegistrationStatus::PendingApproval, "an operator still decides");
+    let reply = register(&ada, &script(&world)).await.unwrap();
+    assert_eq!(reply.status, RegistrationStatus::PendingApproval, "an operator still decides");
     world.end().await;
 }
 
 #[tokio::test]
-async fn no_more_wait_than_may_and_nobody_asks_too_often() {
+async fn pending_registrations_and_their_rate_are_bounded() {
     let world = World::new("").await;
     let ada = world.registrar().await;
     for number in 0..4 {

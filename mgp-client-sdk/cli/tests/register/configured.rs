@@ -1,15 +1,17 @@
-//! The configuration comes first: its ids are nobody's, and what it takes is its own.
+//! Precedence of the configuration: its ids cannot be registered, and its entries replace registered servers.
 
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{DeregisterParams, RegistrationStatus, ServerState};
 
-use crate::world::{World, register, until};
+use mgp_testkit::until;
+
+use crate::world::{World, register};
 
 const FILE: &str = "[[servers]]\nid = 'files'\ncommand = 'no-such-program'\n\
     [[servers]]\nid = 'broken'\ncomand = 'x'\n";
 
 #[tokio::test]
-async fn what_the_configuration_has_cannot_be_taken_nor_taken_back() {
+async fn configured_ids_can_be_neither_registered_nor_deregistered() {
     let world = World::new(FILE).await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
     for id in ["files", "FILES", "broken", "kernel", "mgp"] {
@@ -22,17 +24,17 @@ async fn what_the_configuration_has_cannot_be_taken_nor_taken_back() {
     let refused = operator.mgp().discovery_deregister(&params).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::CANNOT_DEREGISTER_CONFIG);
     let unknown = ada.mgp().discovery_deregister(&params).await.unwrap_err();
-    assert_eq!(unknown.code(), ErrorCode::RESOURCE_NOT_FOUND, "she sees none of it");
+    assert_eq!(unknown.code(), ErrorCode::RESOURCE_NOT_FOUND, "the server is hidden from her");
     assert_eq!(world.kernel.servers().len(), 1);
     world.end().await;
 }
 
 #[tokio::test]
-async fn a_registered_server_rests_while_the_configuration_has_its_id() {
+async fn a_registered_server_is_inactive_while_the_configuration_has_its_id() {
     let mut world = World::new("").await;
     let operator = world.operator().await;
-    let told = register(&operator, &world.asks("made")).await.unwrap();
-    assert_eq!(told.status, RegistrationStatus::Connected);
+    let reply = register(&operator, &world.asks("made")).await.unwrap();
+    assert_eq!(reply.status, RegistrationStatus::Connected);
     world.knows("made").await;
 
     let file = format!(
@@ -42,13 +44,13 @@ async fn a_registered_server_rests_while_the_configuration_has_its_id() {
     );
     world.write(&file);
     world.kernel.reload().await.unwrap();
-    until("that of the file runs", || world.runs("own") == 1).await;
+    until("the configured server runs", async || world.runs("own") == 1).await;
     let made = world.server("made").unwrap();
     assert_ne!(made.source, "registered");
     assert_eq!(world.runs("made"), 1);
-    // Also for the next kernel, and a broken entry is one.
+    // The same after a restart, and with a broken entry.
     drop(operator);
-    world.again().await;
+    world.restart().await;
     assert_ne!(world.server("made").unwrap().source, "registered");
     world.write("[[servers]]\nid = 'made'\ncomand = 'x'\n");
     world.kernel.reload().await.unwrap();
@@ -56,7 +58,7 @@ async fn a_registered_server_rests_while_the_configuration_has_its_id() {
 
     world.write("");
     world.kernel.reload().await.unwrap();
-    until("it runs again", || {
+    until("it runs again", async || {
         world.server("made").is_some_and(|made| {
             made.source == "registered" && made.status == ServerState::Connected
         })

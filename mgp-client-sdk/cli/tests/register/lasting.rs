@@ -1,14 +1,16 @@
-//! What of a registration outlives the kernel, and that nothing runs but what was approved.
+//! Registrations outlive the kernel, and only approved programs run.
 
 use mgp_types::method::{DiscoveryList, KernelApprovalsApprove, KernelServersStop};
 use mgp_types::mgp::{
     DiscoveryListParams, KernelApprovalDecisionParams, KernelServerParams, ServerState,
 };
 
-use crate::world::{World, register, text, until, waiting};
+use mgp_testkit::until;
+
+use crate::world::{World, register, text, waiting};
 
 #[tokio::test]
-async fn another_kernel_has_it_and_starts_it_with_its_first_call() {
+async fn the_next_kernel_starts_a_registered_server_on_its_first_call() {
     let mut world = World::new("").await;
     let ada = world.registrar().await;
     register(&ada, &world.asks("made")).await.unwrap();
@@ -19,7 +21,7 @@ async fn another_kernel_has_it_and_starts_it_with_its_first_call() {
     assert_eq!(world.runs("made"), 1);
     drop(ada);
 
-    world.again().await;
+    world.restart().await;
     let made = world.server("made").unwrap();
     assert_eq!((made.status, made.tools, world.runs("made")), (ServerState::Registered, 2, 1));
     let ada = world.agent("ada").await;
@@ -29,7 +31,7 @@ async fn another_kernel_has_it_and_starts_it_with_its_first_call() {
 }
 
 #[tokio::test]
-async fn a_program_that_changed_asks_again_and_does_not_run() {
+async fn a_changed_program_needs_a_new_approval_before_it_runs() {
     let mut world = World::new("").await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
     register(&ada, &world.asks("made")).await.unwrap();
@@ -45,12 +47,12 @@ async fn a_program_that_changed_asks_again_and_does_not_run() {
     let waits = waiting(&operator).await;
     assert_eq!((waits.len(), waits[0].kind.as_str()), (1, "registration"));
     assert!(waits[0].question.contains("other files had been approved"), "{}", waits[0].question);
-    assert!(waits[0].expires_at.is_none(), "it waits as long as it takes");
+    assert!(waits[0].expires_at.is_none(), "it does not expire");
     assert_eq!(world.runs("made"), 1, "it does not run");
 
-    // Nor does it with the next kernel, where nothing of it is found.
+    // The next kernel neither runs it nor finds its tools.
     drop((ada, operator));
-    world.again().await;
+    world.restart().await;
     let (ada, operator) = (world.agent("ada").await, world.operator().await);
     assert!(world.server("made").is_none() && world.kernel.index().tools_of("made").is_empty());
     assert!(text(&ada, "say").await.is_err());
@@ -58,7 +60,7 @@ async fn a_program_that_changed_asks_again_and_does_not_run() {
     assert_eq!(listed.servers[0].status, ServerState::Registered);
     assert_eq!(world.runs("made"), 1);
 
-    // Looked at and approved, it runs, with what it had.
+    // After the approval it runs, with its earlier grants.
     let params = KernelApprovalDecisionParams::new(waiting(&operator).await[0].id.as_str());
     operator.request::<KernelApprovalsApprove>(&params).await.unwrap();
     world.knows("made").await;
@@ -68,14 +70,14 @@ async fn a_program_that_changed_asks_again_and_does_not_run() {
 }
 
 #[tokio::test]
-async fn one_that_is_restarted_after_its_program_changed_stays_down() {
+async fn a_crashed_server_is_not_restarted_after_its_program_changed() {
     let world = World::new("").await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
     register(&ada, &world.asks("made")).await.unwrap();
     world.approve("made").await;
     world.knows("made").await;
     world.change_program();
-    // It crashes, and is restarted by itself.
+    // The kernel restarts crashed servers.
     let pid = world.server("made").unwrap().pid.unwrap();
     std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
     for _ in 0..1_000 {
@@ -85,7 +87,7 @@ async fn one_that_is_restarted_after_its_program_changed_stays_down() {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     assert_eq!(waiting(&operator).await.len(), 1, "an operator is asked");
-    until("it is not there", || world.server("made").unwrap().pid.is_none()).await;
+    until("the server is down", async || world.server("made").unwrap().pid.is_none()).await;
     assert_eq!(world.runs("made"), 1);
     world.end().await;
 }

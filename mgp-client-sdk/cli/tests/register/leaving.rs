@@ -1,4 +1,4 @@
-//! Taking a registration back: what runs ends, and nothing is left for whoever has the id next.
+//! Deregistration: running calls finish, and nothing is left for the next server with that id.
 
 use mgp_security::AuditQuery;
 use mgp_types::ErrorCode;
@@ -8,10 +8,12 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::Principal;
 
-use crate::world::{World, register, text, until};
+use mgp_testkit::until;
+
+use crate::world::{World, register, text};
 
 #[tokio::test]
-async fn a_running_call_ends_and_then_everything_of_it_is_gone() {
+async fn a_running_call_finishes_and_then_everything_of_the_server_is_removed() {
     let world = World::new("").await;
     let (ada, operator) = (world.registrar().await, Principal::local().operator());
     let governance = world.kernel.governance();
@@ -30,14 +32,17 @@ async fn a_running_call_ends_and_then_everything_of_it_is_gone() {
         let ada = ada.clone();
         tokio::spawn(async move { text(&ada, "hold").await })
     };
-    until("the call runs", || world.folder.join("made.holds").exists()).await;
+    until("the call runs", async || world.folder.join("made.holds").exists()).await;
 
-    let told = ada.mgp().discovery_deregister(&DeregisterParams::new("made")).await.unwrap();
-    assert_eq!(told.status.as_str(), "draining");
+    let reply = ada.mgp().discovery_deregister(&DeregisterParams::new("made")).await.unwrap();
+    assert_eq!(reply.status.as_str(), "draining");
     assert_eq!(text(&ada, "say").await, Err(ErrorCode::TOOL_NOT_FOUND.0), "no new call");
     std::fs::write(world.folder.join("go"), "").unwrap();
-    assert_eq!(holding.await.unwrap().as_deref(), Ok("held"), "what runs ends");
-    until("it is gone", || world.kernel.registrations().fleet().known().is_empty()).await;
+    assert_eq!(holding.await.unwrap().as_deref(), Ok("held"), "the running call finishes");
+    until("the server is removed", async || {
+        world.kernel.registrations().fleet().known().is_empty()
+    })
+    .await;
 
     assert!(world.kernel.index().tools_of("made").is_empty());
     let mine = AccessQueryParams::new("ada", "made");
@@ -47,31 +52,35 @@ async fn a_running_call_ends_and_then_everything_of_it_is_gone() {
     let session = ada.request::<ToolsSession>(&SessionParams::new()).await.unwrap();
     assert_eq!(session.cached.len(), 0);
 
-    // Whoever has the id next begins with nothing, and is seen for the first time.
+    // The next server with that id has no grants, and its definitions are new.
     register(&ada, &world.asks("made")).await.unwrap();
     world.approve("made").await;
     world.knows("made").await;
     assert_eq!(text(&ada, "say").await, Err(ErrorCode::ACCESS_DENIED.0));
     let log = world.kernel.governance().log().unwrap();
-    let mut told = Vec::new();
+    let mut reply = Vec::new();
     for _ in 0..500 {
         log.flush().await.unwrap();
-        told = log.query(AuditQuery::new().server("made")).await.unwrap().events;
-        let is = |word: &str| told.iter().filter(|one| one.event_type.as_str() == word).count();
+        reply = log.query(AuditQuery::new().server("made")).await.unwrap().events;
+        let is = |word: &str| reply.iter().filter(|one| one.event_type.as_str() == word).count();
         if is("dev.cloto.definition_pinned") == 4 && is("dev.cloto.server_deregistered") == 1 {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    let is = |word: &str| told.iter().filter(|one| one.event_type.as_str() == word).count();
-    assert_eq!(is("dev.cloto.definition_pinned"), 4, "two tools, each twice seen first: {told:?}");
-    assert_eq!((is("ACCESS_REVOKED"), is("PERMISSION_REVOKED")), (2, 1), "{told:?}");
+    let is = |word: &str| reply.iter().filter(|one| one.event_type.as_str() == word).count();
+    assert_eq!(
+        is("dev.cloto.definition_pinned"),
+        4,
+        "two tools, each recorded twice as new: {reply:?}"
+    );
+    assert_eq!((is("ACCESS_REVOKED"), is("PERMISSION_REVOKED")), (2, 1), "{reply:?}");
     assert_eq!(is("dev.cloto.server_deregistered"), 1);
     world.end().await;
 }
 
 #[tokio::test]
-async fn only_who_registered_it_and_operators_take_it_back() {
+async fn only_the_registering_agent_and_operators_can_deregister() {
     let world = World::new("").await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
     register(&ada, &world.asks("made")).await.unwrap();
@@ -81,15 +90,15 @@ async fn only_who_registered_it_and_operators_take_it_back() {
     let bob = world.agent("bob").await;
     let params = DeregisterParams::new("made");
     let unknown = bob.mgp().discovery_deregister(&params).await.unwrap_err();
-    assert_eq!(unknown.code(), ErrorCode::RESOURCE_NOT_FOUND, "he sees none of it");
+    assert_eq!(unknown.code(), ErrorCode::RESOURCE_NOT_FOUND, "the server is hidden from him");
     world.grant("bob", "made", "say").await;
     let refused = bob.mgp().discovery_deregister(&params).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED);
     assert!(world.server("made").is_some());
-    let told = operator.mgp().discovery_deregister(&params).await.unwrap();
-    assert_eq!(told.status, RegistrationStatus::Deregistered);
+    let reply = operator.mgp().discovery_deregister(&params).await.unwrap();
+    assert_eq!(reply.status, RegistrationStatus::Deregistered);
     assert!(world.server("made").is_none());
-    // Twice is once.
+    // A second deregistration does not find it.
     let gone = operator.mgp().discovery_deregister(&params).await.unwrap_err();
     assert_eq!(gone.code(), ErrorCode::RESOURCE_NOT_FOUND);
     world.end().await;

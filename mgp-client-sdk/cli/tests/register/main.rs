@@ -1,6 +1,4 @@
-//! Servers that are registered while a kernel runs: asked for, approved, run as approved, taken back.
-//!
-//! Applies to: both.
+//! Servers registered at run time: requested, approved, run, deregistered.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -11,4 +9,6 @@ mod lasting;
 mod leaving;
 mod served;
 mod story;
+#[path = "../world/wire.rs"]
+mod wire;
 mod world;

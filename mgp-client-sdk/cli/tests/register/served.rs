@@ -1,84 +1,71 @@
-//! The same over `mgp serve`: what is refused, what an operator types, and what a killed kernel does not lose.
+//! Registration over `mgp serve`: refusals, commands of the operator, and what survives a killed kernel.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
+use mgp_testkit::{TempDir, until_blocking};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
+use crate::wire::{OPERATOR, Wire, agent};
 use crate::world::{SERVER, asks, folder};
 
-/// How long is waited for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// `mgp serve` on a folder that goes with it.
+/// `mgp serve` in a temporary folder.
 struct Served {
-    folder: PathBuf,
+    folder: TempDir,
     child: Child,
 }
 
 impl Served {
     fn new(config: &str) -> Self {
-        let folder = folder("served");
-        fs::write(folder.join("mgp.toml"), config).unwrap();
-        let child = serve(&folder);
+        let folder = folder();
+        fs::write(folder.path().join("mgp.toml"), config).unwrap();
+        let child = serve(folder.path());
         Self { folder, child }
     }
 
-    /// Kills the kernel as hard as can be.
+    /// Kills the kernel with SIGKILL.
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        fs::remove_file(self.folder.join("ready.json")).unwrap();
+        fs::remove_file(self.path("ready.json")).unwrap();
     }
 
-    fn again(&mut self) {
-        self.child = serve(&self.folder);
+    fn restart(&mut self) {
+        self.child = serve(self.folder.path());
     }
 
-    fn join(&self, role: &str) -> Wire {
-        let ready: Value =
-            serde_json::from_slice(&fs::read(self.folder.join("ready.json")).unwrap()).unwrap();
-        let mut stream = UnixStream::connect(ready["socket"].as_str().unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(format!("{{\"mgp\":1,{role}}}\n").as_bytes()).unwrap();
-        let reader = BufReader::new(stream.try_clone().unwrap());
-        let mut wire = Wire { stream, reader, next: 0 };
-        assert_eq!(wire.line()["ok"], true);
-        let hello = json!({
-            "protocolVersion": "2025-06-18",
-            "capabilities": {"mgp": {"version": "0.6.0", "extensions": ["access_control", "discovery"]}},
-            "clientInfo": {"name": "test", "version": "1"},
-        });
-        wire.ask("initialize", &hello).unwrap();
-        let ready = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
-        wire.stream.write_all(ready.as_bytes()).unwrap();
-        wire
+    fn wire(&self, hello: &str) -> Wire {
+        let ready = fs::read(self.path("ready.json")).unwrap();
+        let ready: Value = serde_json::from_slice(&ready).unwrap();
+        Wire::open(Path::new(ready["socket"].as_str().unwrap()), hello)
     }
 
     fn operator(&self) -> Wire {
-        self.join("\"as\":\"operator\"")
+        self.wire(OPERATOR)
     }
 
     fn agent(&self, name: &str) -> Wire {
-        self.join(&format!("\"as\":\"agent\",\"agent\":\"{name}\""))
+        self.wire(&agent(name))
     }
 
-    /// The same command line as an operator types it.
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a command of an operator.
     fn mgp(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
-        command.arg("--state").arg(self.folder.join("state")).args(arguments);
-        command.env("HOME", &self.folder).env_remove("XDG_CONFIG_HOME").current_dir(&self.folder);
+        command.arg("--state").arg(self.path("state")).args(arguments);
+        command
+            .env("HOME", self.folder.path())
+            .env_remove("XDG_CONFIG_HOME")
+            .current_dir(self.folder.path());
         command.stdin(Stdio::null()).output().unwrap()
     }
 
     fn runs(&self, id: &str) -> usize {
-        let runs = fs::read_to_string(self.folder.join(format!("{id}.runs")));
+        let runs = fs::read_to_string(self.path(&format!("{id}.runs")));
         runs.map_or(0, |runs| runs.lines().count())
     }
 }
@@ -87,11 +74,10 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-fn serve(folder: &std::path::Path) -> Child {
+fn serve(folder: &Path) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
     command.args(["serve", "--http", "127.0.0.1:0", "--no-auth", "--config"]);
     command.arg(folder.join("mgp.toml")).arg("--state").arg(folder.join("state"));
@@ -101,43 +87,12 @@ fn serve(folder: &std::path::Path) -> Child {
     }
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = child.spawn().unwrap();
-    within(|| folder.join("ready.json").exists());
+    until_blocking("the kernel is ready", || folder.join("ready.json").exists());
     child
 }
 
-/// A connection to the socket.
-struct Wire {
-    stream: UnixStream,
-    reader: BufReader<UnixStream>,
-    next: u64,
-}
-
 impl Wire {
-    fn line(&mut self) -> Value {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-
-    /// The result, or the error.
-    fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
-        self.next += 1;
-        let line = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
-        self.stream.write_all((line.to_string() + "\n").as_bytes()).unwrap();
-        loop {
-            let mut answer = self.line();
-            if answer["id"] == self.next && answer.get("method").is_none() {
-                let is_error = answer.get("error").is_some();
-                return if is_error {
-                    Err(answer["error"].take())
-                } else {
-                    Ok(answer["result"].take())
-                };
-            }
-        }
-    }
-
-    /// The code and the remedy of a refusal.
+    /// Sends a request that is refused; returns the code and the remedy.
     #[track_caller]
     fn refused(&mut self, method: &str, params: &Value) -> (i64, Value) {
         let error = self.ask(method, params).unwrap_err();
@@ -160,42 +115,35 @@ impl Wire {
     }
 }
 
-#[track_caller]
-fn within(mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "it took too long");
-        sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
-fn each_refusal_is_seen_on_the_wire() {
+fn refusals_have_their_codes_and_remedies_on_the_wire() {
     let entry = |id: &str, folder: &str| {
         format!(
             "[[servers]]\nid = '{id}'\ncommand = '/bin/sh'\nargs = ['-c', '''{SERVER}''', '{id}', '{folder}']\n\
              [servers.mgp]\ndefault_policy = 'opt-out'\n"
         )
     };
-    let place = std::env::temp_dir();
-    let place = place.to_str().unwrap();
+    let folder = mgp_testkit::temp_dir();
+    let place = folder.path().to_str().unwrap();
     let served = Served::new(&(entry("one", place) + &entry("two", place)));
     let (mut operator, mut ada) = (served.operator(), served.agent("ada"));
-    let params = serde_json::to_value(asks(&served.folder, "made")).unwrap();
+    let params = serde_json::to_value(asks(served.folder.path(), "made")).unwrap();
     assert_eq!(ada.refused("mgp/discovery/register", &params).0, 1000);
     assert_eq!(ada.refused("mgp/discovery/deregister", &json!({"id": "one"})).0, 1000);
     for tool in ["mgp.discovery.register", "mgp.discovery.deregister"] {
         operator.grant("ada", "mgp", tool);
     }
-    within(|| operator.server("one")["tools"] == 2 && operator.server("two")["tools"] == 2);
+    until_blocking("the expected state", || {
+        operator.server("one")["tools"] == 2 && operator.server("two")["tools"] == 2
+    });
 
     let conflict = ada.ask("tools/call", &json!({"name": "say", "arguments": {}})).unwrap_err();
     assert_eq!(conflict["code"], 4003, "{conflict}");
-    let said = conflict["message"].as_str().unwrap();
-    assert!(said.contains("one.say") && said.contains("two.say"), "{said}");
+    let printed = conflict["message"].as_str().unwrap();
+    assert!(printed.contains("one.say") && printed.contains("two.say"), "{printed}");
     assert_eq!(ada.refused("mgp/discovery/deregister", &json!({"id": "nothing"})).0, 4004);
 
-    fs::write(served.folder.join("made.sh"), "exit 0\n").unwrap();
+    fs::write(served.path("made.sh"), "exit 0\n").unwrap();
     let mut script = params.clone();
     (script["command"], script["args"]) = (json!("/bin/sh"), json!(["made.sh"]));
     let (code, remedy) = ada.refused("mgp/discovery/register", &script);
@@ -210,51 +158,53 @@ fn each_refusal_is_seen_on_the_wire() {
 }
 
 #[test]
-fn an_operator_sees_it_among_the_approvals_decides_and_removes_it() {
+fn an_operator_approves_and_removes_a_registered_server() {
     let served = Served::new("");
     let mut ada = served.agent("ada");
     served.operator().grant("ada", "mgp", "mgp.discovery.register");
-    let params = serde_json::to_value(asks(&served.folder, "made")).unwrap();
-    let told = ada.ask("mgp/discovery/register", &params).unwrap();
-    let id = told["approval_id"].as_str().unwrap();
+    let params = serde_json::to_value(asks(served.folder.path(), "made")).unwrap();
+    let reply = ada.ask("mgp/discovery/register", &params).unwrap();
+    let id = reply["approval_id"].as_str().unwrap();
 
-    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
-    let listed = said(&served.mgp(&["approvals", "ls"]));
+    let printed = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let listed = printed(&served.mgp(&["approvals", "ls"]));
     for shown in [id, "registration", "ada", "made", "teller", "is denied", "to be told things"] {
         assert!(listed.contains(shown), "{shown}: {listed}");
     }
-    assert!(said(&served.mgp(&["servers", "ls"])).contains("waits for an operator"));
+    assert!(printed(&served.mgp(&["servers", "ls"])).contains("waits for an operator"));
     let approved = served.mgp(&["approvals", "approve", id, "--because", "it is mine"]);
     assert!(approved.status.success() && approved.stdout.is_empty(), "{approved:?}");
-    assert!(said(&served.mgp(&["approvals", "ls"])).contains("nothing waits"));
-    assert!(said(&served.mgp(&["servers", "ls", "made"])).contains("registered"));
+    assert!(printed(&served.mgp(&["approvals", "ls"])).contains("no pending approvals"));
+    assert!(printed(&served.mgp(&["servers", "ls", "made"])).contains("registered"));
     assert_eq!(served.runs("made"), 1);
-    let audit = || said(&served.mgp(&["audit", "query", "--server", "made", "--json"]));
-    within(|| audit().contains("it is mine") && audit().contains("dev.cloto.server_registered"));
+    let audit = || printed(&served.mgp(&["audit", "query", "--server", "made", "--json"]));
+    until_blocking("the expected state", || {
+        audit().contains("it is mine") && audit().contains("dev.cloto.server_registered")
+    });
 
     let removed = served.mgp(&["servers", "rm", "made"]);
     assert!(removed.status.success() && removed.stdout.is_empty(), "{removed:?}");
-    assert!(said(&served.mgp(&["servers", "ls"])).contains("no servers"));
+    assert!(printed(&served.mgp(&["servers", "ls"])).contains("no servers"));
     let again = served.mgp(&["servers", "rm", "made"]);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
     assert!(String::from_utf8_lossy(&again.stderr).contains("no server `made`"), "{again:?}");
 
-    // One that does not start was approved all the same, and whoever did hears so.
+    // The approval of a server that does not start reports that.
     let mut broken = params.clone();
     broken["args"] = json!(["-c", "exit 3"]);
     broken["mgp"] = json!({"restart_policy": "never"});
-    let told = ada.ask("mgp/discovery/register", &broken).unwrap();
-    let approved = served.mgp(&["approvals", "approve", told["approval_id"].as_str().unwrap()]);
+    let reply = ada.ask("mgp/discovery/register", &broken).unwrap();
+    let approved = served.mgp(&["approvals", "approve", reply["approval_id"].as_str().unwrap()]);
     assert_eq!(approved.status.code(), Some(1), "{approved:?}");
     assert!(String::from_utf8_lossy(&approved.stderr).contains("did not start"), "{approved:?}");
 }
 
 #[test]
-fn an_entry_that_takes_the_id_of_a_registered_server_says_so() {
+fn an_entry_with_the_id_of_a_registered_server_adds_a_note() {
     let mut served = Served::new("");
-    let params = serde_json::to_value(asks(&served.folder, "made")).unwrap();
+    let params = serde_json::to_value(asks(served.folder.path(), "made")).unwrap();
     served.operator().ask("mgp/discovery/register", &params).unwrap();
-    let config = served.folder.join("mgp.toml");
+    let config = served.path("mgp.toml");
     let add = |served: &Served, id: &str| {
         let arguments = ["--json", "servers", "add", id, "--config", config.to_str().unwrap()];
         let added = served.mgp(&[&arguments[..], &["--no-grant", "--", "/bin/cat"]].concat());
@@ -264,52 +214,59 @@ fn an_entry_that_takes_the_id_of_a_registered_server_says_so() {
     };
     assert!(!add(&served, "other").contains("registered"));
     let note = add(&served, "made");
-    assert!(note.contains("`made` was registered while a kernel ran; that server rests"), "{note}");
-    // It does, and comes back as the note says.
-    within(|| served.operator().server("made")["source"] == config.to_str().unwrap());
+    assert!(
+        note.contains("`made` is also a registered server, which this entry replaces"),
+        "{note}"
+    );
+    // The entry replaces the server until it is removed.
+    until_blocking("the expected state", || {
+        served.operator().server("made")["source"] == config.to_str().unwrap()
+    });
     let remove = ["servers", "rm", "made", "--config", config.to_str().unwrap()];
     assert!(served.mgp(&remove).status.success());
-    within(|| served.operator().server("made")["source"] == "registered");
-    // Also where no kernel runs.
+    until_blocking("the expected state", || {
+        served.operator().server("made")["source"] == "registered"
+    });
+    // The same without a kernel.
     served.kill();
-    assert!(add(&served, "made").contains("was registered while a kernel ran"));
+    assert!(add(&served, "made").contains("is also a registered server"));
 }
 
 #[test]
-fn a_kernel_that_is_killed_between_approval_and_start_loses_nothing() {
+fn a_kernel_killed_between_approval_and_start_loses_nothing() {
     let mut served = Served::new("");
     served.operator().grant("ada", "mgp", "mgp.discovery.register");
     for id in ["one", "two", "three"] {
-        // It does not come up before it may.
-        let late = served.folder.join(format!("{id}.late"));
+        // The server does not start before this file is removed.
+        let late = served.path(&format!("{id}.late"));
         fs::write(&late, "").unwrap();
-        let params = serde_json::to_value(asks(&served.folder, id)).unwrap();
-        let told = served.agent("ada").ask("mgp/discovery/register", &params).unwrap();
-        let approval = json!({"id": told["approval_id"]});
-        // What waits is kept too.
+        let params = serde_json::to_value(asks(served.folder.path(), id)).unwrap();
+        let reply = served.agent("ada").ask("mgp/discovery/register", &params).unwrap();
+        let approval = json!({"id": reply["approval_id"]});
+        // Pending registrations survive too.
         served.kill();
-        served.again();
+        served.restart();
         let mut operator = served.operator();
-        let told = operator.ask("mgp/kernel/approvals/approve", &approval).unwrap();
-        assert_eq!((&told["status"], served.runs(id)), (&json!("connecting"), 0), "{told}");
+        let reply = operator.ask("mgp/kernel/approvals/approve", &approval).unwrap();
+        assert_eq!((&reply["status"], served.runs(id)), (&json!("connecting"), 0), "{reply}");
         served.kill();
-        served.again();
+        served.restart();
         fs::remove_file(late).unwrap();
         let mut operator = served.operator();
-        within(|| operator.server(id)["status"] == "connected");
+        until_blocking("the expected state", || operator.server(id)["status"] == "connected");
         assert_eq!(served.runs(id), 1);
-        // Taken back and killed at once, it is gone.
+        // A deregistered server stays removed after a kill.
         if id == "two" {
             operator.ask("mgp/discovery/deregister", &json!({"id": id})).unwrap();
             served.kill();
-            served.again();
+            served.restart();
             let mut operator = served.operator();
-            within(|| operator.server(id).is_null());
+            until_blocking("the expected state", || operator.server(id).is_null());
             let all = operator.ask("mgp/kernel/approvals", &json!({})).unwrap();
             assert_eq!(all["approvals"], json!([]));
         }
     }
-    // The others are known, and nothing starts them but a call.
+    // The others are known, and start on their first call.
     let mut operator = served.operator();
     assert_eq!(operator.server("one")["source"], "registered");
     assert_eq!(operator.server("three")["status"], "connected");

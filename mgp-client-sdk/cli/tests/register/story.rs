@@ -1,4 +1,4 @@
-//! From a wish of an agent to a tool it calls, and what lies between.
+//! From the request of an agent to a call of the new tool.
 
 use mgp_client_sdk::{Changed, Client};
 use mgp_types::ErrorCode;
@@ -9,16 +9,18 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::Principal;
 
-use crate::world::{SERVER, Shared, World, register, text, until, waiting};
+use mgp_testkit::until;
+
+use crate::world::{SERVER, Shared, World, register, text, waiting};
 
 #[tokio::test]
-async fn an_agent_asks_an_operator_approves_and_the_tools_are_found_and_called() {
+async fn a_requested_server_is_approved_and_its_tools_are_found_and_called() {
     let world = World::new("").await;
-    let heard: Shared<usize> = Shared::default();
-    let hears = std::sync::Arc::clone(&heard);
+    let changes: Shared<usize> = Shared::default();
+    let counter = std::sync::Arc::clone(&changes);
     let builder = Client::builder("host", "1").on_change(move |what| {
         if matches!(what, Changed::Tools) {
-            *hears.lock().unwrap() += 1;
+            *counter.lock().unwrap() += 1;
         }
     });
     let ada = world.connect(Principal::local().agent("ada"), builder).await;
@@ -28,9 +30,9 @@ async fn an_agent_asks_an_operator_approves_and_the_tools_are_found_and_called()
     assert!(waiting(&operator).await.is_empty());
 
     world.grant("ada", "mgp", "mgp.discovery.register").await;
-    let told = register(&ada, &world.asks("made")).await.unwrap();
-    assert_eq!(told.status, RegistrationStatus::PendingApproval);
-    let id: String = told.extra.decode("approval_id").unwrap().unwrap();
+    let reply = register(&ada, &world.asks("made")).await.unwrap();
+    assert_eq!(reply.status, RegistrationStatus::PendingApproval);
+    let id: String = reply.extra.decode("approval_id").unwrap().unwrap();
     assert_eq!((world.runs("made"), world.server("made").is_none()), (0, true), "nothing runs");
     let listed = operator.request::<KernelServers>(&KernelServersParams::new()).await.unwrap();
     assert!(listed.servers[0].error.as_deref().unwrap().contains("waits for an operator"));
@@ -45,20 +47,24 @@ async fn an_agent_asks_an_operator_approves_and_the_tools_are_found_and_called()
     }
     let params = KernelApprovalDecisionParams::new(id.as_str());
     let refused = ada.request::<KernelApprovalsApprove>(&params).await.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::PERMISSION_DENIED, "who asks does not decide");
+    assert_eq!(
+        refused.code(),
+        ErrorCode::PERMISSION_DENIED,
+        "the requesting agent does not decide"
+    );
     assert_eq!(world.runs("made"), 0);
 
-    let before = *heard.lock().unwrap();
-    let told = operator.request::<KernelApprovalsApprove>(&params).await.unwrap();
-    assert_eq!(told.status, Some(RegistrationStatus::Connected), "{told:?}");
-    assert_eq!(told.approval.state, "approved");
+    let before = *changes.lock().unwrap();
+    let reply = operator.request::<KernelApprovalsApprove>(&params).await.unwrap();
+    assert_eq!(reply.status, Some(RegistrationStatus::Connected), "{reply:?}");
+    assert_eq!(reply.approval.state, "approved");
     world.knows("made").await;
-    until("the host hears of it", || *heard.lock().unwrap() > before).await;
+    until("the host is notified", async || *changes.lock().unwrap() > before).await;
     assert!(waiting(&operator).await.is_empty());
     let server = world.server("made").unwrap();
     assert_eq!((server.source.as_str(), server.trust_level.as_str()), ("registered", "sandboxed"));
 
-    // It has no more rights than anybody gives it.
+    // It has no rights without a grant.
     assert_eq!(text(&ada, "say").await, Err(ErrorCode::ACCESS_DENIED.0));
     world.grant("ada", "made", "say").await;
     let found = ada.call("mgp_tools_discover").arg("query", "word of wisdom").await.unwrap();
@@ -71,29 +77,29 @@ async fn an_agent_asks_an_operator_approves_and_the_tools_are_found_and_called()
 }
 
 #[tokio::test]
-async fn what_an_operator_denied_is_not_asked_again_and_what_it_registers_runs_at_once() {
+async fn a_denied_registration_is_not_asked_again_and_one_of_an_operator_runs_at_once() {
     let world = World::new("").await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
     register(&ada, &world.asks("made")).await.unwrap();
     let mut params = KernelApprovalDecisionParams::new(waiting(&operator).await[0].id.as_str());
-    params.because = Some("nobody needs it".to_owned());
-    let told = operator.request::<KernelApprovalsDeny>(&params).await.unwrap();
-    assert_eq!(told.approval.state, "denied");
+    params.because = Some("it is not needed".to_owned());
+    let reply = operator.request::<KernelApprovalsDeny>(&params).await.unwrap();
+    assert_eq!(reply.approval.state, "denied");
     let again = register(&ada, &world.asks("made")).await.unwrap();
     assert_eq!(again.status, RegistrationStatus::Rejected);
     assert!(waiting(&operator).await.is_empty());
-    // What was denied does not wait any more.
+    // A denied registration is no longer pending.
     assert!(operator.request::<KernelApprovalsApprove>(&params).await.is_err());
     assert_eq!(world.runs("made"), 0);
 
-    let told = register(&operator, &world.asks("mine")).await.unwrap();
-    assert_eq!(told.status, RegistrationStatus::Connected, "{told:?}");
+    let reply = register(&operator, &world.asks("mine")).await.unwrap();
+    assert_eq!(reply.status, RegistrationStatus::Connected, "{reply:?}");
     assert_eq!(world.runs("mine"), 1);
     world.end().await;
 }
 
 #[tokio::test]
-async fn what_is_denied_to_a_sandboxed_server_is_denied_whoever_grants_it() {
+async fn permissions_denied_by_the_sandbox_cannot_be_granted_later() {
     let world = World::new("[kernel]\npermission_policy = 'auto_approve'\n").await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
     let mut asks = world.asks("made");
@@ -128,7 +134,7 @@ async fn what_is_denied_to_a_sandboxed_server_is_denied_whoever_grants_it() {
     permissions.approve(&Principal::local().operator(), change).await.unwrap();
     assert!(missing("other", Permission::ShellExecute), "nor does an operator afterwards");
 
-    // Other general rules hold for it too, and still deny it.
+    // Other policies apply to it too, and the sandbox still denies it.
     world.write("[kernel]\npermission_policy = 'deny_all'\n");
     world.kernel.reload().await.unwrap();
     assert!(missing("other", Permission::FilesystemRead));
@@ -140,7 +146,7 @@ async fn what_is_denied_to_a_sandboxed_server_is_denied_whoever_grants_it() {
 }
 
 #[tokio::test]
-async fn calls_and_registrations_wait_side_by_side() {
+async fn calls_and_registrations_are_decided_separately() {
     let folder = std::env::temp_dir();
     let world = World::new(&format!(
         "[[servers]]\nid = 'files'\ncommand = '/bin/sh'\nargs = ['-c', '''{SERVER}''', 'files', '{}']\n\
@@ -167,7 +173,7 @@ async fn calls_and_registrations_wait_side_by_side() {
     let registration = KernelApprovalDecisionParams::new(id("registration"));
     let mut call = KernelApprovalDecisionParams::new(id("call"));
     operator.request::<KernelApprovalsApprove>(&registration).await.unwrap();
-    assert!(!calling.is_finished(), "each is decided by itself");
+    assert!(!calling.is_finished(), "each is decided separately");
     call.permissions = vec![Permission::ShellExecute].into();
     assert!(operator.request::<KernelApprovalsApprove>(&call).await.is_err());
     call.permissions = Vec::new().into();

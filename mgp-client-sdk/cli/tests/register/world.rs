@@ -1,15 +1,15 @@
-//! Kernels with a file, a program that can be registered, and who talks to them.
+//! Kernels with a configuration file, a program that can be registered, and clients.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice, Error};
 use mgp_discovery::Sources;
 use mgp_kernel::{Kernel, KernelBuilder};
+use mgp_testkit::{TempDir, until};
 use mgp_transport::{Connection, duplex};
 use mgp_types::method::KernelApprovals;
 use mgp_types::mgp::{
@@ -18,7 +18,7 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::Principal;
 
-/// A server with two tools; it leaves a line for each of its starts, and one of the tools waits for a sign.
+/// A server with two tools; it appends a line to a file at each start, and one tool waits for the file `go`.
 pub(crate) const SERVER: &str = r#"
 until [ ! -e "$1/$0.late" ]; do sleep 0.02; done
 echo "$$" >> "$1/$0.runs"
@@ -45,27 +45,21 @@ while IFS= read -r line; do
 done
 "#;
 
-/// A kernel, in a folder of its own that goes with it.
+/// A kernel in a temporary folder.
 pub(crate) struct World {
     pub(crate) folder: PathBuf,
     pub(crate) kernel: Kernel,
+    _temp: TempDir,
 }
 
-/// A folder with the program that is registered: a shell under another name, so that it counts as built for what it does.
-pub(crate) fn folder(name: &str) -> PathBuf {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("mgp-kernel-register-{name}-{}-{number}", std::process::id());
-    let folder = std::env::temp_dir().join(name);
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-    let folder = folder.canonicalize().unwrap();
-    fs::copy("/bin/sh", folder.join("teller")).unwrap();
+/// Creates a folder with a program to register: a shell under another name, so that it does not count as a script.
+pub(crate) fn folder() -> TempDir {
+    let folder = mgp_testkit::temp_dir();
+    fs::copy("/bin/sh", folder.path().join("teller")).unwrap();
     folder
 }
 
-/// The program of a folder under an id, as it is asked for.
+/// Returns the registration of the program of a folder under an id.
 pub(crate) fn asks(folder: &Path, id: &str) -> RegisterParams {
     let mut params = RegisterParams::new(id);
     params.command = Some(folder.join("teller").display().to_string());
@@ -76,7 +70,7 @@ pub(crate) fn asks(folder: &Path, id: &str) -> RegisterParams {
 }
 
 impl World {
-    /// With what a file says.
+    /// Starts a kernel with this configuration file.
     pub(crate) async fn new(config: &str) -> Self {
         Self::with(config, |builder| builder).await
     }
@@ -85,20 +79,21 @@ impl World {
         config: &str,
         more: impl FnOnce(KernelBuilder) -> KernelBuilder,
     ) -> Self {
-        let folder = folder("world");
+        let temp = folder();
+        let folder = temp.path().canonicalize().unwrap();
         fs::write(folder.join("mgp.toml"), config).unwrap();
         let sources = Sources::given(folder.join("mgp.toml"));
         let builder = more(Kernel::builder().sources(sources));
         let kernel = builder.in_folder(folder.join("state")).await.unwrap();
-        Self { folder, kernel }
+        Self { folder, kernel, _temp: temp }
     }
 
     pub(crate) fn write(&self, config: &str) {
         fs::write(self.folder.join("mgp.toml"), config).unwrap();
     }
 
-    /// Stops the kernel and begins another one on the same state.
-    pub(crate) async fn again(&mut self) {
+    /// Stops the kernel and starts another one with the same state.
+    pub(crate) async fn restart(&mut self) {
         self.kernel.stop().await;
         drop(std::mem::replace(&mut self.kernel, Kernel::builder().build().await.unwrap()));
         let mut in_use = String::new();
@@ -109,7 +104,7 @@ impl World {
                     self.kernel = kernel;
                     return;
                 }
-                // The folder is free once everything of the kernel before is gone.
+                // The folder is free when the kernel before has ended.
                 Err(error) => in_use = error.to_string(),
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -121,18 +116,18 @@ impl World {
         asks(&self.folder, id)
     }
 
-    /// How often a server was started.
+    /// Returns how often a server was started.
     pub(crate) fn runs(&self, id: &str) -> usize {
         let runs = fs::read_to_string(self.folder.join(format!("{id}.runs")));
         runs.map_or(0, |runs| runs.lines().count())
     }
 
-    /// Has the program be another one.
+    /// Replaces the program by another one.
     pub(crate) fn change_program(&self) {
         let program = self.folder.join("teller");
         let mut bytes = fs::read(&program).unwrap();
         bytes.push(0);
-        // One that runs cannot be written to.
+        // A running program cannot be overwritten.
         fs::remove_file(&program).unwrap();
         fs::write(&program, bytes).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -144,7 +139,7 @@ impl World {
 
     /// Waits until the tools of a server are known.
     pub(crate) async fn knows(&self, id: &str) {
-        until("its tools are known", || self.kernel.index().tools_of(id).len() == 2).await;
+        until("its tools are known", async || self.kernel.index().tools_of(id).len() == 2).await;
     }
 
     pub(crate) async fn agent(&self, name: &str) -> Client {
@@ -163,7 +158,7 @@ impl World {
         builder.era(EraChoice::Legacy).connect(here.reader, here.writer).await.unwrap()
     }
 
-    /// Lets an agent use a tool, without asking anybody.
+    /// Grants an agent a tool, without confirmations.
     pub(crate) async fn grant(&self, agent: &str, server: &str, tool: &str) {
         let mut grant =
             AccessGrantParams::new(EntryType::ToolGrant, agent, server, AccessPermission::Allow);
@@ -173,31 +168,29 @@ impl World {
         self.kernel.governance().access().grant(&operator, grant).await.unwrap();
     }
 
-    /// An agent that may register servers, and take them back.
+    /// Connects an agent that may register and deregister servers.
     pub(crate) async fn registrar(&self) -> Client {
         self.grant("ada", "mgp", "mgp.discovery.register").await;
         self.grant("ada", "mgp", "mgp.discovery.deregister").await;
         self.agent("ada").await
     }
 
-    /// Has an operator approve what waits for a server.
+    /// Approves the pending registration of a server.
     pub(crate) async fn approve(&self, id: &str) {
         let operator = Principal::local().operator();
         let registrations = self.kernel.registrations();
         let waiting = registrations.waiting(&operator).await.unwrap();
         let waits = waiting.iter().find(|waiting| waiting.server.as_str() == id).unwrap();
-        let told =
+        let reply =
             registrations.approve(&operator, &waits.server, &waits.fingerprint, &[]).await.unwrap();
-        assert_ne!(told.status.as_str(), "error", "{told:?}");
+        assert_ne!(reply.status.as_str(), "error", "{reply:?}");
     }
 
     pub(crate) async fn end(self) {
         self.kernel.stop().await;
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Asks for a registration.
 pub(crate) async fn register(
     client: &Client,
     params: &RegisterParams,
@@ -205,29 +198,18 @@ pub(crate) async fn register(
     client.mgp().discovery_register(params).await
 }
 
-/// What waits for an operator.
+/// Returns the open approvals.
 pub(crate) async fn waiting(operator: &Client) -> Vec<KernelApproval> {
     let all = operator.request::<KernelApprovals>(&KernelApprovalsParams::new()).await.unwrap();
     all.approvals.into_iter().filter(|one| one.state == "open").collect()
 }
 
-/// The text a tool answers with, or the code of its refusal.
+/// Calls a tool; returns its text or the code of its refusal.
 pub(crate) async fn text(client: &Client, tool: &str) -> Result<String, i32> {
     let result = client.call(tool).await.map_err(|error| error.code().0)?;
     let text = serde_json::to_value(&result).unwrap();
     Ok(text["content"][0]["text"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Waits until something is so; a story that hangs fails.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..2_000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("never: {what}");
-}
-
-/// Something that is told to several.
+/// A value that a callback changes.
 pub(crate) type Shared<T> = Arc<std::sync::Mutex<T>>;

@@ -1,5 +1,5 @@
-//! Two hundred servers, most of them broken in every way there is: the others work, and each broken one is named with
-//! what to do.
+//! Two hundred servers, most of them broken in fifteen ways: the others work, and doctor names a remedy for each
+//! broken one.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,22 +11,23 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::chaos::{A_CHECK, rounds};
-use crate::world::{World, example, text, within, within_so_long};
+use crate::program::program;
+use crate::world::{World, text, within, within_time};
 
-/// How many of each kind of broken ones there are: a few beside other tests, ten where this is the check.
+/// The number of broken servers of each kind: a few in a test run, ten in the acceptance check.
 fn of_a_kind() -> usize {
     if rounds() < A_CHECK { 3 } else { 10 }
 }
 
-/// How many work.
+/// The number of working servers.
 fn work() -> usize {
     of_a_kind() * WORK
 }
 
-/// How many work for one of each kind; their ids are short, as longer ones whose digits change places are look-alikes.
+/// The number of working servers for one of each kind; their ids are short, because longer ones could look alike.
 const WORK: usize = 5;
 
-/// How a server is broken: what is in its entry.
+/// The kinds of broken servers, with their entries.
 const BROKEN: [(&str, &str); 15] = [
     ("nowhere", r#"command = "no-such-program-of-ours""#),
     ("path", r#"command = "/no/such/program""#),
@@ -73,10 +74,10 @@ url = "http://127.0.0.1:9/mcp""#,
     ),
 ];
 
-/// All of them, mixed.
+/// Configures all servers, mixed.
 fn configured(world: &World) {
     fs::write(world.folder.join("plain.txt"), "no program").unwrap();
-    let echo = example("echo");
+    let echo = program("echo");
     let folder = world.folder.display().to_string();
     let mut config = String::new();
     for number in 0..of_a_kind() {
@@ -88,8 +89,7 @@ fn configured(world: &World) {
             let id = WORK * number + work;
             let _ = write!(
                 config,
-                "[[servers]]\nid = \"ok{id}\"\ncommand = \"{}\"\n[servers.mgp]\ndefault_policy = \"opt-out\"\n\n",
-                echo.display()
+                "[[servers]]\nid = \"ok{id}\"\ncommand = \"{echo}\"\n[servers.mgp]\ndefault_policy = \"opt-out\"\n\n",
             );
         }
     }
@@ -106,8 +106,8 @@ fn works() -> BTreeSet<String> {
 }
 
 #[test]
-fn those_that_work_do_while_all_others_fail_and_doctor_names_these() {
-    let world = World::empty("broken");
+fn working_servers_work_beside_broken_ones_and_doctor_names_the_broken_ones() {
+    let world = World::empty();
     configured(&world);
     let ready = world.ready_file();
     let begun = Instant::now();
@@ -115,7 +115,7 @@ fn those_that_work_do_while_all_others_fail_and_doctor_names_these() {
     world.ready();
     let served = begun.elapsed();
     let mut operator = world.operator();
-    let connected = within_so_long(Duration::from_mins(1), || {
+    let connected = within_time(Duration::from_mins(1), || {
         let listed = operator.ask("mgp/kernel/servers", &json!({})).unwrap();
         let all = listed["servers"].as_array().unwrap().iter();
         let there = all.filter(|server| server["status"] == "connected" && server["tools"] == 1);
@@ -130,8 +130,8 @@ fn those_that_work_do_while_all_others_fail_and_doctor_names_these() {
     }
     let asked = json!({"server_id": "dies-0"});
     let why = within(|| {
-        let told = operator.ask("mgp/kernel/servers", &asked).unwrap();
-        told["servers"][0]["error"].as_str().map(str::to_owned)
+        let reply = operator.ask("mgp/kernel/servers", &asked).unwrap();
+        reply["servers"][0]["error"].as_str().map(str::to_owned)
     });
     assert!(why.contains("code 3"), "{why}");
     assert_eq!(host.leave().code(), Some(0));
@@ -150,7 +150,7 @@ fn those_that_work_do_while_all_others_fail_and_doctor_names_these() {
     let mut named = BTreeSet::new();
     for check in checks.iter().filter(|check| check["level"] == "fail") {
         let fix = check["fix"].as_str().unwrap_or_default();
-        assert!(!fix.is_empty(), "nobody knows what to do: {check}");
+        assert!(!fix.is_empty(), "no remedy: {check}");
         named.insert(check["server"].as_str().unwrap().to_owned());
     }
     assert_eq!(named, broken());

@@ -1,5 +1,5 @@
-//! SIGKILL of the kernel, of its child and of the child's keeper while clients call: what was acknowledged is there
-//! afterwards, everything works again soon, and nothing is left behind.
+//! SIGKILL of the kernel, of its child and of the keeper of the child during calls: acknowledged changes survive,
+//! everything works again soon, and no process is left behind.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -17,27 +17,28 @@ use tokio::time::Instant;
 
 use crate::registering::{Hands, OTHER, Registered};
 use crate::serving::Serving;
-use crate::world::{Host, Wire, World, kill, lives, stat, within};
+use crate::wire::Wire;
+use crate::world::{Host, World, kill, lives, stat, within};
 
-/// Clients that call at once.
+/// The number of concurrent clients.
 const CLIENTS: usize = 8;
 
-/// How many rounds one state folder takes before the next begins: recovery must not depend on a young log.
+/// The rounds per state folder, so that recovery is tested with long logs too.
 const A_FOLDER: usize = 20;
 
-/// From so many rounds on it is the check, whose bound holds; fewer run beside other tests.
+/// The rounds from which on this is the acceptance check with its bounds; fewer run beside other tests.
 pub(crate) const A_CHECK: usize = 100;
 
 /// Two tools of one server: `echo` is harmless, the other may write files.
 const MORE: &str = "risk = { tool_00000 = \"moderate\" }\npermissions = [\"filesystem.read\", \"filesystem.write\"]\n";
 
-/// What is killed in a round.
+/// The target of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kill {
     Child,
     Kernel,
     Keeper,
-    /// The kernel, while it hears that its child is gone.
+    /// The kernel, while it handles the exit of its child.
     Both,
 }
 
@@ -52,15 +53,15 @@ impl Kill {
     }
 }
 
-/// What was acknowledged, as words that stand in the log; that of a call is its trace.
+/// Acknowledged changes, as words that the log contains; that of a call is its trace.
 #[derive(Default)]
 struct Acknowledged {
-    /// Grants, decisions, and calls that may do harm: each is on the record before it is answered.
+    /// Grants, decisions, and calls with side effects: each is recorded before its answer.
     kept: Mutex<Vec<String>>,
-    /// Harmless calls, in the order of each client: their record is written behind their answer.
+    /// Harmless calls, in the order of each client; they are recorded after their answer.
     quick: Mutex<BTreeMap<String, Vec<String>>>,
     grants: Mutex<Vec<String>>,
-    /// The last decision that was acknowledged, and the last that was asked for.
+    /// The last acknowledged decision, and the last requested one.
     decided: Mutex<(usize, usize)>,
     registered: Registered,
 }
@@ -78,13 +79,13 @@ struct Figures {
     ready: Vec<Duration>,
 }
 
-/// How many rounds are wanted.
+/// The number of rounds.
 pub(crate) fn rounds() -> usize {
     std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4)
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_and_nothing_is_left_behind() {
+async fn acknowledged_changes_survive_kills_and_no_process_is_left_behind() {
     let (rounds, mut figures) = (rounds(), Figures::default());
     let folders = rounds.div_ceil(A_FOLDER);
     for folder in 0..folders {
@@ -107,8 +108,8 @@ async fn what_was_acknowledged_survives_and_nothing_is_left_behind() {
 }
 
 async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
-    let world = World::empty("chaos");
-    let script = format!("exec {} --tools 1", crate::world::example("echo").display());
+    let world = World::empty();
+    let script = format!("exec {} --tools 1", crate::program::program("echo"));
     world.config(&(world.server("echo", &script).trim_end().to_owned() + "\n" + MORE));
     let acknowledged = Acknowledged::default();
     let mut life = None;
@@ -120,7 +121,7 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
             let begun = Instant::now();
             let life = Life::begin(&world, round / 2 + round / 4);
             figures.ready.push(begun.elapsed());
-            acknowledged.registered.stands(&world);
+            acknowledged.registered.check(&world);
             life
         });
         let before = lived.descriptors();
@@ -149,18 +150,18 @@ async fn one_folder(rounds: std::ops::Range<usize>, figures: &mut Figures) {
     figures.approvals += approvals;
 }
 
-/// A kernel from its beginning until it is killed, with its clients.
+/// A kernel from its start until it is killed, with its clients.
 struct Life {
     kernel: u32,
     hosts: Vec<Host>,
-    /// One that looks whether everything works.
-    looks: Host,
-    /// The address, where it has one; then half of the clients come over HTTP.
+    /// The host that checks whether calls work.
+    probe: Host,
+    /// The address, if there is one; then half of the clients use HTTP.
     serving: Option<Serving>,
 }
 
 impl Life {
-    /// Until a call was answered.
+    /// Starts a kernel and waits until a call is answered.
     fn begin(world: &World, number: usize) -> Self {
         let serving = number.is_multiple_of(2).then(|| Serving::start(world, &["--no-auth"]));
         let hosts = if serving.is_some() { CLIENTS / 2 } else { CLIENTS };
@@ -169,16 +170,16 @@ impl Life {
         for host in &mut hosts {
             host.hello();
         }
-        let mut looks = hosts.remove(0);
-        looks.echoes("ready");
-        Self { kernel: world.kernel().unwrap(), hosts, looks, serving }
+        let mut probe = hosts.remove(0);
+        probe.echoes("ready");
+        Self { kernel: world.kernel().unwrap(), hosts, probe, serving }
     }
 
     fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.kernel)).map_or(usize::MAX, Iterator::count)
     }
 
-    /// Clients call and operators decide, and something is killed; how long it took until a call was answered again.
+    /// Kills a process during calls and decisions; returns the time until a call is answered again.
     fn round(
         &mut self,
         world: &World,
@@ -189,8 +190,8 @@ impl Life {
         let (keeper, server) = self.child(world);
         let ends = &AtomicBool::new(false);
         let hosts = self.hosts.len();
-        let (url, kernel, looks) =
-            (self.serving.as_ref().map(Serving::url), self.kernel, &mut self.looks);
+        let (url, kernel, probe) =
+            (self.serving.as_ref().map(Serving::url), self.kernel, &mut self.probe);
         thread::scope(|scope| {
             for (number, host) in self.hosts.iter_mut().enumerate() {
                 let name = format!("w-{round}-{number}");
@@ -208,14 +209,14 @@ impl Life {
                 let kept = |word| acknowledged.kept.lock().unwrap().push(word);
                 acknowledged.registered.load(world, hands, round, ends, kept)
             });
-            // No two rounds at the same moment.
+            // Varies the moment of the kill.
             thread::sleep(Duration::from_millis(60 + (round as u64 * 37) % 90));
             let begun = Instant::now();
             let ready = match killed {
                 Kill::Child | Kill::Keeper => {
                     kill("-KILL", if killed == Kill::Child { server } else { keeper });
                     within(|| (!lives(server) && !lives(keeper)).then_some(()));
-                    looks.echoes("again");
+                    probe.echoes("again");
                     Some(begun.elapsed())
                 }
                 Kill::Kernel => None,
@@ -241,7 +242,7 @@ impl Life {
         (keeper, *both.iter().find(|pid| **pid != keeper).unwrap())
     }
 
-    /// The processes that are not of registered servers.
+    /// The processes of configured servers.
     fn pair(world: &World) -> Vec<u32> {
         let mut all = world.marked();
         all.retain(|pid| {
@@ -251,15 +252,15 @@ impl Life {
         all
     }
 
-    /// Nothing of it is left.
+    /// Checks that nothing is left of it.
     fn ends(mut self, world: &World) {
         world.nothing_is_left();
-        for host in self.hosts.iter_mut().chain([&mut self.looks]) {
-            assert_eq!(host.ended().code(), Some(1), "its kernel has ended");
+        for host in self.hosts.iter_mut().chain([&mut self.probe]) {
+            assert_eq!(host.wait().code(), Some(1), "its kernel has ended");
         }
         drop(self.serving.take());
         within(|| (!lives(self.kernel)).then_some(()));
-        // What is left in the folder are the books, and a socket that the next kernel replaces.
+        // Only state, locks, and a socket that the next kernel replaces.
         for entry in fs::read_dir(world.state()).unwrap().flatten() {
             let name = entry.file_name().into_string().unwrap();
             let known = ["audit", "digest.key", "kernel.l", "mgp.sock", "start.lock", "state.db"];
@@ -268,7 +269,7 @@ impl Life {
     }
 }
 
-/// Who calls, until it is over.
+/// A caller, until the round ends.
 struct Caller<'a> {
     name: String,
     acknowledged: &'a Acknowledged,
@@ -283,7 +284,7 @@ impl Caller<'_> {
             match host.call_as(&word, tool, &arguments) {
                 Ok(answer) => self.answered(call, word, &answer),
                 Err(Value::Null) => return,
-                // The server is being started again.
+                // The server is restarting.
                 Err(_) => thread::sleep(Duration::from_millis(5)),
             }
             if self.ends.load(Ordering::Acquire) {
@@ -296,7 +297,7 @@ impl Caller<'_> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let client = Client::builder("http", "1").connect_url(url).await;
-            // It may have been killed before.
+            // The kernel may be dead already.
             let Ok(client) = client else { return };
             for call in 0_u64.. {
                 let word = format!("{}-{call}", self.name);
@@ -317,7 +318,7 @@ impl Caller<'_> {
 
     fn answered(&self, call: u64, word: String, answer: &str) {
         if is_quick(call) {
-            assert_eq!(answer, word, "the answer of somebody else");
+            assert_eq!(answer, word, "the answer to another call");
             let mut quick = self.acknowledged.quick.lock().unwrap();
             quick.entry(self.name.clone()).or_default().push(word);
         } else {
@@ -338,7 +339,7 @@ fn asked(call: u64, word: &str) -> (&'static str, Value) {
     ("tool_00000", json!({"path": word, "mode": "read"}))
 }
 
-/// Grants until it is over.
+/// Grants access until the round ends.
 fn grant(mut operator: Wire, round: usize, acknowledged: &Acknowledged, ends: &AtomicBool) {
     for number in 0.. {
         let agent = format!("w-agent-{round}-{number}");
@@ -357,7 +358,7 @@ fn grant(mut operator: Wire, round: usize, acknowledged: &Acknowledged, ends: &A
     }
 }
 
-/// Approves and denies a permission in turns until it is over.
+/// Approves and denies a permission in turns until the round ends.
 fn decide(mut operator: Wire, acknowledged: &Acknowledged, ends: &AtomicBool) {
     let first = acknowledged.decided.lock().unwrap().1 + 1;
     for number in first.. {
@@ -382,7 +383,7 @@ fn because(number: usize) -> String {
     format!("w-because-{number}")
 }
 
-/// What was read of the log.
+/// The words that the log contains.
 #[derive(Default)]
 struct Log {
     bytes: usize,
@@ -390,7 +391,7 @@ struct Log {
 }
 
 impl Log {
-    /// Reads what came since.
+    /// Reads new records.
     fn read(&mut self, world: &World) {
         let mut files: Vec<_> =
             fs::read_dir(world.state().join("audit")).unwrap().flatten().collect();
@@ -404,8 +405,8 @@ impl Log {
     }
 }
 
-/// Everything that was acknowledged is in the state and in the log, which is whole; how many records it has, and how
-/// many harmless calls are not in it, which are the last ones of their callers.
+/// Checks that the state and the log contain every acknowledged change; returns the number of records, and of
+/// harmless calls that are missing, which must be the last ones of their callers.
 async fn nothing_is_lost(
     world: &World,
     acknowledged: &Acknowledged,
@@ -421,14 +422,14 @@ async fn nothing_is_lost(
         assert!(!found.entries.is_empty(), "round {round}: the grant of {agent} is lost");
     }
     let echo = ServerId::from("echo");
-    let stands = governance.permissions().list(&operator, Some(&echo)).await.unwrap();
+    let decisions = governance.permissions().list(&operator, Some(&echo)).await.unwrap();
     let (decided, tried) = *acknowledged.decided.lock().unwrap();
-    let said = stands.first().and_then(|decision| decision.justification.clone());
-    // One that was on its way may have been made as well.
+    let last = decisions.first().and_then(|decision| decision.justification.clone());
+    // A request without an answer may have been carried out.
     let mut may = (decided..=tried).map(because);
     assert!(
-        decided == 0 || may.any(|one| said.as_ref() == Some(&one)),
-        "round {round}: {said:?} stands, not {decided} to {tried}"
+        decided == 0 || may.any(|one| last.as_ref() == Some(&one)),
+        "round {round}: the decision is {last:?}, not {decided} to {tried}"
     );
     let kept = governance.log().unwrap().clone();
     drop(governance);

@@ -1,4 +1,4 @@
-//! How the kernel ends, and that its children do.
+//! The end of the kernel and of its children.
 
 use std::fs;
 use std::process::Stdio;
@@ -7,31 +7,29 @@ use std::time::Duration;
 use mgp_security::Governance;
 use tokio::time::Instant;
 
-use crate::world::{World, example, exists, kill, lives, rss, stat, text, within};
+use crate::program::program;
+use crate::world::{World, exists, kill, lives, rss, stat, text, within};
 
-/// A server that leaves nothing undone to outlive us: what left its group, what left its session, what lost its parent.
+/// A server whose processes leave their group, their session and their parent.
 fn stubborn() -> String {
-    format!(
-        "setsid sleep 301 & (setsid sleep 302 &) ; sleep 303 & exec {}",
-        example("echo").display()
-    )
+    format!("setsid sleep 301 & (setsid sleep 302 &) ; sleep 303 & exec {}", program("echo"))
 }
 
-/// Such a server behind a kernel, with all its processes there.
-fn grown(name: &str) -> World {
-    let world = World::empty(name);
+/// A configuration with such a server.
+fn grown() -> World {
+    let world = World::empty();
     world.config(&world.server("echo", &stubborn()));
     world
 }
 
-/// The server, what it started, and its keeper.
+/// The number of processes: the server, three others, and the keeper.
 const ALL: usize = 5;
 
 fn all(world: &World) -> Vec<u32> {
     within(|| Some(world.marked()).filter(|all| all.len() == ALL))
 }
 
-/// The keeper and the server: the one whose child the other is.
+/// Returns the keeper and the server.
 fn keeper(world: &World, kernel: u32) -> (u32, u32) {
     let all = all(world);
     let parent = |pid: u32| stat(pid).map(|(_, parent)| parent);
@@ -44,7 +42,7 @@ fn keeper(world: &World, kernel: u32) -> (u32, u32) {
 
 #[test]
 fn nothing_outlives_a_kernel_that_is_killed() {
-    let world = grown("killed");
+    let world = grown();
     let mut host = world.host(&["--standalone"]);
     host.echoes("there");
     let kernel = host.child.id();
@@ -72,14 +70,14 @@ fn sockets(pid: u32) -> Vec<String> {
 
 #[test]
 fn a_shared_kernel_that_is_killed_leaves_nothing_and_the_next_host_has_another() {
-    let world = grown("again");
+    let world = grown();
     let mut host = world.host(&[]);
     host.echoes("there");
     let kernel = world.kernel().unwrap();
     all(&world);
     kill("-KILL", kernel);
-    assert_eq!(host.ended().code(), Some(1));
-    assert!(host.said().contains("the kernel has ended"));
+    assert_eq!(host.wait().code(), Some(1));
+    assert!(host.stderr().contains("the kernel has ended"));
     world.nothing_is_left();
     assert!(exists(&world.socket()), "it is stale now");
     let mut host = world.host(&["--linger", "0"]);
@@ -88,9 +86,9 @@ fn a_shared_kernel_that_is_killed_leaves_nothing_and_the_next_host_has_another()
 }
 
 #[tokio::test]
-async fn a_signal_or_the_end_of_input_ends_it_in_order() {
+async fn a_signal_or_the_end_of_input_stops_the_kernel_in_order() {
     for how in ["-TERM", "-INT", "input"] {
-        let world = grown("order");
+        let world = grown();
         let file = world.ready_file();
         let mut host = world.host(&["--standalone", "--ready-file", file.to_str().unwrap()]);
         assert_eq!(world.ready()["http"], serde_json::Value::Null);
@@ -101,12 +99,12 @@ async fn a_signal_or_the_end_of_input_ends_it_in_order() {
             "input" => host.leave(),
             signal => {
                 kill(signal, host.child.id());
-                host.ended()
+                host.wait()
             }
         };
         assert_eq!(ended.code(), Some(0), "{how}");
         println!("{how}: {:?}", begun.elapsed());
-        // At once, not some time later.
+        // Already, not some time later.
         assert!(world.marked().is_empty(), "{how}");
         assert!(!exists(&file) && !exists(&world.socket()), "{how}");
         assert!(Governance::verify(world.state()).await.unwrap() > 0, "{how}");
@@ -114,30 +112,27 @@ async fn a_signal_or_the_end_of_input_ends_it_in_order() {
 }
 
 #[test]
-fn a_second_signal_ends_a_long_end() {
-    let world = World::empty("hurry");
-    let echo = example("echo");
+fn a_second_signal_ends_a_slow_stop() {
+    let world = World::empty();
+    let echo = program("echo");
     world.config(
-        &world.server(
-            "echo",
-            &format!("trap '' TERM; {} ; while :; do sleep 1; done", echo.display()),
-        ),
+        &world.server("echo", &format!("trap '' TERM; {echo} ; while :; do sleep 1; done")),
     );
     let mut host = world.host(&["--standalone"]);
     host.echoes("there");
     let kernel = host.child.id();
     kill("-TERM", kernel);
-    // The system makes one of two signals that come at once.
+    // Two signals at the same time are merged by the system.
     within(|| (!exists(&world.socket())).then_some(()));
     std::thread::sleep(Duration::from_millis(100));
     kill("-TERM", kernel);
-    assert_eq!(host.ended().code(), Some(128 + 15));
+    assert_eq!(host.wait().code(), Some(128 + 15));
     world.nothing_is_left();
 }
 
 #[test]
-fn what_a_server_leaves_behind_ends_with_it_and_it_is_started_again() {
-    let world = grown("leaves");
+fn processes_of_a_killed_server_end_with_it_and_it_is_restarted() {
+    let world = grown();
     let mut host = world.host(&["--standalone"]);
     host.echoes("there");
     let (_, server) = keeper(&world, host.child.id());
@@ -152,7 +147,7 @@ fn what_a_server_leaves_behind_ends_with_it_and_it_is_started_again() {
 
 #[test]
 fn a_keeper_that_is_killed_takes_its_server_with_it() {
-    let world = World::new("keeper", "");
+    let world = World::new("");
     let mut host = world.host(&["--standalone"]);
     host.echoes("there");
     let kernel = host.child.id();
@@ -167,9 +162,8 @@ fn a_keeper_that_is_killed_takes_its_server_with_it() {
 
 #[test]
 fn orphans_of_a_server_are_reaped_while_it_runs() {
-    let world = World::empty("orphans");
-    let script =
-        format!("for n in 1 2 3 4 5 6 7 8; do (true &); done; exec {}", example("echo").display());
+    let world = World::empty();
+    let script = format!("for n in 1 2 3 4 5 6 7 8; do (true &); done; exec {}", program("echo"));
     world.config(&world.server("echo", &script));
     let mut host = world.host(&["--standalone"]);
     host.echoes("there");
@@ -191,8 +185,8 @@ fn orphans_of_a_server_are_reaped_while_it_runs() {
 }
 
 #[test]
-fn descriptors_are_given_back_when_servers_end() {
-    let world = World::new("descriptors", "");
+fn descriptors_are_closed_when_servers_end() {
+    let world = World::new("");
     let mut host = world.host(&["--standalone"]);
     host.echoes("there");
     let kernel = host.child.id();
@@ -217,8 +211,8 @@ fn descriptors_are_given_back_when_servers_end() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_as_before() {
-    let world = World::empty("nowhere");
+fn a_missing_program_is_logged() {
+    let world = World::empty();
     world.config("[[servers]]\nid = \"nowhere\"\ncommand = \"/no/such/program\"\n");
     let run = world
         .mgp(&["--stdio", "--standalone", "-vv"])
@@ -232,6 +226,6 @@ fn a_program_that_is_not_there_is_told_as_before() {
     kill("-TERM", pid);
     let output = run.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    let said = text(&output.stderr);
-    assert!(said.contains("No such file or directory"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("No such file or directory"), "{printed}");
 }

@@ -1,4 +1,4 @@
-//! The first ten minutes: what goes wrong is told in one clear line with the remedy.
+//! The first ten minutes: each error is one clear line with the remedy.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,42 +14,42 @@ use serde_json::json;
 
 use crate::world::{World, exists, kill, lives, text, within};
 
-/// Runs it to its end: the exit code, and one line that has all of the expected words.
+/// Runs `mgp serve` to its end and checks its exit code and its one line of error.
 #[track_caller]
 fn check(world: &World, args: &[&str], code: i32, expected: &[&str]) {
-    told(&world.output(args), code, expected);
+    reply(&world.output(args), code, expected);
 }
 
 #[track_caller]
-fn told(output: &Output, code: i32, expected: &[&str]) {
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
+fn reply(output: &Output, code: i32, expected: &[&str]) {
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{printed}");
     assert!(output.stdout.is_empty());
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(printed.lines().count(), 1, "{printed}");
     for words in expected {
-        assert!(said.contains(words), "`{words}` is not in: {said}");
+        assert!(printed.contains(words), "`{words}` is not in: {printed}");
     }
 }
 
-/// The program, for a command with the state of this world.
+/// Builds a command with the state of this folder.
 fn command(world: &World, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
     command.args(args).arg("--state").arg(world.state()).stdin(Stdio::null());
     command
 }
 
-/// Runs the program as somebody who is not allowed everything, whoever runs the tests.
+/// Runs the program as an ordinary user, even if root runs the tests.
 fn as_a_person(world: &World, way: &[&str]) -> Output {
     let mut command = world.mgp(way);
     if rustix::process::geteuid().is_root() {
-        let nobody = 65_534;
-        // What is built may lie in a folder of its owner's alone.
+        let unprivileged = 65_534;
+        // The build folder may be private to its owner.
         let program = world.config_file().with_file_name("mgp");
         if !program.exists() {
             fs::copy(env!("CARGO_BIN_EXE_mgp"), &program).unwrap();
         }
         let mut person = Command::new(program);
-        person.args(command.get_args()).uid(nobody).gid(nobody).current_dir("/");
+        person.args(command.get_args()).uid(unprivileged).gid(unprivileged).current_dir("/");
         for (name, _) in command.get_envs() {
             person.env_remove(name);
         }
@@ -58,18 +58,18 @@ fn as_a_person(world: &World, way: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// What others may look into; its owner may not write it.
+/// Makes a folder readable for all and writable for none.
 fn sealed(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o555)).unwrap();
 }
 
-/// The three ways to serve, which say the same when something is wrong.
+/// The three modes, which report the same errors.
 const WAYS: [&[&str]; 3] =
     [&["--stdio"], &["--stdio", "--standalone"], &["--http", "127.0.0.1:0", "--no-auth"]];
 
 #[test]
 fn a_configuration_that_is_missing() {
-    let world = World::empty("missing");
+    let world = World::empty();
     for way in WAYS {
         check(&world, way, 1, &["there is no file", "mgp.toml", "create it"]);
     }
@@ -77,8 +77,8 @@ fn a_configuration_that_is_missing() {
 }
 
 #[test]
-fn a_configuration_that_is_no_toml() {
-    let world = World::empty("toml");
+fn a_configuration_that_is_not_toml() {
+    let world = World::empty();
     world.config("[[servers]]\nid = \"a\"\ncommand = oops\n");
     for way in WAYS {
         check(&world, way, 1, &["mgp.toml:3:"]);
@@ -88,7 +88,7 @@ fn a_configuration_that_is_no_toml() {
 #[test]
 fn a_server_whose_program_is_not_there_stops_no_other() {
     let nowhere = "[[servers]]\nid = \"nowhere\"\ncommand = \"no-such-program-of-ours\"\n";
-    let world = World::new("wrong", nowhere);
+    let world = World::new(nowhere);
     let mut host = world.host(&["--standalone"]);
     host.echoes("works");
     let listed = world.operator().ask("mgp/discovery/list", &json!({})).unwrap();
@@ -102,7 +102,7 @@ fn a_server_whose_program_is_not_there_stops_no_other() {
 
 #[test]
 fn a_port_that_is_taken() {
-    let world = World::new("port", "");
+    let world = World::new("");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     check(&world, &["--http", &address, "--no-auth"], 1, &[&address, "in use", "port 0"]);
@@ -110,14 +110,19 @@ fn a_port_that_is_taken() {
 }
 
 #[test]
-fn an_address_that_is_none() {
-    let world = World::new("address", "");
-    check(&world, &["--http", "here", "--no-auth"], 2, &["`here` is no address", "127.0.0.1:8900"]);
+fn an_invalid_address() {
+    let world = World::new("");
+    check(
+        &world,
+        &["--http", "here", "--no-auth"],
+        2,
+        &["`here` is not a valid address", "127.0.0.1:8900"],
+    );
 }
 
 #[test]
 fn an_address_that_others_reach_without_keys() {
-    let world = World::new("open", "");
+    let world = World::new("");
     let words = ["--no-auth is refused", "mgp keys add", "127.0.0.1"];
     check(&world, &["--http", "0.0.0.0:0", "--no-auth"], 2, &words);
     world.nothing_is_left();
@@ -125,10 +130,10 @@ fn an_address_that_others_reach_without_keys() {
 
 #[test]
 fn a_socket_that_a_dead_kernel_left() {
-    let world = World::new("stale", "");
+    let world = World::new("");
     fs::create_dir(world.state()).unwrap();
     fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
-    // The file of a listener that was dropped stays.
+    // The file of a dropped listener stays.
     drop(UnixListener::bind(world.socket()).unwrap());
     for way in [&["--standalone"][..], &["--linger", "0"]] {
         let mut host = world.host(way);
@@ -138,20 +143,20 @@ fn a_socket_that_a_dead_kernel_left() {
 }
 
 #[test]
-fn something_else_in_the_place_of_the_socket() {
-    let world = World::new("place", "");
+fn a_file_in_the_place_of_the_socket() {
+    let world = World::new("");
     fs::create_dir(world.state()).unwrap();
     fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(world.socket(), "mine").unwrap();
     for way in WAYS {
-        check(&world, way, 1, &["is no socket", "move it away"]);
+        check(&world, way, 1, &["is not a socket", "move it away"]);
     }
     assert_eq!(fs::read_to_string(world.socket()).unwrap(), "mine");
 }
 
 #[test]
 fn a_folder_that_others_may_use() {
-    let world = World::new("exposed", "");
+    let world = World::new("");
     fs::create_dir(world.state()).unwrap();
     for mode in [0o755, 0o770, 0o701] {
         fs::set_permissions(world.state(), fs::Permissions::from_mode(mode)).unwrap();
@@ -163,7 +168,7 @@ fn a_folder_that_others_may_use() {
 
 #[test]
 fn a_folder_whose_path_is_too_long() {
-    let world = World::new("long", "");
+    let world = World::new("");
     let long = world.folder.join("x".repeat(120));
     let output = Command::new(env!("CARGO_BIN_EXE_mgp"))
         .args(["serve", "--stdio", "--config"])
@@ -173,27 +178,30 @@ fn a_folder_whose_path_is_too_long() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("too long for a socket") && said.contains("--state DIR"), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(
+        printed.contains("too long for a socket") && printed.contains("--state DIR"),
+        "{printed}"
+    );
 }
 
 #[test]
 fn two_kernels_on_one_folder() {
-    let world = World::new("two", "");
+    let world = World::new("");
     let host = world.host(&["--standalone"]);
     let pid = format!("process {}", host.child.id());
     for way in &WAYS[1..] {
         check(&world, way, 1, &["uses", &pid, "mgp stop", "--state DIR"]);
     }
-    // A host is served by the kernel there is.
+    // A host uses the running kernel.
     let mut second = world.host(&[]);
     second.echoes("shared");
 }
 
 #[test]
-fn no_terminal_and_nobody_who_writes() {
-    let world = World::new("nobody", "");
+fn no_terminal_and_no_input() {
+    let world = World::new("");
     let output = world.output(&["--stdio", "--standalone"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{}", text(&output.stderr));
@@ -206,23 +214,23 @@ fn no_terminal_and_nobody_who_writes() {
 
 #[test]
 fn options_that_do_not_exist_or_do_not_go_together() {
-    let world = World::new("options", "");
+    let world = World::new("");
     let check = |args: &[&str], expected: &str| {
         let output = world.output(args);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(printed.contains(expected), "{printed}");
     };
     check(&["--stdio", "--standalnoe"], "--standalone");
     check(&[], "--stdio");
     check(&["--stdio", "--http", "127.0.0.1:0"], "cannot be used with");
-    check(&["--stdio", "--no-auth"], "--no-auth is for --http");
+    check(&["--stdio", "--no-auth"], "--no-auth requires --http");
     check(&["--stdio", "--agent", ""], "the name of an agent");
 }
 
 #[test]
-fn a_detached_kernel_that_fails_says_so_to_its_host_and_its_log() {
-    let world = World::empty("log");
+fn a_detached_kernel_that_fails_reports_to_its_host_and_its_log() {
+    let world = World::empty();
     world.config("[[servers]]\nid =\n");
     let output = world.output(&["--stdio"]);
     assert_eq!(output.status.code(), Some(1));
@@ -234,8 +242,8 @@ fn a_detached_kernel_that_fails_says_so_to_its_host_and_its_log() {
 }
 
 #[test]
-fn a_kernel_that_hangs_is_told_apart_from_none() {
-    let world = World::new("hangs", "");
+fn a_kernel_that_hangs() {
+    let world = World::new("");
     let host = world.host(&[]);
     let kernel = world.kernel().unwrap();
     kill("-STOP", kernel);
@@ -246,12 +254,12 @@ fn a_kernel_that_hangs_is_told_apart_from_none() {
 
 #[test]
 fn a_folder_for_the_state_that_cannot_be_written() {
-    let world = World::new("sealed", "");
+    let world = World::new("");
     sealed(&world.folder);
     let state = world.state().display().to_string();
     for way in WAYS {
         let output = as_a_person(&world, way);
-        told(&output, 1, &[&state, "cannot be used", "ermission denied", "--state DIR"]);
+        reply(&output, 1, &[&state, "cannot be used", "ermission denied", "--state DIR"]);
     }
     fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o700)).unwrap();
     let beneath = world.config_file().join("state");
@@ -261,39 +269,39 @@ fn a_folder_for_the_state_that_cannot_be_written() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    told(&output, 3, &["no kernel runs"]);
+    reply(&output, 3, &["no kernel is running"]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
     let serve = command.args(["serve", "--stdio", "--state"]).arg(&beneath).stdin(Stdio::null());
-    told(&serve.output().unwrap(), 1, &["cannot be used", "--state DIR"]);
+    reply(&serve.output().unwrap(), 1, &["cannot be used", "--state DIR"]);
 }
 
 #[test]
-fn a_state_that_belongs_to_somebody_else() {
-    let world = World::new("theirs", "");
+fn a_state_of_another_user() {
+    let world = World::new("");
     fs::create_dir(world.state()).unwrap();
     fs::set_permissions(world.state(), fs::Permissions::from_mode(0o500)).unwrap();
     fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o755)).unwrap();
     for way in WAYS {
-        told(&as_a_person(&world, way), 1, &["cannot be used", "--state DIR"]);
+        reply(&as_a_person(&world, way), 1, &["cannot be used", "--state DIR"]);
     }
     fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]
 fn a_configuration_that_may_not_be_read() {
-    let world = World::new("unread", "");
+    let world = World::new("");
     fs::set_permissions(world.config_file(), fs::Permissions::from_mode(0o000)).unwrap();
-    // Everybody may make a state here, and nobody may read the configuration.
+    // Every user can create the state, and none can read the configuration.
     fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o777)).unwrap();
     for way in WAYS {
-        told(&as_a_person(&world, way), 1, &["may not read", "mgp.toml", "chmod u+r"]);
+        reply(&as_a_person(&world, way), 1, &["may not read", "mgp.toml", "chmod u+r"]);
     }
     fs::set_permissions(&world.folder, fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 #[test]
 fn a_configuration_that_is_a_folder() {
-    let world = World::empty("folder");
+    let world = World::empty();
     fs::create_dir(world.config_file()).unwrap();
     for way in WAYS {
         check(&world, way, 1, &["mgp.toml", "is not a plain file", "name one"]);
@@ -302,7 +310,7 @@ fn a_configuration_that_is_a_folder() {
 
 #[test]
 fn a_kernel_of_another_version_at_the_socket() {
-    let world = World::new("version", "");
+    let world = World::new("");
     fs::create_dir(world.state()).unwrap();
     fs::set_permissions(world.state(), fs::Permissions::from_mode(0o700)).unwrap();
     let listener = UnixListener::bind(world.socket()).unwrap();
@@ -317,22 +325,14 @@ fn a_kernel_of_another_version_at_the_socket() {
     });
     for args in commands.iter().flat_map(|args| [args, args]) {
         let output = command(&world, args).output().unwrap();
-        told(&output, 1, &["no kernel of this version", "--state DIR"]);
-    }
-}
-
-#[test]
-fn no_kernel_for_a_command_that_needs_one() {
-    let world = World::new("none", "");
-    for args in [&["status"][..], &["stop"], &["sessions"]] {
-        told(&command(&world, args).output().unwrap(), 3, &["no kernel runs", "mgp serve"]);
+        reply(&output, 1, &["not a kernel of this version", "--state DIR"]);
     }
 }
 
 #[test]
 fn an_agent_that_was_granted_nothing() {
-    let world = World::empty("grants");
-    let script = format!("exec {}", crate::world::example("echo").display());
+    let world = World::empty();
+    let script = format!("exec {}", crate::program::program("echo"));
     world.config(&world.server("echo", &script).replace("opt-out", "opt-in"));
     let mut host = world.host(&["--standalone", "--agent", "ada"]);
     let listed = || {
@@ -344,20 +344,11 @@ fn an_agent_that_was_granted_nothing() {
     let refused = host.call("mgp_tools_call", &asked).unwrap_err().to_string();
     assert!(refused.contains("`ada` has no access to `echo`"), "{refused}");
     assert!(refused.contains("`mgp access grant ada echo`"), "{refused}");
-    // Whoever looks after the kernel sees the same, and why.
+    // The operator sees the same, with the reason.
     let output = command(&world, &["tools", "ls", "--agent", "ada"]).output().unwrap();
-    let said = text(&output.stdout);
-    assert!(said.contains("no: default_policy opt-in"), "{said}");
+    let printed = text(&output.stdout);
+    assert!(printed.contains("no: default_policy opt-in"), "{printed}");
     let granted = command(&world, &["access", "grant", "ada", "echo"]).output().unwrap();
     assert_eq!(granted.status.code(), Some(0), "{}", text(&granted.stderr));
     assert_eq!(host.call("mgp_tools_call", &asked).unwrap(), "x");
-}
-
-#[test]
-fn a_host_that_nobody_knows() {
-    let world = World::new("unknown", "");
-    let output = command(&world, &["connect", "emacs", "--interactive", "no"]).output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("emacs") && said.contains("claude-desktop"), "{said}");
 }

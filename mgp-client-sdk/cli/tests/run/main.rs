@@ -1,16 +1,21 @@
-//! `mgp serve` as people and hosts meet it: one kernel for many hosts, its end, its children's end, and what is said when
-//! something is wrong.
-//!
-//! Applies to: both.
+//! `mgp serve` as people and hosts use it: one kernel for many hosts, its end, the end of its children, and its errors.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a test that says what it measured")]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests that print what they measured"
+)]
 
 mod broken;
 mod chaos;
 mod ends;
 mod first;
+#[path = "../world/program.rs"]
+mod program;
 mod registering;
 mod serving;
 mod shared;
+#[path = "../world/wire.rs"]
+mod wire;
 mod world;

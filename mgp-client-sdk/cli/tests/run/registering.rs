@@ -1,4 +1,4 @@
-//! An agent asks for servers and an operator approves them, while the kernel is killed.
+//! An agent registers servers and an operator approves them, while the kernel is killed.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -6,18 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::world::{Wire, World};
+use crate::wire::{Wire, agent};
+use crate::world::World;
 
-/// Who asks.
-const MAKER: &str = "{\"mgp\":1,\"as\":\"agent\",\"agent\":\"maker\"}\n";
-
-/// How many servers stay registered.
+/// The number of servers that stay registered.
 const STAY: usize = 2;
 
-/// What processes of registered servers carry besides our mark.
+/// A variable of processes of registered servers.
 pub(crate) const OTHER: &str = "MGP_TEST_OTHER=1";
 
-/// What was acknowledged.
+/// Acknowledged registrations.
 #[derive(Default)]
 pub(crate) struct Registered(Mutex<Known>);
 
@@ -26,12 +24,11 @@ struct Known {
     waiting: BTreeSet<String>,
     approved: BTreeSet<String>,
     gone: BTreeSet<String>,
-    /// How often.
     registrations: usize,
     approvals: usize,
 }
 
-/// Whoever works here: an operator, and the agent.
+/// The connections of an operator and of the agent.
 pub(crate) struct Hands {
     operator: Wire,
     maker: Wire,
@@ -39,13 +36,12 @@ pub(crate) struct Hands {
 
 impl Hands {
     pub(crate) fn new(world: &World) -> Self {
-        Self { operator: world.operator(), maker: world.wire(MAKER) }
+        Self { operator: world.operator(), maker: world.wire(&agent("maker")) }
     }
 }
 
 impl Registered {
-    /// Registers, approves and takes back until it is over; says what was acknowledged, in words that stand in the log.
-    /// It is over early where the kernel has gone.
+    /// Registers, approves and deregisters until the round ends or the kernel is gone.
     pub(crate) fn load(
         &self,
         world: &World,
@@ -70,7 +66,7 @@ impl Registered {
                 return None;
             }
             let id = format!("w-registered-{round}-{number}");
-            // It never answers as a server should, and is registered all the same.
+            // It never answers, but can be registered.
             let mark = world.folder.to_str();
             let asked = json!({
                 "id": id, "command": "/bin/cat", "justification": "chaos",
@@ -96,7 +92,7 @@ impl Registered {
                     known.approved.insert(server.unwrap().to_owned())
                 });
             }
-            // It may be gone as soon as it was asked for.
+            // It may be removed at once.
             while let Some(id) = self.change(|known| {
                 let more = known.approved.len() > STAY;
                 if more { known.approved.pop_first() } else { None }
@@ -110,8 +106,8 @@ impl Registered {
         Some(())
     }
 
-    /// Everything is as it was acknowledged, as another kernel says.
-    pub(crate) fn stands(&self, world: &World) {
+    /// Checks that the next kernel has every acknowledged change.
+    pub(crate) fn check(&self, world: &World) {
         let mut operator = world.operator();
         let servers = operator.ask("mgp/kernel/servers", &json!({})).unwrap();
         let waiting = operator.ask("mgp/kernel/approvals", &json!({})).unwrap();
@@ -126,7 +122,7 @@ impl Registered {
             assert!(runs.contains(id), "the approval of {id} is lost: {servers}");
         }
         for id in &known.waiting {
-            // An approval that was on its way may have been made.
+            // An approval without an answer may have been carried out.
             assert!(waits.contains(id) || runs.contains(id), "{id} is lost: {waiting} {servers}");
         }
         for id in &known.gone {
@@ -134,7 +130,7 @@ impl Registered {
         }
     }
 
-    /// How many registrations and approvals were acknowledged.
+    /// Returns the number of acknowledged registrations and approvals.
     pub(crate) fn count(&self) -> (usize, usize) {
         let known = self.0.lock().unwrap();
         (known.registrations, known.approvals)

@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::world::World;
 
-/// `mgp serve --http`, at a port that was free; it ends with this.
+/// `mgp serve --http` at a free port, killed when this is dropped.
 pub(crate) struct Serving {
     pub(crate) kernel: Child,
     ready: Value,
 }
 
 impl Serving {
-    /// Until it serves.
+    /// Starts it and waits until it serves.
     pub(crate) fn start(world: &World, args: &[&str]) -> Self {
-        // One that was killed leaves its own.
+        // Left by a killed kernel.
         let _ = fs::remove_file(world.ready_file());
         let kernel = world
             .mgp(&["--http", "127.0.0.1:0", "--ready-file"])

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::world::{Host, World, exists, kill, lives, rss, within};
 
 #[test]
-fn hosts_that_start_at_once_end_with_one_kernel_which_leaves_after_them() {
-    let world = World::new("once", "");
+fn hosts_that_start_together_share_one_kernel_which_stops_after_them() {
+    let world = World::new("");
     let mut hosts: Vec<Host> = (0..4).map(|_| Host::start(&world, &["--linger", "1"])).collect();
     for host in &mut hosts {
         host.hello();
@@ -42,8 +42,8 @@ fn hosts_that_start_at_once_end_with_one_kernel_which_leaves_after_them() {
 }
 
 #[test]
-fn a_host_that_comes_while_the_kernel_leaves_gets_another() {
-    let world = World::new("leaves", "");
+fn a_host_that_connects_while_the_kernel_stops_gets_another_kernel() {
+    let world = World::new("");
     for round in 0..5 {
         let mut host = world.host(&["--linger", "0"]);
         host.echoes(&round.to_string());
@@ -53,7 +53,7 @@ fn a_host_that_comes_while_the_kernel_leaves_gets_another() {
 
 #[test]
 fn the_kernel_does_not_end_with_the_host_that_started_it() {
-    let world = World::new("stays", "");
+    let world = World::new("");
     let first = world.host(&["--linger", "30"]);
     let kernel = world.kernel().unwrap();
     let mut second = world.host(&["--linger", "30"]);
@@ -61,15 +61,15 @@ fn the_kernel_does_not_end_with_the_host_that_started_it() {
     second.echoes("still here");
     assert_eq!(world.kernel(), Some(kernel));
     kill("-TERM", kernel);
-    assert_eq!(second.ended().code(), Some(1));
-    assert!(second.said().contains("the kernel has ended"));
+    assert_eq!(second.wait().code(), Some(1));
+    assert!(second.stderr().contains("the kernel has ended"));
     within(|| (!lives(kernel)).then_some(()));
 }
 
 #[test]
-fn each_connection_is_who_it_says_and_only_operators_grant() {
-    let world = World::empty("who");
-    let script = format!("exec {}", crate::world::example("echo").display());
+fn each_connection_has_the_agent_it_names_and_only_operators_grant() {
+    let world = World::empty();
+    let script = format!("exec {}", crate::program::program("echo"));
     world.config(&world.server("echo", &script).replace("opt-out", "opt-in"));
     let mut ada = world.host(&["--agent", "ada"]);
     let mut bob = world.host(&["--agent", "bob"]);
@@ -83,23 +83,23 @@ fn each_connection_is_who_it_says_and_only_operators_grant() {
 }
 
 #[test]
-fn who_does_not_say_who_comes_is_told_what_to_write() {
-    let world = World::new("preface", "");
+fn an_invalid_first_line_is_refused_with_the_right_one() {
+    let world = World::new("");
     let _host = world.host(&[]);
     let check = |preface: &str, expected: &str| {
-        let said = world.connect(preface).err().unwrap();
-        assert_eq!((&said["mgp"], &said["ok"]), (&json!(1), &json!(false)), "{said}");
-        assert!(said["error"].as_str().unwrap().contains(expected), "{said}");
+        let printed = world.connect(preface).err().unwrap();
+        assert_eq!((&printed["mgp"], &printed["ok"]), (&json!(1), &json!(false)), "{printed}");
+        assert!(printed["error"].as_str().unwrap().contains(expected), "{printed}");
     };
-    check("GET / HTTP/1.1\n", "write one line as");
+    check("GET / HTTP/1.1\n", "write one line first");
     check("{\"mgp\":7,\"as\":\"operator\"}\n", "revision 1");
-    check("{\"mgp\":1,\"as\":\"root\"}\n", "not understood");
+    check("{\"mgp\":1,\"as\":\"root\"}\n", "not a hello");
     check(&("x".repeat(5000) + "\n"), "too long");
 }
 
 #[test]
-fn more_connections_than_there_is_room_for_are_told_so() {
-    let world = World::new("room", "");
+fn connections_above_the_limit_are_refused_with_the_reason() {
+    let world = World::new("");
     let _host = world.host(&[]);
     let line = "{\"mgp\":1,\"as\":\"agent\"}\n";
     let mut wires = Vec::new();
@@ -111,12 +111,12 @@ fn more_connections_than_there_is_room_for_are_told_so() {
         assert!(wires.len() < 300);
     };
     assert_eq!(wires.len(), 255);
-    assert!(refused["error"].as_str().unwrap().contains("as many connections as it takes"));
+    assert!(refused["error"].as_str().unwrap().contains("limit of connections"));
     wires.truncate(10);
     within(|| world.connect(line).ok());
 }
 
-/// A request over HTTP: the status, and what is behind it.
+/// Sends a request over HTTP; returns the status and the whole response.
 fn post(address: &str, key: Option<&str>) -> (u16, String) {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     let key = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
@@ -138,8 +138,8 @@ fn address(ready: &Value) -> String {
 }
 
 #[test]
-fn a_kernel_at_an_address_says_when_it_is_ready_and_serves_hosts_as_well() {
-    let world = World::new("http", "");
+fn a_kernel_at_an_address_writes_its_ready_file_and_serves_hosts_too() {
+    let world = World::new("");
     let file = world.ready_file();
     let options = ["--http", "127.0.0.1:0", "--no-auth", "--ready-file", file.to_str().unwrap()];
     let mut kernel = world.mgp(&options).stderr(Stdio::piped()).spawn().unwrap();
@@ -162,8 +162,8 @@ fn a_kernel_at_an_address_says_when_it_is_ready_and_serves_hosts_as_well() {
 }
 
 #[test]
-fn without_a_key_nobody_is_let_in_at_an_address() {
-    let world = World::new("keys", "");
+fn callers_without_a_key_are_refused_at_an_address() {
+    let world = World::new("");
     let file = world.ready_file();
     let options = ["--http", "127.0.0.1:0", "--ready-file", file.to_str().unwrap()];
     let mut kernel = world.mgp(&options).stderr(Stdio::piped()).spawn().unwrap();
@@ -172,20 +172,20 @@ fn without_a_key_nobody_is_let_in_at_an_address() {
     assert_eq!(post(&address, Some("mgp_0011223344556677_nothing-that-was-issued")).0, 401);
     kill("-INT", kernel.id());
     assert_eq!(kernel.wait().unwrap().code(), Some(0));
-    let mut said = String::new();
-    kernel.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("mgp keys add"), "{said}");
+    let mut printed = String::new();
+    kernel.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
+    assert!(printed.contains("mgp keys add"), "{printed}");
 }
 
 #[test]
-fn a_shim_tells_of_the_kernel_it_found() {
-    let world = World::new("found", "");
+fn a_shim_reports_the_kernel_it_found() {
+    let world = World::new("");
     let _first = world.host(&[]);
     let other = world.folder.join("other.toml");
     fs::write(&other, "").unwrap();
     let mut command = world.mgp(&["--stdio", "--ready-file", world.ready_file().to_str().unwrap()]);
     let command = command.arg("--config").arg(&other).stdin(Stdio::piped()).stdout(Stdio::null());
-    // The option is there twice, which is no way to say it.
+    // The option is given twice.
     assert_eq!(command.stderr(Stdio::null()).status().unwrap().code(), Some(2));
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mgp"));
     let mut shim = command
@@ -203,32 +203,32 @@ fn a_shim_tells_of_the_kernel_it_found() {
     assert_eq!(ready["pid"], world.kernel().unwrap());
     assert_eq!(ready["servers"], json!(["echo"]));
     drop(shim.stdin.take());
-    let mut said = String::new();
-    shim.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("that one counts"), "{said}");
+    let mut printed = String::new();
+    shim.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
+    assert!(printed.contains("configuration ignored"), "{printed}");
     assert_eq!(shim.wait().unwrap().code(), Some(0));
     assert!(!exists(&world.ready_file()));
 }
 
 #[test]
-fn a_shim_whose_host_speaks_on_still_says_that_the_kernel_has_ended() {
-    let world = World::new("speaks", "");
+fn a_shim_reports_the_end_of_the_kernel_while_its_host_still_writes() {
+    let world = World::new("");
     let _first = world.host(&[]);
     let mut command = world.mgp(&["--stdio"]);
     let mut shim = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, mut output) = (shim.stdin.take().unwrap(), shim.stdout.take().unwrap());
-    let said = Arc::new(AtomicUsize::new(0));
-    let counts = Arc::clone(&said);
+    let printed = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&printed);
     let speaks = thread::spawn(move || {
         while input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").is_ok() {
             counts.fetch_add(1, Ordering::Relaxed);
         }
     });
-    // Nobody reads the answers: they wait in the shim, and what is said waits too.
+    // Unread answers fill the shim, so the writes of the host block too.
     let mut before = 0;
     within(|| {
         thread::sleep(Duration::from_millis(200));
-        let now = said.load(Ordering::Relaxed);
+        let now = printed.load(Ordering::Relaxed);
         (now > 0 && std::mem::replace(&mut before, now) == now).then_some(())
     });
     kill("-KILL", world.kernel().unwrap());
@@ -239,8 +239,8 @@ fn a_shim_whose_host_speaks_on_still_says_that_the_kernel_has_ended() {
 }
 
 #[test]
-fn a_message_of_many_pieces_comes_through_whole_both_ways() {
-    let world = World::new("large", "");
+fn a_large_message_is_relayed_whole_both_ways() {
+    let world = World::new("");
     let mut host = world.host(&[]);
     host.echoes("small");
     let large = "0123456789abcdef".repeat(40_000);

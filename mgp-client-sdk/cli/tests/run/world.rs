@@ -1,61 +1,40 @@
-//! A state folder, hosts on standard streams, and a look at the processes there are.
+//! A state folder, hosts on standard streams, and the processes of the system.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use mgp_testkit::TempDir;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// How long is waited for what must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+use crate::program::program;
+use crate::wire::{OPERATOR, Wire, initialize_params};
 
-/// An example of this workspace, built if it is not there.
-pub(crate) fn example(name: &str) -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples");
-    path.push(name);
-    if !path.exists() {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "-q", "-p", "mgp-server-sdk", "--example", name])
-            .args(path.iter().any(|part| part == "release").then_some("--release"))
-            .status()
-            .unwrap();
-        assert!(built.success() && path.exists(), "{}", path.display());
-    }
-    path
-}
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A folder with a configuration and a state; whatever runs on it ends with it.
+/// A folder with a configuration and a state; dropping it ends the kernel.
 pub(crate) struct World {
     pub(crate) folder: PathBuf,
+    _temp: TempDir,
 }
 
 impl World {
-    /// With the server `echo`, which everybody may call, and further lines of configuration.
-    pub(crate) fn new(name: &str, more: &str) -> Self {
-        let script = format!("exec {}", example("echo").display());
-        let this = Self::empty(name);
+    /// Creates a folder with the server `echo`, open to every agent, and more lines of configuration.
+    pub(crate) fn new(more: &str) -> Self {
+        let script = format!("exec {}", program("echo"));
+        let this = Self::empty();
         this.config(&(this.server("echo", &script) + more));
         this
     }
 
-    pub(crate) fn empty(name: &str) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(format!("mgp-run-{name}-{process}-{next}"));
-        let _ = fs::remove_dir_all(&folder);
-        fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
-        Self { folder }
+    pub(crate) fn empty() -> Self {
+        let temp = mgp_testkit::temp_dir();
+        Self { folder: temp.path().to_owned(), _temp: temp }
     }
 
     pub(crate) fn config(&self, text: &str) {
@@ -78,7 +57,7 @@ impl World {
         self.folder.join("ready.json")
     }
 
-    /// The entry of a server that is a script of the shell; all its processes carry our mark.
+    /// Returns the entry of a server that is a shell script; all its processes carry our mark.
     pub(crate) fn server(&self, id: &str, script: &str) -> String {
         let mark = self.folder.display();
         format!(
@@ -87,12 +66,12 @@ impl World {
         )
     }
 
-    /// The program, with the configuration and the state of this world.
+    /// Builds `mgp serve` with the configuration and the state of this folder.
     pub(crate) fn mgp(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
         command.arg("serve").arg("--config").arg(self.config_file());
         command.arg("--state").arg(self.state()).args(args);
-        // What runs the tests may have settings of its own.
+        // Settings of the environment of the tests must not apply.
         for name in ["MGP_STATE", "MGP_CONFIG", "MGP_CONFIG_PATH", "MGP_LOG"] {
             command.env_remove(name);
         }
@@ -104,14 +83,14 @@ impl World {
         self.mgp(args).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// A host that was greeted.
+    /// Starts a host and initializes MCP.
     pub(crate) fn host(&self, args: &[&str]) -> Host {
         let mut host = Host::start(self, args);
         host.hello();
         host
     }
 
-    /// The kernel that has the state.
+    /// Returns the kernel that uses the state.
     pub(crate) fn kernel(&self) -> Option<u32> {
         let pid = fs::read_to_string(self.state().join("kernel.lock")).ok()?.trim().parse().ok()?;
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -120,7 +99,7 @@ impl World {
         (lives(pid) && line.windows(state.len()).any(|part| part == state)).then_some(pid)
     }
 
-    /// The processes that came of our servers, and their keepers.
+    /// Returns the processes that our servers have started, and their keepers.
     pub(crate) fn marked(&self) -> Vec<u32> {
         let mark = format!("MGP_TEST_MARK={}", self.folder.display());
         let mut marked = Vec::new();
@@ -137,38 +116,28 @@ impl World {
         marked
     }
 
-    /// Waits until nothing of our servers is left.
+    /// Waits until no process of our servers is left.
     pub(crate) fn nothing_is_left(&self) {
         within(|| self.marked().is_empty().then_some(()));
     }
 
-    /// The line of the ready file, once it is there.
+    /// Waits for the ready file and returns its line.
     pub(crate) fn ready(&self) -> Value {
         within(|| fs::read_to_string(self.ready_file()).ok()).parse().unwrap()
     }
 
-    /// A connection to the socket that was let in, or what was said instead.
-    pub(crate) fn connect(&self, preface: &str) -> Result<Wire, Value> {
-        let mut stream = UnixStream::connect(self.socket()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // Whoever is turned away at the door can say nothing any more, and hears why.
-        let _ = stream.write_all(preface.as_bytes());
-        let mut wire =
-            Wire { reader: BufReader::new(stream.try_clone().unwrap()), stream, next: 0 };
-        let greeting = wire.line();
-        if greeting["ok"] == true { Ok(wire) } else { Err(greeting) }
+    /// Connects to the socket; returns the reply as an error if it is a refusal.
+    pub(crate) fn connect(&self, hello: &str) -> Result<Wire, Value> {
+        Wire::connect(&self.socket(), hello)
+    }
+
+    /// Connects and initializes MCP.
+    pub(crate) fn wire(&self, hello: &str) -> Wire {
+        Wire::open(&self.socket(), hello)
     }
 
     pub(crate) fn operator(&self) -> Wire {
-        self.wire("{\"mgp\":1,\"as\":\"operator\"}\n")
-    }
-
-    /// A connection that was let in and has shaken hands.
-    pub(crate) fn wire(&self, preface: &str) -> Wire {
-        let mut wire = self.connect(preface).unwrap();
-        wire.ask("initialize", &hello()).unwrap();
-        wire.tell("notifications/initialized");
-        wire
+        self.wire(OPERATOR)
     }
 }
 
@@ -176,58 +145,6 @@ impl Drop for World {
     fn drop(&mut self) {
         if let Some(pid) = self.kernel() {
             kill("-KILL", pid);
-        }
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn hello() -> Value {
-    json!({
-        "protocolVersion": "2025-06-18",
-        "capabilities": {"mgp": {"version": "0.6.0", "extensions": ["access_control", "discovery", "lifecycle"]}},
-        "clientInfo": {"name": "test", "version": "1"},
-    })
-}
-
-/// A connection to the socket.
-pub(crate) struct Wire {
-    stream: UnixStream,
-    reader: BufReader<UnixStream>,
-    next: u64,
-}
-
-impl Wire {
-    pub(crate) fn line(&mut self) -> Value {
-        let mut line = String::new();
-        self.reader.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or(Value::Null)
-    }
-
-    pub(crate) fn tell(&mut self, method: &str) {
-        let line = json!({"jsonrpc": "2.0", "method": method}).to_string() + "\n";
-        self.stream.write_all(line.as_bytes()).unwrap();
-    }
-
-    /// The result, or the error; a null where the kernel has gone.
-    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
-        self.next += 1;
-        let line = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
-        if self.stream.write_all((line.to_string() + "\n").as_bytes()).is_err() {
-            return Err(Value::Null);
-        }
-        loop {
-            let mut line = String::new();
-            if self.reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return Err(Value::Null);
-            }
-            let mut answer: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
-            if answer["id"] == self.next {
-                return if answer["error"].is_null() {
-                    Ok(answer["result"].take())
-                } else {
-                    Err(answer["error"].take())
-                };
-            }
         }
     }
 }
@@ -258,7 +175,7 @@ impl Host {
     }
 
     pub(crate) fn hello(&mut self) {
-        let greeted = self.ask("initialize", &hello()).unwrap();
+        let greeted = self.ask("initialize", &initialize_params()).unwrap();
         assert_eq!(greeted["serverInfo"]["name"], "mgp");
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
@@ -268,7 +185,7 @@ impl Host {
         self.input.as_mut().is_some_and(|input| input.write_all(line.as_bytes()).is_ok())
     }
 
-    /// The result, or the error; a null where the other side has gone.
+    /// Sends a request; returns its result or its error, which is null if the peer is gone.
     pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
         self.next += 1;
         let line = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
@@ -276,7 +193,7 @@ impl Host {
             return Err(Value::Null);
         }
         loop {
-            let line = match self.lines.recv_timeout(PATIENCE) {
+            let line = match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Disconnected) => return Err(Value::Null),
                 Err(RecvTimeoutError::Timeout) => panic!("no answer to {method} {params}"),
@@ -292,12 +209,12 @@ impl Host {
         }
     }
 
-    /// The text of a call's result, or its error.
+    /// Calls a tool; returns its text or its error.
     pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Result<String, Value> {
         self.called(&json!({"name": tool, "arguments": arguments}))
     }
 
-    /// The same with a trace, which stands in the log.
+    /// Calls a tool with a trace, which is recorded in the audit log.
     pub(crate) fn call_as(
         &mut self,
         trace: &str,
@@ -314,9 +231,9 @@ impl Host {
         if result["isError"] == true { Err(result) } else { Ok(text) }
     }
 
-    /// Has `echo` repeat a word, as soon as it is found.
+    /// Makes `echo` repeat a word, as soon as the tool is listed.
     pub(crate) fn echoes(&mut self, word: &str) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match self.call("echo", &json!({"message": word})) {
                 Ok(answer) => return assert_eq!(answer, word),
@@ -326,20 +243,20 @@ impl Host {
         }
     }
 
-    /// Closes its side, and waits.
+    /// Closes its input, and waits for its exit.
     pub(crate) fn leave(mut self) -> ExitStatus {
         self.input = None;
-        self.ended()
+        self.wait()
     }
 
-    pub(crate) fn ended(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         within(|| self.child.try_wait().unwrap())
     }
 
-    pub(crate) fn said(mut self) -> String {
-        let mut said = String::new();
-        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut said).unwrap();
-        said
+    pub(crate) fn stderr(mut self) -> String {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
     }
 }
 
@@ -350,43 +267,43 @@ impl Drop for Host {
     }
 }
 
-/// Waits until something is there.
+/// Waits until a value exists.
 #[track_caller]
 pub(crate) fn within<T>(look: impl FnMut() -> Option<T>) -> T {
-    within_so_long(PATIENCE, look)
+    within_time(TIMEOUT, look)
 }
 
-/// The same with another patience.
+/// Waits as [`within`], with another time limit.
 #[track_caller]
-pub(crate) fn within_so_long<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + patience;
+pub(crate) fn within_time<T>(timeout: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + timeout;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < until, "it took too long");
+        assert!(Instant::now() < until, "timed out");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Whether a process is there and no zombie.
+/// Returns whether a process exists and is not a zombie.
 pub(crate) fn lives(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
-/// The state and the parent of a process.
+/// Returns the state and the parent of a process.
 pub(crate) fn stat(pid: u32) -> Option<(char, u32)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut words = text.rsplit(')').next()?.split_whitespace();
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
 }
 
-/// Signals one process that we started.
+/// Sends a signal to a process.
 pub(crate) fn kill(signal: &str, pid: u32) {
     let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
-/// What of the memory of a process is its own or there for it, in KiB.
+/// Returns the resident and the anonymous memory of a process in KiB.
 pub(crate) fn rss(pid: u32) -> Option<(u64, u64)> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let figure = |name: &str| {

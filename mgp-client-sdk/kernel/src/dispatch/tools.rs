@@ -8,9 +8,7 @@ use std::sync::Arc;
 use mgp_toolindex::{Allowed, Everything, FoundCall, Listed, MetaTool, Outcome, Resolved};
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::method_of_tool;
-use mgp_types::service::{
-    Call, Context, MgpService, Params, Reply, Target, Visibility as _,
-};
+use mgp_types::service::{Call, Context, MgpService, Params, Reply, Target, Visibility as _};
 use mgp_types::{ErrorCode, RawObject, RpcError};
 use serde::Deserialize;
 use tower_service::Service;

@@ -20,7 +20,8 @@ async fn code_3000_rate_limited() {
     // A server at a URL that answers with an HTTP status.
     let server = script::Server::modern(|seen| {
         let wait = vec![("Retry-After", "7".to_owned())];
-        (seen.method() == "tools/call").then(|| script::Response::Whole(429, wait, "", String::new()))
+        (seen.method() == "tools/call")
+            .then(|| script::Response::Whole(429, wait, "", String::new()))
     })
     .await;
     let client = script::client().connect_url(&server.url).await.unwrap();

@@ -1,48 +1,45 @@
-//! Puts one member into a JSON file of somebody else's, and leaves every other byte of it as it is.
+//! Inserts one member into the JSON file of another program and keeps every other byte.
 //!
 //! Such files have comments and trailing commas.
-//!
-//! Applies to: both.
 
 use std::ops::Range;
 
-/// How deep values may be nested.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
-/// Puts a member into the object at a top-level name, in place of one of its name; both are made where they are missing.
+/// Sets a member of the object at a top-level name; creates the object if it is missing.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// If the file is not such an object.
 pub(super) fn put(text: &str, table: &str, name: &str, value: &str) -> Result<String, String> {
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
         return Ok(format!(
             "{{\n  {}: {{\n    {}: {}\n  }}\n}}\n",
             quoted(table),
             quoted(name),
-            deeper(value, 4)
+            indented(value, 4)
         ));
     }
     let mut reader = Reader { text, at: 0 };
     reader.skip_to_value()?;
     let root = reader.object()?;
     let Some(servers) = root.get(table, text) else {
-        let value = format!("{{\n    {}: {}\n  }}", quoted(name), deeper(value, 4));
+        let value = format!("{{\n    {}: {}\n  }}", quoted(name), indented(value, 4));
         return Ok(root.insert(text, table, &value, 2));
     };
     let mut reader = Reader { text, at: servers.start };
     if !text[servers.clone()].starts_with('{') {
-        return Err(format!("`{table}` is not an object in it"));
+        return Err(format!("its `{table}` is not an object"));
     }
     let servers = reader.object()?;
     Ok(match servers.get(name, text) {
         Some(there) => {
-            format!("{}{}{}", &text[..there.start], deeper(value, 4), &text[there.end..])
+            format!("{}{}{}", &text[..there.start], indented(value, 4), &text[there.end..])
         }
-        None => servers.insert(text, name, &deeper(value, 4), 4),
+        None => servers.insert(text, name, &indented(value, 4), 4),
     })
 }
 
-/// The names in the object at a top-level name.
+/// Returns the member names of the object at a top-level name.
 pub(super) fn names(text: &str, table: &str) -> Result<Vec<String>, String> {
     let mut reader = Reader { text, at: 0 };
     if text.trim_start_matches('\u{feff}').trim().is_empty() {
@@ -52,13 +49,13 @@ pub(super) fn names(text: &str, table: &str) -> Result<Vec<String>, String> {
     let root = reader.object()?;
     let Some(servers) = root.get(table, text) else { return Ok(Vec::new()) };
     if !text[servers.clone()].starts_with('{') {
-        return Err(format!("`{table}` is not an object in it"));
+        return Err(format!("its `{table}` is not an object"));
     }
     let servers = Reader { text, at: servers.start }.object()?;
     Ok(servers.members.iter().map(|(name, _)| unquoted(&text[name.clone()])).collect())
 }
 
-/// An object, as places in a text.
+/// The positions of an object and its members in a text.
 struct Object {
     open: usize,
     members: Vec<(Range<usize>, Range<usize>)>,
@@ -66,16 +63,16 @@ struct Object {
 
 impl Object {
     fn get(&self, name: &str, text: &str) -> Option<Range<usize>> {
-        // Of two members of one name, readers take the last.
+        // JSON readers take the last of several members of one name.
         let named = |(key, _): &&(Range<usize>, Range<usize>)| unquoted(&text[key.clone()]) == name;
         self.members.iter().rev().find(named).map(|(_, value)| value.clone())
     }
 
-    /// The text with a member in front of all others: no comma of theirs is in the way there.
+    /// Returns the text with a new first member, where no comma precedes it.
     fn insert(&self, text: &str, name: &str, value: &str, indent: usize) -> String {
         let (before, after) = text.split_at(self.open + 1);
         let comma = if self.members.is_empty() { "" } else { "," };
-        // What stood on one line with the bracket goes on a line of its own.
+        // Text on the line of the bracket moves to a new line.
         let rest = after.trim_start_matches([' ', '\t', '\r']);
         let gap = match (rest.starts_with('\n'), self.members.is_empty()) {
             (true, _) => String::new(),
@@ -97,7 +94,7 @@ impl Reader<'_> {
         &self.text[self.at..]
     }
 
-    /// Past spaces and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) {
         loop {
             let rest = self.rest();
@@ -120,7 +117,7 @@ impl Reader<'_> {
         if self.rest().starts_with('{') { Ok(()) } else { Err(self.wrong("an object")) }
     }
 
-    /// Reads the members of the object that begins here.
+    /// Reads the object that begins here.
     fn object(&mut self) -> Result<Object, String> {
         let mut object = Object { open: self.at, members: Vec::new() };
         self.at += 1;
@@ -150,8 +147,8 @@ impl Reader<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Range<usize>, String> {
         let begin = self.at;
-        if depth > DEEPEST {
-            return Err("it is nested too deep".to_owned());
+        if depth > MAX_DEPTH {
+            return Err("it is nested too deeply".to_owned());
         }
         match self.rest().bytes().next() {
             Some(b'"') => return self.string(),
@@ -216,8 +213,8 @@ fn unquoted(text: &str) -> String {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// A text of several lines, indented behind its first.
-fn deeper(value: &str, indent: usize) -> String {
+/// Indents every line but the first.
+fn indented(value: &str, indent: usize) -> String {
     value.replace('\n', &format!("\n{:indent$}", ""))
 }
 
@@ -234,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_goes_in_and_the_rest_stays() {
+    fn a_member_is_inserted_and_the_rest_is_kept() {
         check("", "{\n  \"mcpServers\": {\n    \"mgp\": 1\n  }\n}\n");
         check("{}", "{\n  \"mcpServers\": {\n    \"mgp\": 1\n  }\n}");
         check(
@@ -252,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn text_that_is_not_an_object_is_refused() {
         for text in [
             "[]",
             "{\"mcpServers\": []}",
@@ -265,11 +262,11 @@ mod tests {
             assert!(put(text, "mcpServers", "mgp", "1").is_err(), "{text}");
         }
         let deep = format!("{{\"a\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(put(&deep, "mcpServers", "mgp", "1").unwrap_err().contains("too deep"));
+        assert!(put(&deep, "mcpServers", "mgp", "1").unwrap_err().contains("too deeply"));
     }
 
     #[test]
-    fn names_are_those_of_the_table() {
+    fn names_are_the_members_of_the_table() {
         let text = "{\"mcpServers\": {\"a\": 1, /* \"b\": 2 */ \"c\": {\"d\": 1}}}";
         assert_eq!(names(text, "mcpServers").unwrap(), ["a", "c"]);
         assert!(names(text, "servers").unwrap().is_empty());
@@ -292,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_else_is_there_stays_what_it_is(
+        fn every_other_member_keeps_its_value(
             members in proptest::collection::btree_map("[a-c\"/]{0,3}", value(), 0..4),
             is_pretty in any::<bool>(),
         ) {

@@ -1,6 +1,4 @@
-//! What `--json` answers, as schemas in `docs/schema/cli/`, and the page of all commands, `docs/cli.md`.
-//!
-//! Applies to: both.
+//! Generates `docs/schema/cli/`, the schemas of `--json`, and `docs/cli.md`, the page of all commands.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,41 +8,40 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory as _;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 
-use super::*;
 use crate::cli::Cli;
-use crate::output::Done;
+use crate::commands::*;
+use crate::output::ActionReport;
 
-/// The documents by the command that answers with them.
+/// Returns the schemas by command.
 fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
     fn of<T: JsonSchema>() -> schemars::Schema {
         SchemaGenerator::new(SchemaSettings::draft2020_12()).into_root_schema_for::<T>()
     }
     BTreeMap::from([
-        ("access-matrix", of::<access::Table>()),
-        ("access-query", of::<access::Answer>()),
-        ("audit-query", of::<audit::Events>()),
-        ("audit-verify", of::<audit::Verified>()),
-        ("connect", of::<connect::Connected>()),
+        ("access-matrix", of::<access::AccessMatrix>()),
+        ("access-query", of::<access::QueryResult>()),
+        ("audit-query", of::<audit::EventList>()),
+        ("audit-verify", of::<audit::VerifyResult>()),
+        ("connect", of::<connect::ConnectResult>()),
         ("doctor", of::<doctor::Report>()),
-        ("done", of::<Done>()),
-        ("import", of::<import::Imported>()),
-        ("index-eval", of::<index::Judged>()),
-        ("init", of::<init::Written>()),
-        ("keys-add", of::<keys::Made>()),
-        ("keys-ls", of::<keys::All>()),
-        ("approvals-ls", of::<approvals::Waiting>()),
-        ("permissions-ls", of::<permissions::Decided>()),
-        ("servers-add", of::<servers::Added>()),
-        ("servers-logs", of::<servers::Lines>()),
-        ("servers-ls", of::<servers::All>()),
-        ("sessions", of::<kernel::All>()),
+        ("done", of::<ActionReport>()),
+        ("import", of::<import::ImportResult>()),
+        ("init", of::<init::InitResult>()),
+        ("keys-add", of::<keys::NewKey>()),
+        ("keys-ls", of::<keys::KeyList>()),
+        ("approvals-ls", of::<approvals::ApprovalList>()),
+        ("permissions-ls", of::<permissions::DecisionList>()),
+        ("servers-add", of::<servers::AddResult>()),
+        ("servers-logs", of::<servers::LogLines>()),
+        ("servers-ls", of::<servers::ServerList>()),
+        ("sessions", of::<kernel::SessionList>()),
         ("status", of::<kernel::Status>()),
-        ("tools-call", of::<tools::Answered>()),
-        ("tools-ls", of::<tools::All>()),
-        ("tools-search", of::<tools::Found>()),
-        ("tools-tokens", of::<tools::Tokens>()),
-        ("trust", of::<trust::Judged>()),
-        ("trust-list", of::<trust::Approvals>()),
+        ("tools-call", of::<tools::CallOutput>()),
+        ("tools-ls", of::<tools::ToolList>()),
+        ("tools-search", of::<tools::SearchResult>()),
+        ("tools-tokens", of::<tools::TokenReport>()),
+        ("trust", of::<trust::TrustResult>()),
+        ("trust-list", of::<trust::ApprovalList>()),
     ])
 }
 
@@ -52,15 +49,15 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// Compares a file with what it should say; `UPDATE_GOLDEN=1` writes it.
+/// Compares a file with its expected content; `UPDATE_GOLDEN=1` writes it.
 #[track_caller]
 fn check(file: &Path, expected: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, expected).unwrap();
     }
-    let there = fs::read_to_string(file).unwrap_or_default();
-    assert!(there == expected, "{} is stale; run with UPDATE_GOLDEN=1", file.display());
+    let actual = fs::read_to_string(file).unwrap_or_default();
+    assert!(actual == expected, "{} is stale; run with UPDATE_GOLDEN=1", file.display());
 }
 
 #[test]
@@ -79,15 +76,15 @@ fn each_document_has_its_schema() {
 }
 
 #[test]
-fn the_page_says_what_the_commands_say() {
+fn the_page_has_the_help_of_all_commands() {
     let mut command = Cli::command();
     command.build();
     let mut page = String::from(
-        "# The commands of `mgp`\n\nGenerated from the program: `mgp help COMMAND` says the same.\n\n",
+        "# Commands of `mgp`\n\nGenerated from the program; `mgp help COMMAND` shows the same.\n\n",
     );
-    page += "Every command takes `--state DIR` (the folder of the kernel's state), `--json` (one JSON document, of the schemas in [schema/cli](schema/cli); what says nothing to people answers as `done`), and `-v`.\n";
-    page += "Results go to standard output, everything else to standard error.\n\n";
-    page += "| Ends with | when |\n|---|---|\n| 0 | it is done |\n| 1 | it was refused or failed; the last line of standard error says why, and what to do |\n| 2 | it was not understood |\n| 3 | it needs a kernel, and none runs |\n";
+    page += "Every command accepts `--state DIR` (the folder of the kernel's state), `--json` (print one JSON document that follows a schema in [schema/cli](schema/cli); commands without output return `done`), and `-v`.\n";
+    page += "Results go to standard output, everything else to standard error.\nA DURATION is a number and a unit, e.g. `30s`, `15m`, `12h`, `90d` or `2w`; a TIME is a duration or a timestamp, e.g. `2027-01-31T00:00:00Z`.\n\n";
+    page += "| Exit code | Meaning |\n|---|---|\n| 0 | Success |\n| 1 | Refused or failed; the last line of standard error has the reason and the remedy |\n| 2 | Invalid usage |\n| 3 | The command needs a kernel, and none is running |\n";
     commands(&command, "mgp", &mut page);
     check(&docs().join("cli.md"), &page);
 }
@@ -151,15 +148,15 @@ fn commands(command: &clap::Command, path: &str, page: &mut String) {
 
 #[test]
 fn every_option_is_explained() {
-    fn look(command: &clap::Command) {
+    fn check(command: &clap::Command) {
         assert!(command.get_about().is_some(), "{}", command.get_name());
         for arg in command.get_arguments() {
             assert!(arg.get_help().is_some(), "{} of {}", arg.get_id(), command.get_name());
         }
-        command.get_subcommands().for_each(look);
+        command.get_subcommands().for_each(check);
     }
     let mut command = Cli::command();
     command.clone().debug_assert();
     command.build();
-    look(&command);
+    check(&command);
 }

@@ -1,4 +1,4 @@
-//! Who is there, as an operator sees it: keys, sessions and callers that stand alone, over every carrier.
+//! Clients as the operator sees them: keys, sessions and single callers, over every carrier.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::serving::Serving;
-use crate::world::{World, until};
+use crate::world::World;
+use mgp_testkit::until;
 
 const CONFIG: &str = r#"
 [[servers]]
@@ -25,7 +26,7 @@ fn of<'a>(all: &'a Value, name: &str, agent: &str) -> Vec<&'a Value> {
 }
 
 #[tokio::test]
-async fn sessions_over_http_and_callers_that_stand_alone_are_seen() {
+async fn sessions_over_http_and_single_callers_are_shown() {
     let world = World::new(CONFIG);
     let serving = Serving::new(&world).await;
     let key = |agent: &str| world.json(&["keys", "add", agent])["key"].as_str().unwrap().to_owned();
@@ -69,7 +70,7 @@ async fn sessions_over_http_and_callers_that_stand_alone_are_seen() {
     let table = String::from_utf8(table).unwrap();
     assert!(table.contains("LAST SEEN") && table.contains("mona"), "{table}");
 
-    // A session that ended is gone, and so is a connection.
+    // Closed sessions and connections are no longer shown.
     legacy.close().await;
     here.close().await;
     until("they are gone", async || {
@@ -90,12 +91,12 @@ async fn a_key_that_was_revoked_is_refused_by_a_running_kernel_at_once() {
     host.list_tools().await.unwrap();
     world.quietly(&["keys", "revoke", made["id"].as_str().unwrap()]);
     let (revoked, bound) = (Instant::now(), Duration::from_millis(250));
-    // No request after the bound gets in, however many came before it.
+    // After the bound every request is refused.
     loop {
         let began = revoked.elapsed();
         let answer = host.call("mgp_tools_discover").arg("query", "notes").await;
         if began >= bound {
-            assert!(answer.is_err(), "it still gets in after {began:?}");
+            assert!(answer.is_err(), "it was accepted after {began:?}");
             return;
         }
         if answer.is_err() {

@@ -1,4 +1,4 @@
-//! What a caller hears of a refusal, in whichever words it speaks.
+//! Refusals as a caller receives them, as an error or as a tool result.
 
 use mgp_client_sdk::{Error, ToolResult};
 use mgp_types::mcp::CallToolResult;
@@ -15,14 +15,14 @@ pub(crate) struct Refused {
 impl Refused {
     #[track_caller]
     pub(crate) fn of(answer: Result<CallToolResult, Error>) -> Self {
-        let error = answer.and_then(ToolResult::into_result).expect_err("it is refused");
+        let error = answer.and_then(ToolResult::into_result).expect_err("the call is refused");
         let (code, reason) = (error.code().0, error.message().into_owned());
         let details = if let Some(result) = error.as_tool_result() {
-            // A plain host gets what its model can read, and a program the same.
-            let told: Value = result.structured_content.as_ref().unwrap().get().unwrap();
+            // A plain host gets the same as text for its model and as structured content.
+            let reply: Value = result.structured_content.as_ref().unwrap().get().unwrap();
             assert!(reason.contains(&code.to_string()), "{reason}");
-            assert!(reason.contains(told["reason"].as_str().unwrap()), "{told}");
-            told["details"].clone()
+            assert!(reason.contains(reply["reason"].as_str().unwrap()), "{reply}");
+            reply["details"].clone()
         } else {
             let recovery = error.recovery().cloned().unwrap_or_default();
             serde_json::to_value(recovery.details).unwrap()
@@ -30,13 +30,13 @@ impl Refused {
         Self { code, reason, details }
     }
 
-    /// What helps.
+    /// Returns the remedy.
     #[track_caller]
     pub(crate) fn remedy(&self) -> &str {
         self.details["remedy"].as_str().unwrap_or_else(|| panic!("no remedy: {self:?}"))
     }
 
-    /// The first command that the remedy names.
+    /// Returns the first command of the remedy.
     #[track_caller]
     pub(crate) fn command(&self) -> &str {
         let commands = self.remedy().split('`').skip(1).step_by(2);

@@ -1,6 +1,4 @@
-//! Who may do what: in the kernel that runs, else in its folder.
-//!
-//! Applies to: both.
+//! Access and permissions: in the running kernel, else in its state folder.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,50 +15,51 @@ use mgp_types::mgp::{
 use mgp_types::service::{Principal, ServerId};
 use tokio::time::{Instant, sleep};
 
-use crate::cli::Global;
+use crate::args::Global;
 use crate::control;
-use crate::exit::{Ended, Failure};
-use crate::lock::{self, Lock, Locked};
+use crate::exit::{CliResult, Failure};
+use crate::lock::{self, Lock, LockAttempt};
 use crate::state;
 
-/// How long a program that has the folder and cannot be reached is waited for, and how often it is looked at.
-const PATIENCE: Duration = Duration::from_secs(5);
-const LOOKS: Duration = Duration::from_millis(50);
+/// The time to wait for a process that holds the folder and cannot be reached.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The books of a kernel that runs, or of one that does not.
-pub(crate) enum Books {
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The place where operator commands read and decide.
+pub(crate) enum Backend {
     Kernel(Client),
-    /// With the folder to themselves, so that a kernel that begins waits.
+    /// The locked folder; a kernel that starts waits for it.
     Folder(Governance, Lock),
 }
 
-impl Books {
-    /// Opens them where they are.
-    pub(crate) async fn open(global: &Global) -> Ended<Self> {
-        let end = Instant::now() + PATIENCE;
+impl Backend {
+    /// Connects to the running kernel, or locks the state folder.
+    pub(crate) async fn open(global: &Global) -> CliResult<Self> {
+        let end = Instant::now() + LOCK_TIMEOUT;
         loop {
             match control::connect(global).await {
                 Ok(client) => return Ok(Self::Kernel(client)),
                 Err(failure) if failure.is_no_kernel() => {}
                 Err(failure) => return Err(failure),
             }
-            let folder = state::made(global)?;
-            match lock::kernel(&folder)? {
-                Locked::Ours(lock) => {
+            let folder = state::create_folder(global)?;
+            match lock::try_kernel(&folder)? {
+                LockAttempt::Acquired(lock) => {
                     return Ok(Self::Folder(Governance::in_folder(folder).await?, lock));
                 }
-                // A kernel that begins or leaves, or another command that is soon done.
-                Locked::Theirs(_) if Instant::now() < end => sleep(LOOKS).await,
-                Locked::Theirs(_) => {
-                    return Err(Failure::taken(
-                        "another program uses the state folder and cannot be reached; stop it, or wait until it has ended",
+                // A kernel that starts or stops, or another short command.
+                LockAttempt::Held(_) if Instant::now() < end => sleep(LOCK_INTERVAL).await,
+                LockAttempt::Held(_) => {
+                    return Err(Failure::state_in_use(
+                        "another process uses the state folder and does not answer; stop it, or wait until it has ended",
                     ));
                 }
             }
         }
     }
 
-    pub(crate) async fn grant(&self, params: AccessGrantParams) -> Ended<AccessGrantResult> {
+    pub(crate) async fn grant(&self, params: AccessGrantParams) -> CliResult<AccessGrantResult> {
         match self {
             Self::Kernel(client) => Ok(client.mgp().access_grant(&params).await?),
             Self::Folder(governance, _) => {
@@ -69,7 +68,7 @@ impl Books {
         }
     }
 
-    pub(crate) async fn revoke(&self, params: AccessRevokeParams) -> Ended<AccessRevokeResult> {
+    pub(crate) async fn revoke(&self, params: AccessRevokeParams) -> CliResult<AccessRevokeResult> {
         match self {
             Self::Kernel(client) => Ok(client.mgp().access_revoke(&params).await?),
             Self::Folder(governance, _) => {
@@ -78,7 +77,7 @@ impl Books {
         }
     }
 
-    pub(crate) async fn query(&self, params: AccessQueryParams) -> Ended<AccessQueryResult> {
+    pub(crate) async fn query(&self, params: AccessQueryParams) -> CliResult<AccessQueryResult> {
         match self {
             Self::Kernel(client) => Ok(client.mgp().access_query(&params).await?),
             Self::Folder(governance, _) => {
@@ -87,15 +86,18 @@ impl Books {
         }
     }
 
-    /// Has a kernel that runs look at its configuration now, and not in a second.
+    /// Makes a running kernel read its configuration at once.
     pub(crate) async fn reload(&self) {
         if let Self::Kernel(client) = self {
-            control::reload_by(client).await;
+            control::reload_over(client).await;
         }
     }
 
-    /// What was decided about permissions, of one server or of all.
-    pub(crate) async fn permissions(&self, server: Option<&str>) -> Ended<Vec<KernelPermission>> {
+    /// Returns the permission decisions of one server or of all.
+    pub(crate) async fn permissions(
+        &self,
+        server: Option<&str>,
+    ) -> CliResult<Vec<KernelPermission>> {
         match self {
             Self::Kernel(client) => {
                 let mut params = KernelPermissionsParams::new();
@@ -105,55 +107,61 @@ impl Books {
             Self::Folder(governance, _) => {
                 let server = server.map(ServerId::from);
                 let all = governance.permissions().list(&operator(), server.as_ref()).await?;
-                Ok(all.into_iter().map(told).collect())
+                Ok(all.into_iter().map(kernel_permission).collect())
             }
         }
     }
 
-    /// Decides about permissions of a server; answers how many of them that changed.
+    /// Decides about permissions of a server; returns how many entries changed.
     pub(crate) async fn decide(
         &self,
-        word: Word,
+        decision: PermissionDecision,
         server: &str,
-        permissions: Vec<Permission>,
+        names: Vec<Permission>,
         tools: &[String],
         until: Option<SystemTime>,
         because: Option<&str>,
-    ) -> Ended<usize> {
+    ) -> CliResult<usize> {
         match self {
             Self::Kernel(client) => {
-                let mut params = KernelPermissionChangeParams::new(server, permissions);
+                let mut params = KernelPermissionChangeParams::new(server, names);
                 params.tools = tools.iter().cloned().collect();
                 params.until = until.map(Into::into);
                 params.because = because.map(str::to_owned);
-                let made = match word {
-                    Word::Approve => client.request::<KernelPermissionsApprove>(&params).await?,
-                    Word::Deny => client.request::<KernelPermissionsDeny>(&params).await?,
-                    Word::Revoke => client.request::<KernelPermissionsRevoke>(&params).await?,
+                let changed = match decision {
+                    PermissionDecision::Approve => {
+                        client.request::<KernelPermissionsApprove>(&params).await?
+                    }
+                    PermissionDecision::Deny => {
+                        client.request::<KernelPermissionsDeny>(&params).await?
+                    }
+                    PermissionDecision::Revoke => {
+                        client.request::<KernelPermissionsRevoke>(&params).await?
+                    }
                 };
-                Ok(made.permissions.len())
+                Ok(changed.permissions.len())
             }
             Self::Folder(governance, _) => {
-                let mut change = PermissionChange::of(server, permissions).tools(tools.to_vec());
+                let mut change = PermissionChange::of(server, names).tools(tools.to_vec());
                 if let Some(until) = until {
                     change = change.until(until);
                 }
                 if let Some(because) = because {
                     change = change.because(because);
                 }
-                let (book, by) = (governance.permissions(), operator());
-                let made = match word {
-                    Word::Approve => book.approve(&by, change).await?,
-                    Word::Deny => book.deny(&by, change).await?,
-                    Word::Revoke => book.revoke(&by, change).await?,
+                let (permissions, by) = (governance.permissions(), operator());
+                let changed = match decision {
+                    PermissionDecision::Approve => permissions.approve(&by, change).await?,
+                    PermissionDecision::Deny => permissions.deny(&by, change).await?,
+                    PermissionDecision::Revoke => permissions.revoke(&by, change).await?,
                 };
-                Ok(made.len())
+                Ok(changed.len())
             }
         }
     }
 
-    /// Waits until everything is on the disk.
-    pub(crate) async fn close(self) -> Ended {
+    /// Waits until every change is on disk.
+    pub(crate) async fn close(self) -> CliResult {
         match self {
             Self::Kernel(client) => {
                 client.close().await;
@@ -171,37 +179,36 @@ impl Books {
     }
 }
 
-/// What is decided.
+/// A decision of an operator about permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum PermissionDecision {
     Approve,
     Deny,
     Revoke,
 }
 
-/// A decision in the words of a kernel.
-fn told(approval: Approval) -> KernelPermission {
+fn kernel_permission(approval: Approval) -> KernelPermission {
     let source = match approval.source {
         ApprovalSource::Answer => "answer",
         ApprovalSource::Policy => "policy",
         _ => "operator",
     };
-    let mut told = KernelPermission::new(
+    let mut permission = KernelPermission::new(
         approval.permission,
         approval.decision.as_str(),
         source,
         approval.approved_by,
         approval.approved_at,
     );
-    told.server_id = approval.server;
-    told.expires_at = approval.expires_at;
-    told.scope = approval.scope;
-    told.tools = approval.tools.into_iter().collect();
-    told.justification = approval.justification;
-    told
+    permission.server_id = approval.server;
+    permission.expires_at = approval.expires_at;
+    permission.scope = approval.scope;
+    permission.tools = approval.tools.into_iter().collect();
+    permission.justification = approval.justification;
+    permission
 }
 
-/// Whoever runs a command may do everything to the state that is theirs.
+/// Returns the principal of the user who runs the command, who owns the state.
 pub(crate) fn operator() -> Principal {
     Principal::local().operator()
 }

@@ -1,6 +1,4 @@
-//! A connection to the kernel, whatever it comes over.
-//!
-//! Applies to: inbound.
+//! The kernel as its connections share it.
 
 use mgp_kernel::{Carrier, Kernel};
 use mgp_lifecycle::Drain;
@@ -8,17 +6,17 @@ use mgp_transport::{Closed, Connection};
 use mgp_types::service::{Principal, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What connections share: one stack, and one end.
+/// A kernel with the one stack and the one drain of all its connections.
 #[derive(Clone)]
-pub(crate) struct House {
+pub(crate) struct ServedKernel {
     pub(crate) kernel: Kernel,
     pub(crate) stack: Stack,
     pub(crate) drain: Drain,
 }
 
-impl House {
-    /// Serves one peer until it leaves, or the kernel has drained.
-    pub(crate) async fn attach<R, W>(
+impl ServedKernel {
+    /// Serves one peer until it disconnects or the kernel has drained.
+    pub(crate) async fn serve_connection<R, W>(
         &self,
         reader: R,
         writer: W,
@@ -29,18 +27,18 @@ impl House {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let _present = self.kernel.clients().enter(principal.clone(), carrier);
+        let _presence = self.kernel.clients().enter(principal.clone(), carrier);
         let connection = Connection::new(reader, writer, self.stack.clone()).principal(principal);
         let (drain, ending) = (self.drain.clone(), connection.ending());
-        // A task of its own: the connection is not to look at it with each message.
-        let leaving = tokio::spawn(async move {
+        // A task of its own, so that the connection does not poll the drain with each message.
+        let drain_task = tokio::spawn(async move {
             drain.begun().await;
             ending.announce();
             drain.ended().await;
             ending.begin();
         });
         let closed = connection.run().await;
-        leaving.abort();
+        drain_task.abort();
         closed
     }
 }

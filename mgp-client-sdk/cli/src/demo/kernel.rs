@@ -1,6 +1,4 @@
-//! What the demonstration plays on: a kernel over a folder of its own, an agent, and an operator.
-//!
-//! Applies to: both.
+//! The setting of the demo: a kernel with its own folder, an agent, and an operator.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,23 +13,21 @@ use mgp_types::mcp::CallToolResult;
 use mgp_types::service::{Principal, Stack};
 use serde_json::Value;
 
-use crate::exit::{Ended, Failure};
+use crate::exit::{CliResult, Failure};
 
-/// How long anything may take to come about.
-pub(super) const SOON: Duration = Duration::from_secs(20);
+/// The time limit of each wait in the demo.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(super) struct Stage {
+pub(super) struct DemoKernel {
     folder: PathBuf,
     pub(super) kernel: Kernel,
-    /// The person who decides.
     pub(super) operator: Principal,
     stack: Stack,
     pub(super) agent: Client,
 }
 
-impl Stage {
-    /// Starts everything.
-    pub(super) async fn open() -> Ended<Self> {
+impl DemoKernel {
+    pub(super) async fn open() -> CliResult<Self> {
         let folder = std::env::temp_dir().join(format!("mgp-demo-{}", std::process::id()));
         let program = std::env::current_exe()?;
         let config = Config::parse("demo.toml", &config(&program))?.config;
@@ -50,32 +46,32 @@ impl Stage {
         self.kernel.governance()
     }
 
-    /// Somebody else who talks to the kernel.
-    pub(super) async fn join(&self, principal: Principal) -> Result<Client, String> {
+    /// Connects another client to the kernel.
+    pub(super) async fn connect(&self, principal: Principal) -> Result<Client, String> {
         connect(&self.stack, principal).await.map_err(|failure| failure.to_string())
     }
 
-    /// Calls a tool by the agent.
+    /// Calls a tool as the agent.
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<CallToolResult, Error> {
         self.agent.call(tool).args(arguments).await
     }
 
-    /// Ends everything, and leaves nothing behind.
+    /// Stops the kernel and removes its folder.
     pub(super) async fn close(self) {
         self.agent.close().await;
         self.kernel.stop().await;
-        // A log that cannot be closed is gone with its folder.
+        // An error does not matter: the log is removed with the folder.
         if let Some(log) = self.kernel.governance().log() {
             let _ = log.clone().close().await;
         }
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            tracing::warn!(folder = %self.folder.display(), %error, "the folder is left behind");
+            tracing::warn!(folder = %self.folder.display(), %error, "cannot remove the folder of the demo");
         }
     }
 }
 
-/// A connection to the kernel in this process, as a host has one over its streams.
-async fn connect(stack: &Stack, principal: Principal) -> Ended<Client> {
+/// Connects to the kernel in this process as a host does over its streams.
+async fn connect(stack: &Stack, principal: Principal) -> CliResult<Client> {
     let (here, there) = duplex();
     let connection =
         Connection::new(there.reader, there.writer, stack.clone()).principal(principal);
@@ -88,7 +84,7 @@ fn failed(error: &RpcError) -> Failure {
 }
 
 fn config(program: &Path) -> String {
-    // As JSON a text is a text of TOML too.
+    // A JSON string is a TOML string too.
     let program = Value::from(program.to_string_lossy().into_owned());
     format!(
         r#"

@@ -1,16 +1,14 @@
-//! Asks the person at the terminal.
-//!
-//! Applies to: both.
+//! Questions to the person at the terminal.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use crate::cli::Global;
-use crate::exit::Ended;
+use crate::args::Global;
+use crate::exit::CliResult;
 
-/// Asks a question that is answered by yes or no; none where nobody can be asked. Silence is no.
+/// Asks a yes-or-no question whose default is no; returns `None` without a terminal.
 ///
-/// With `--json` what the question is about is not shown to a person, so nobody is asked.
-pub(crate) fn yes(global: &Global, question: &str) -> Ended<Option<bool>> {
+/// Also returns `None` with `--json`, because then the subject of the question is not shown.
+pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>> {
     if global.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
     }

@@ -1,5 +1,5 @@
-//! An agent that was granted one tool tries everything of an operator: every method, as a tool in every spelling, on
-//! every way into the kernel.
+//! An agent with access to one tool tries everything that only operators may do: every method, as a tool in every
+//! spelling, over every connection.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::serving::Serving;
-use crate::world::{World, until};
+use crate::world::World;
+use mgp_testkit::until;
 
 const CONFIG: &str = r#"
 [[servers]]
@@ -27,7 +28,7 @@ command = "{MGP}"
 args = ["__example", "unruly"]
 "#;
 
-/// What an operator does, and what would help whoever tries it.
+/// The methods of operators, with parameters that would be useful to an attacker.
 fn tries() -> Vec<(&'static str, Value)> {
     let params = json!({
         "server_id": "unruly", "tool": "wipe", "tool_name": "wipe", "agent_id": "ada", "id": "unruly",
@@ -51,12 +52,12 @@ fn tries() -> Vec<(&'static str, Value)> {
     tries
 }
 
-/// How the code of a refusal comes, in whichever words.
+/// Returns the code of a refusal, from an error or a result.
 fn refused(answer: Result<mgp_types::mcp::CallToolResult, mgp_client_sdk::Error>) -> i32 {
-    answer.and_then(ToolResult::into_result).expect_err("it is refused").code().0
+    answer.and_then(ToolResult::into_result).expect_err("the call is refused").code().0
 }
 
-/// Everything that an operator can look at, as far as it may not change.
+/// Everything that an operator can read, without values that may change.
 fn state(world: &World) -> Value {
     let mut servers = world.json(&["servers", "ls"]);
     for server in servers.as_array_mut().unwrap() {
@@ -65,7 +66,7 @@ fn state(world: &World) -> Value {
     }
     let mut tools = world.json(&["tools", "ls"]);
     for tool in tools.as_array_mut().unwrap() {
-        // An estimate, until it was counted.
+        // An estimate until the tokens are counted.
         tool.as_object_mut().unwrap().remove("tokens");
     }
     json!([
@@ -79,7 +80,7 @@ fn state(world: &World) -> Value {
 }
 
 #[tokio::test]
-async fn one_granted_tool_is_all_there_is() {
+async fn one_granted_tool_gives_nothing_else() {
     let world = World::new(CONFIG);
     let serving = Serving::new(&world).await;
     world.knows(9).await;
@@ -121,7 +122,7 @@ async fn one_granted_tool_is_all_there_is() {
             assert!(found.clone().all(|tool| tool["name"] == "notes.list"), "{way} {query}");
         }
     }
-    // All of it is on the record, and nothing has changed.
+    // Every attempt is recorded, and nothing has changed.
     let query =
         ["audit", "query", "--type", "PERMISSION_DENIED", "--agent", "ada", "--limit", "9999"];
     let mut denied = Value::Null;
@@ -136,11 +137,11 @@ async fn one_granted_tool_is_all_there_is() {
     assert_eq!(verified["ok"], true, "{verified}");
 }
 
-/// What nobody is offered has no other way in either; how often it was refused on the record.
+/// Tries methods that are not served as tools; returns how many refusals are recorded.
 async fn unserved(way: &str, host: &Client) -> usize {
     let mut tried = 0;
     for (name, params) in others() {
-        // No tool stands for an answer about permissions.
+        // Answers about permissions are not served as tools.
         let is_kept = name.starts_with("mgp/callback/") || name.starts_with("mgp/events/");
         for spelling in [name.replace('/', "."), tool_spelling(name)] {
             let through = json!({"name": spelling, "arguments": params});
@@ -164,7 +165,7 @@ async fn unserved(way: &str, host: &Client) -> usize {
     tried
 }
 
-/// What an agent might answer to itself, or end.
+/// Answers that an agent might forge, and servers that it might stop.
 fn others() -> [(&'static str, Value); 7] {
     let answer = json!({
         "callback_id": "1", "response": "yes", "request_id": "1", "decision": "approved",
@@ -186,7 +187,7 @@ fn others() -> [(&'static str, Value); 7] {
     ]
 }
 
-/// The same methods by the bytes of a host that keeps to nothing, plain or not; how often it was refused on the record.
+/// Sends the methods as raw messages, with and without MGP; returns how many refusals are recorded.
 async fn raw(world: &World) -> usize {
     let mut recorded = 0;
     for speaks in [false, true] {
@@ -205,14 +206,14 @@ async fn raw(world: &World) -> usize {
                     let is_kept = name == LifecycleShutdown::METHOD && code == 1000;
                     recorded += usize::from(is_kept);
                 }
-                // What it does not see is not there.
-                Ok(told) => {
-                    assert_eq!(told["accepted"], false, "{name}: {told}");
-                    assert_eq!(told["status"], "not_found", "{name}: {told}");
+                // Servers that the agent cannot see do not exist for it.
+                Ok(reply) => {
+                    assert_eq!(reply["accepted"], false, "{name}: {reply}");
+                    assert_eq!(reply["status"], "not_found", "{name}: {reply}");
                 }
             }
         }
-        // An answer that nobody asked for decides nothing.
+        // Unsolicited responses decide nothing.
         for id in 0..20 {
             raw.send(&json!({"jsonrpc": "2.0", "id": id, "result": {"action": "accept"}})).await;
         }
@@ -220,7 +221,7 @@ async fn raw(world: &World) -> usize {
     recorded
 }
 
-/// A host of the legacy era, by its bytes.
+/// A host of the legacy era that writes raw messages.
 struct Raw {
     _child: Child,
     input: ChildStdin,
@@ -265,7 +266,7 @@ impl Raw {
         self.send(&request).await;
         loop {
             let line = timeout(Duration::from_secs(20), self.lines.next_line()).await;
-            let line = line.expect("it is answered").unwrap().unwrap();
+            let line = line.expect("an answer arrives").unwrap().unwrap();
             let mut answer: Value = line.parse().unwrap();
             if answer["id"] == id {
                 let error = answer["error"].take();

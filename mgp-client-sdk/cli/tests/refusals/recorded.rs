@@ -1,4 +1,4 @@
-//! The four that people meet: each is seen by the caller with its reason and what to do, and by `mgp audit query`.
+//! The four most frequent refusals: the caller gets the reason and the remedy, and `mgp audit query` shows each.
 
 use std::time::Duration;
 
@@ -6,8 +6,9 @@ use mgp_client_sdk::Client;
 use mgp_types::mcp::{ElicitAction, ElicitResult};
 use serde_json::{Value, json};
 
-use crate::refused::Refused;
-use crate::world::{ERAS, World, until};
+use crate::refusal::Refused;
+use crate::world::{ERAS, World};
+use mgp_testkit::until;
 
 const UNRULY: &str = r#"
 [[servers]]
@@ -20,13 +21,13 @@ id = "desk"
 command = "{DESK}"
 "#;
 
-/// A plain host and one that speaks MGP, in both eras: each as an agent of its own.
+/// A plain host and one that speaks MGP, in both eras, each as another agent.
 async fn hosts(world: &World) -> Vec<(String, Client)> {
     let mut hosts = Vec::new();
     for era in ERAS {
         for plain in [true, false] {
             let agent = format!("{era:?}-{}", if plain { "plain" } else { "mgp" }).to_lowercase();
-            // Whoever runs the agent would say yes to everything; nobody asks it.
+            // The agent would accept every dialog; none is sent to it.
             let builder = Client::builder("host", "1").timeout(Duration::from_mins(2));
             let builder =
                 builder.on_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) });
@@ -44,7 +45,7 @@ fn events(world: &World, kind: &str, agent: &str, tool: &str) -> Vec<Value> {
     world.json(&query).as_array().unwrap().clone()
 }
 
-/// Checks that an agent's call is on the record as refused, with its code and the rule.
+/// Checks that a refused call is recorded with its code and its rule.
 async fn recorded(world: &World, agent: &str, tool: &str, code: i32) {
     until("it is on the record", async || {
         events(world, "TOOL_BLOCKED", agent, tool).iter().any(|event| {
@@ -62,7 +63,7 @@ async fn recorded(world: &World, agent: &str, tool: &str, code: i32) {
 }
 
 #[tokio::test]
-async fn access_that_nobody_gave() {
+async fn access_without_a_grant_is_refused_with_the_command_that_grants_it() {
     let world = World::new(UNRULY);
     let hosts = hosts(&world).await;
     world.knows(9).await;
@@ -78,7 +79,7 @@ async fn access_that_nobody_gave() {
             assert!(refused.remedy().contains("operator"), "{refused:?}");
         }
         recorded(&world, agent, "weather", 1001).await;
-        // What helps can be run as it stands.
+        // The remedy can be run as written.
         let refused = Refused::of(host.call("weather").arg("city", "Bern").await);
         assert_eq!(refused.command(), format!("mgp access grant {agent} unruly"));
         run(&world, &refused);
@@ -87,7 +88,7 @@ async fn access_that_nobody_gave() {
 }
 
 #[tokio::test]
-async fn a_permission_and_a_confirmation_that_wait_for_a_person() {
+async fn permissions_and_confirmations_wait_for_a_person() {
     let world = World::new(UNRULY);
     let file = world.write("work/a.txt", "a");
     let hosts = hosts(&world).await;
@@ -120,7 +121,7 @@ async fn a_permission_and_a_confirmation_that_wait_for_a_person() {
         assert!(wipe.remedy().contains("mgp approvals approve"), "{wipe:?}");
         recorded(&world, agent, "wipe", 1000).await;
     }
-    // What is asked again is not decided by whoever asks, and runs once after an operator said so.
+    // An approved call runs once, after an operator has approved it.
     let (_, host) = &hosts[0];
     let waiting = world.json(&["approvals", "ls"]);
     let of = |agent: &str| {
@@ -132,7 +133,7 @@ async fn a_permission_and_a_confirmation_that_wait_for_a_person() {
     let ran = host.call("wipe").arg("disk", "the old one").await.unwrap();
     assert!(serde_json::to_string(&ran).unwrap().contains("that was number 1"), "{ran:?}");
 
-    // What was denied an operator may still grant by name.
+    // An operator may still grant a denied tool by name.
     for (agent, host) in &hosts[1..] {
         let open = of(agent).unwrap_or_else(|| panic!("{waiting}"));
         world.quietly(&["approvals", "deny", open["id"].as_str().unwrap()]);
@@ -178,13 +179,13 @@ async fn a_denial_and_a_permission_are_undone_by_what_the_refusal_says() {
     run(&world, &refused);
     assert!(host.call("read_file").arg("path", &file).await.is_ok());
 
-    // Whoever tries what only operators do hears with what they do it.
+    // The refusal of an operator's method names the command of operators.
     let refused = Refused::of(host.call("mgp_access_grant").await);
     assert_eq!((refused.code, refused.command()), (1000, "mgp access grant"));
 }
 
 #[tokio::test]
-async fn a_definition_that_changed() {
+async fn a_changed_definition_is_held_back_until_it_is_approved() {
     let world = World::new(UNRULY);
     let hosts = hosts(&world).await;
     world.knows(9).await;
@@ -205,7 +206,7 @@ async fn a_definition_that_changed() {
             (4002, &json!("definition_changed"))
         );
         assert!(refused.remedy().contains("approve"), "{refused:?}");
-        // What it says now is shown to nobody who might believe it.
+        // The new definition is not shown to agents.
         assert!(!format!("{refused:?}").contains(".ssh"), "{refused:?}");
         let found = host.call("mgp_tools_discover").arg("query", "weather in a city").await;
         let found: Value = found.unwrap().structured_content.unwrap().get().unwrap();

@@ -1,0 +1,99 @@
+//! Arguments that several commands share.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use mgp_discovery::Sources;
+
+use crate::exit::{CliResult, Failure};
+
+/// The options of every command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Global {
+    /// Folder of the kernel's state
+    #[arg(long, global = true, value_name = "DIR", env = "MGP_STATE")]
+    pub(crate) state: Option<PathBuf>,
+    /// Print JSON that follows the schemas in docs/schema/cli
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Log more; give it twice for debug messages
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// The configuration a command reads or edits.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ConfigArg {
+    /// Configuration file; the default is `$MGP_CONFIG_PATH`, else the project's file and your own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl ConfigArg {
+    pub(crate) fn sources(&self) -> Sources {
+        self.config.clone().map_or_else(Sources::of_process, Sources::given)
+    }
+
+    /// Returns the file named by the option or by `$MGP_CONFIG_PATH`.
+    pub(crate) fn named_file(&self) -> Option<PathBuf> {
+        let in_environment = || std::env::var_os("MGP_CONFIG_PATH").filter(|file| !file.is_empty());
+        self.config.clone().or_else(|| in_environment().map(PathBuf::from))
+    }
+
+    /// Returns the file that commands edit: the named one, else the user's own.
+    pub(crate) fn file_to_edit(&self) -> CliResult<PathBuf> {
+        let sources = self.sources();
+        // The user's own file is the last one, and a named file is the only one.
+        let file = sources.files().last().map(PathBuf::from);
+        file.filter(|file| !file.ends_with("mgp.toml") || self.named_file().is_some()).ok_or_else(
+            || Failure::usage("the home folder is not known; name a file with --config FILE"),
+        )
+    }
+}
+
+/// `mgp serve`.
+#[derive(Clone, Debug, Args)]
+#[command(group = clap::ArgGroup::new("carrier").required(true).args(["stdio", "http"]))]
+pub(crate) struct Serve {
+    /// Configuration file; the default is the project's file and your own
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Serve the process that started this one, over standard streams
+    #[arg(long)]
+    pub(crate) stdio: bool,
+    /// Serve over HTTP at an address, e.g. 127.0.0.1:8900
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<String>,
+    /// Agent name for the stdio client, or for callers with --no-auth
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Run a kernel in this process instead of sharing the one of the state folder
+    #[arg(long)]
+    pub(crate) standalone: bool,
+    /// Accept HTTP callers without a key; loopback addresses only
+    #[arg(long, requires = "http")]
+    pub(crate) no_auth: bool,
+    /// Host name, without port, that requests may be sent to besides the address; may be given several times
+    #[arg(long, value_name = "HOST", conflicts_with_all = ["stdio", "no_auth"])]
+    pub(crate) allow_host: Vec<String>,
+    /// Origin of web pages that may call besides loopback ones, e.g. `https://app.example`; may be given several times
+    #[arg(long, value_name = "ORIGIN", conflicts_with = "stdio")]
+    pub(crate) allow_origin: Vec<String>,
+    /// Write one line of JSON to this file once the kernel serves
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ready_file: Option<PathBuf>,
+    /// Seconds that a kernel started by this command stays after its last host
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    pub(crate) linger: Option<u64>,
+}
+
+/// `mgp __kernel`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SharedKernel {
+    /// Configuration file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Seconds that the kernel stays after its last host
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) linger: u64,
+}

@@ -1,0 +1,186 @@
+//! Reads events from the running kernel, else from the files of its log.
+
+use std::time::SystemTime;
+
+use clap::Args;
+use mgp_client_sdk::Client;
+use mgp_security::{AuditQuery, Governance, LogFiles};
+use mgp_types::method::KernelAudit;
+use mgp_types::mgp::{AuditEvent, KernelAuditParams};
+
+use serde_json::Value;
+
+use crate::args::Global;
+use crate::backend::Backend;
+use crate::exit::CliResult;
+use crate::{state, time_args};
+
+const PAGE_EVENTS: usize = 1000;
+
+type SetFilter = fn(AuditQuery, String) -> AuditQuery;
+
+/// The filters of events.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Filters {
+    /// Only events of this agent
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Only events of this server
+    #[arg(long, value_name = "ID")]
+    server: Option<String>,
+    /// Only events of this tool
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// Only events of this type, e.g. `TOOL_EXECUTED`, `TOOL_BLOCKED` or `ACCESS_GRANTED`
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    /// Only events of this trace
+    #[arg(long, value_name = "ID")]
+    trace: Option<String>,
+    /// Only events after this: 1h, 7d, or a timestamp
+    #[arg(long, value_name = "TIME", value_parser = time_args::past)]
+    since: Option<SystemTime>,
+    /// Only events before this: 1h, 7d, or a timestamp
+    #[arg(long, value_name = "TIME", value_parser = time_args::past)]
+    until: Option<SystemTime>,
+}
+
+/// A log that can be read.
+pub(super) enum EventReader {
+    Kernel(Client),
+    /// The files of the log; a kernel may start while they are read.
+    Files(LogFiles),
+}
+
+impl EventReader {
+    pub(super) async fn open(global: &Global) -> CliResult<Self> {
+        match Backend::open(global).await {
+            Ok(Backend::Kernel(client)) => return Ok(Self::Kernel(client)),
+            // Writes the events that a killed kernel still had to write.
+            Ok(backend) => backend.close().await?,
+            // The process that holds the folder does not answer, but the files can be read.
+            Err(failure) if failure.is_state_in_use() => {}
+            Err(failure) => return Err(failure),
+        }
+        Ok(Self::Files(Governance::log_files(state::create_folder(global)?).await?))
+    }
+
+    /// Returns whether the events are those of a running kernel.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self, Self::Kernel(_))
+    }
+
+    /// Returns the newest matching events, oldest first.
+    pub(super) async fn newest(
+        &mut self,
+        filters: &Filters,
+        max: usize,
+    ) -> CliResult<Vec<AuditEvent>> {
+        let (mut events, mut after) = (Vec::new(), None);
+        while events.len() < max {
+            let want = PAGE_EVENTS.min(max - events.len());
+            let (page, next) = self.page(filters, Order::NewestFirst, after, want).await?;
+            events.extend(page);
+            // One query reads a bounded part of the log, so a page may be empty before the end.
+            match next {
+                Some(next) if Some(next) != after => after = Some(next),
+                _ => break,
+            }
+        }
+        events.truncate(max);
+        events.reverse();
+        Ok(events)
+    }
+
+    /// Returns a page of events after `last`, oldest first, and whether there may be more.
+    pub(super) async fn after(
+        &mut self,
+        filters: &Filters,
+        last: &mut Option<u64>,
+    ) -> CliResult<(Vec<AuditEvent>, bool)> {
+        let before = *last;
+        let (events, next) = self.page(filters, Order::OldestFirst, before, PAGE_EVENTS).await?;
+        *last = next.or_else(|| events.iter().filter_map(number).max()).or(before);
+        Ok((events, next.is_some() && *last != before))
+    }
+
+    async fn page(
+        &mut self,
+        filters: &Filters,
+        order: Order,
+        after: Option<u64>,
+        max: usize,
+    ) -> CliResult<(Vec<AuditEvent>, Option<u64>)> {
+        let Filters { agent, server, tool, kind, trace, since, until } = filters.clone();
+        let newest = order == Order::NewestFirst;
+        match self {
+            Self::Kernel(client) => {
+                let mut params = KernelAuditParams::new();
+                params.agent = agent;
+                params.server_id = server;
+                params.tool = tool;
+                params.event_type = kind.map(|kind| kind.as_str().into());
+                params.trace = trace;
+                params.since = since.map(Into::into);
+                params.until = until.map(Into::into);
+                params.limit = Some(max as u64);
+                params.newest_first = Some(newest);
+                params.after = after.filter(|after| *after > 0);
+                let page = client.request::<KernelAudit>(&params).await?;
+                Ok((page.events, page.next))
+            }
+            Self::Files(files) => {
+                let mut query = AuditQuery::new().limit(max);
+                let mut filter = |value: Option<String>, set: SetFilter| {
+                    if let Some(value) = value {
+                        query = set(std::mem::take(&mut query), value);
+                    }
+                };
+                filter(agent, AuditQuery::agent);
+                filter(server, AuditQuery::server);
+                filter(tool, AuditQuery::tool);
+                filter(kind, AuditQuery::event_type);
+                filter(trace, AuditQuery::trace);
+                if let Some(since) = since {
+                    query = query.since(since);
+                }
+                if let Some(until) = until {
+                    query = query.until(until);
+                }
+                if newest {
+                    query = query.newest_first();
+                }
+                if let Some(after) = after.filter(|after| *after > 0) {
+                    query = query.after(after);
+                }
+                let page = files.query(query).await?;
+                Ok((page.events, page.next))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    OldestFirst,
+    NewestFirst,
+}
+
+/// Returns the sequence number of an event.
+pub(super) fn number(event: &AuditEvent) -> Option<u64> {
+    event.mgp.as_ref()?.seq
+}
+
+/// Returns the reason of an event for people.
+pub(super) fn reason(event: &AuditEvent) -> Option<String> {
+    let details = serde_json::to_value(event.details.as_ref()?).ok()?;
+    let members =
+        ["reason", "message", "rule", "error", "justification", "permission", "file", "cause"];
+    if let Some(reason) = members.iter().find_map(|member| details.get(member)) {
+        return Some(reason.as_str().map_or_else(|| reason.to_string(), str::to_owned));
+    }
+    if details.get("cancelled") == Some(&Value::Bool(true)) {
+        return Some("cancelled".to_owned());
+    }
+    details.get("code").map(|code| format!("code {code}"))
+}

@@ -1,0 +1,103 @@
+//! The report of `mgp doctor`.
+
+use serde::Serialize;
+
+use crate::output::{Cell, Color, Output, Render, plural};
+
+/// The findings of `mgp doctor`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Report {
+    /// The worst level of all checks.
+    pub(super) level: Level,
+    /// The number of servers.
+    pub(super) servers: usize,
+    /// The number of servers that cannot be used.
+    pub(super) broken: usize,
+    /// The number of tools of all servers.
+    pub(super) tools: usize,
+    /// The tokens of a list of all tools.
+    pub(super) tokens: u64,
+    /// All checks.
+    pub(super) checks: Vec<Check>,
+}
+
+/// A check and its result.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Check {
+    /// `config`, `state`, `audit`, `kernel`, `keys`, `model`, `pins`, or `server`.
+    pub(super) about: &'static str,
+    /// The server, if the check is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) server: Option<String>,
+    /// The result.
+    pub(super) level: Level,
+    /// The finding.
+    what: String,
+    /// The remedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fix: Option<String>,
+}
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) enum Level {
+    /// A working part.
+    Ok,
+    /// A working part that needs attention.
+    Warn,
+    /// A broken part.
+    Fail,
+}
+
+impl Level {
+    fn cell(self) -> Cell {
+        match self {
+            Self::Ok => Cell::from("OK").color(Color::Green),
+            Self::Warn => Cell::from("WARN").color(Color::Yellow),
+            Self::Fail => Cell::from("FAIL").color(Color::Red),
+        }
+    }
+}
+
+impl Check {
+    pub(super) fn new(about: &'static str, level: Level, what: impl Into<String>) -> Self {
+        Self { about, server: None, level, what: what.into(), fix: None }
+    }
+
+    pub(super) fn with_fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    pub(super) fn for_server(mut self, server: &str) -> Self {
+        self.server = Some(server.to_owned());
+        self
+    }
+}
+
+impl Render for Report {
+    fn render(&self, out: &mut Output) {
+        // The worst checks come last, where they are seen.
+        let mut checks: Vec<&Check> = self.checks.iter().collect();
+        checks.sort_by_key(|check| (check.server.is_some(), check.level));
+        let rows = checks.iter().map(|check| {
+            let what = match &check.fix {
+                Some(fix) => format!("{}; fix: {fix}", check.what),
+                None => check.what.clone(),
+            };
+            [check.level.cell(), check.server.as_deref().unwrap_or(check.about).into(), what.into()]
+        });
+        out.table(["", "CHECK", "RESULT"], rows);
+        let Self { servers, broken, tools, tokens, .. } = self;
+        let works = servers - broken;
+        out.line(format!(
+            "{works} of {servers} servers work, with {} in all; a full list costs {}",
+            plural(*tools, "tool"),
+            plural(*tokens, "token")
+        ));
+    }
+}

@@ -1,0 +1,220 @@
+//! The end of the standard error of a server.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mgp_discovery::ExpandedServer;
+use mgp_types::sync::Mutex;
+
+use crate::output::first_line;
+
+const MAX_LINES: usize = 50;
+
+/// The bytes of a line that are quoted.
+const MAX_QUOTE_BYTES: usize = 200;
+
+/// The bytes above which a line is dropped: clipping could cut a secret, which would then not be recognized.
+const MAX_LINE_BYTES: usize = 4096;
+
+/// The bytes from which on a secret is recognized.
+const MIN_SECRET_BYTES: usize = 6;
+
+/// The last lines of the standard error of a server, without its secrets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StderrTail(Arc<Mutex<Tail>>);
+
+#[derive(Debug, Default)]
+struct Tail {
+    /// Longest first: one may be a prefix of another.
+    secrets: Vec<String>,
+    lines: VecDeque<String>,
+}
+
+impl StderrTail {
+    /// Sets the secrets to hide: each line and word of them.
+    pub(super) fn hide_secrets(&self, server: &ExpandedServer) {
+        let lines = server.secrets().flat_map(|secret| secret.split(char::is_control));
+        let parts =
+            lines.flat_map(|line| std::iter::once(line.trim()).chain(line.split_whitespace()));
+        let mut secrets: Vec<_> =
+            parts.filter(|part| part.len() >= MIN_SECRET_BYTES).map(str::to_owned).collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        self.0.lock().secrets = secrets;
+    }
+
+    /// Returns a text without the secrets.
+    pub(super) fn redact(&self, text: &str) -> String {
+        let hide = |text: String, secret: &String| text.replace(secret, "…");
+        self.0.lock().secrets.iter().fold(text.to_owned(), hide)
+    }
+
+    /// Adds a line whose control characters are escaped.
+    pub(super) fn push(&self, line: &str) {
+        let is_ours = line.starts_with('(') && line.ends_with(" lines were dropped)");
+        if line.len() > MAX_LINE_BYTES || is_ours {
+            return;
+        }
+        // The line must not end its own quotation.
+        let line = self.redact(&without_colors(line)).replace(['“', '”'], "\"");
+        let mut tail = self.0.lock();
+        if tail.lines.len() == MAX_LINES {
+            tail.lines.pop_front();
+        }
+        tail.lines.push_back(first_line(&line, MAX_QUOTE_BYTES));
+    }
+
+    /// Returns the line that best explains a failure: the last one that names an error, else the last one.
+    pub(super) fn best_line(&self) -> Option<String> {
+        let tail = self.0.lock();
+        let lines = &tail.lines;
+        // Of the many lines of npm, the first one explains the failure.
+        let npm = |line: &String| {
+            ["npm error", "npm ERR!"].iter().any(|begin| line.starts_with(begin))
+                && !line.contains(" code ")
+        };
+        let names_error = |line: &String| {
+            let line = line.to_lowercase();
+            let is_place = line.starts_with("at ") || line.starts_with("note: ");
+            let words = ["error", "panic", "exception", "fatal"];
+            !is_place && words.iter().any(|word| line.contains(word))
+        };
+        let at = lines
+            .iter()
+            .position(npm)
+            .or_else(|| lines.iter().rposition(names_error))
+            .or_else(|| lines.iter().rposition(|line| !line.is_empty()))?;
+        let line = lines[at].as_str();
+        // A line that ends with a colon is a location; the next one has the error.
+        let rest = lines.get(at + 1).filter(|_| line.ends_with(':'));
+        Some(match rest {
+            Some(rest) => first_line(&format!("{line} {rest}"), MAX_QUOTE_BYTES),
+            None => line.to_owned(),
+        })
+    }
+}
+
+fn without_colors(line: &str) -> Cow<'_, str> {
+    const BEGIN: &str = "\\u{1b}[";
+    if !line.contains(BEGIN) {
+        return Cow::Borrowed(line);
+    }
+    let mut pieces = line.split(BEGIN);
+    let first = pieces.next().unwrap_or_default().to_owned();
+    Cow::Owned(pieces.fold(first, |text, piece| {
+        let piece = piece.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        text + piece.strip_prefix(|c: char| c.is_ascii_alphabetic()).unwrap_or(piece)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_discovery::{Config, Expander};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(lines: &[&str], expected: &str) {
+        let tail = StderrTail::default();
+        for line in lines {
+            tail.push(line);
+        }
+        assert_eq!(tail.best_line().as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn the_line_that_explains_a_failure_is_quoted() {
+        check(
+            &["Traceback (most recent call last):", "  raise X", "ImportError: x", ""],
+            "ImportError: x",
+        );
+        check(
+            &["Error: no 'x'", "    at f (node:internal/errors:1)", "}", "Node.js v20"],
+            "Error: no 'x'",
+        );
+        check(
+            &[
+                "npm error code E404",
+                "npm error 404 Not Found - GET x",
+                "npm error 404 or git folder.",
+            ],
+            "npm error 404 Not Found - GET x",
+        );
+        check(
+            &[
+                "thread 'main' panicked at src/main.rs:3:5:",
+                "no key",
+                "note: run with `RUST_BACKTRACE=1`",
+            ],
+            "thread 'main' panicked at src/main.rs:3:5: no key",
+        );
+        check(&["usage: x FILE", "", "(9 lines were dropped)"], "usage: x FILE");
+        check(
+            &["\\u{1b}[2m09:15\\u{1b}[0m \\u{1b}[31mERROR\\u{1b}[0m no “x”"],
+            "09:15 ERROR no \"x\"",
+        );
+        assert_eq!(StderrTail::default().best_line(), None);
+    }
+
+    #[test]
+    fn the_tail_is_bounded() {
+        let tail = StderrTail::default();
+        for n in 0..999 {
+            tail.push(&format!("error {n} {}", "x".repeat(999)));
+        }
+        tail.push(&format!("error {}", "x".repeat(MAX_LINE_BYTES)));
+        let line = tail.best_line().unwrap();
+        assert!(
+            line.starts_with("error 998") && line.chars().count() <= MAX_QUOTE_BYTES + 1,
+            "{line}"
+        );
+        assert_eq!(tail.0.lock().lines.len(), MAX_LINES);
+    }
+
+    /// Checks a line of a server with this entry; `$T` is `s3cret-s3cret`.
+    #[track_caller]
+    fn check_redacted(entry: &str, line: &str, expected: &str) {
+        let text = format!("servers = [{{ id = 'a', {entry} }}]");
+        let config = Config::parse("mgp.toml", &text).unwrap().config;
+        let expander = Expander::new(|_| Some("s3cret-s3cret".into()));
+        let tail = StderrTail::default();
+        tail.hide_secrets(&expander.server(&config.servers[0]).unwrap());
+        assert_eq!(tail.redact(line), expected);
+    }
+
+    #[test]
+    fn secrets_are_not_quoted() {
+        let line = "no s3cret-s3cret here";
+        check_redacted("command = 'x', env = { A = 'Bearer ${T}' }", line, "no … here");
+        check_redacted("command = 'x', args = ['--token=${T}']", line, "no … here");
+        check_redacted("command = 'x', args = ['--api-key', 'abcdefgh']", "bad abcdefgh", "bad …");
+        check_redacted(
+            "command = 'x', args = ['--token=abcdefgh']",
+            "--token=abcdefgh",
+            "--token=…",
+        );
+        check_redacted("command = 'x', env = { DB_PASSWORD = 'hunter2' }", "not hunter2", "not …");
+        check_redacted("command = 'x', env = { KEY = 'Bearer abcdefgh' }", "not abcdefgh", "not …");
+        check_redacted(
+            "command = 'x', env = { PEM_KEY = \"abcdefgh\\nijklmnop \" }",
+            "ijklmnop.",
+            "….",
+        );
+        check_redacted(
+            "command = 'x', env = { A_KEY = 'abcdef', B_KEY = 'abcdefgh' }",
+            "abcdefgh",
+            "…",
+        );
+        check_redacted("url = 'https://me:abcdefgh@h/?key=ijklmnop'", "abcdefgh ijklmnop", "… …");
+        check_redacted(
+            "url = 'https://h', headers = { Authorization = 'Bearer ${T}' }",
+            line,
+            "no … here",
+        );
+        check_redacted(
+            "command = '${T}/x', args = ['plain', '1']",
+            "s3cret-s3cret/x plain 1",
+            "…/x plain 1",
+        );
+    }
+}

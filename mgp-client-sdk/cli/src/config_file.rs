@@ -1,0 +1,227 @@
+//! Edits the user's configuration and keeps the comments and the order of it (MGP §15.2).
+
+use std::fs;
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mgp_discovery::{Config, limits};
+use mgp_types::PrivateFile;
+use toml_edit::{DocumentMut, Item, Table, TableLike, value};
+
+use crate::exit::{CliResult, Failure};
+use crate::replace_file::{beside, create_private, replace_file};
+
+/// The time to wait for another program that edits the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+const MAX_BACKUPS: usize = 10_000;
+
+/// A configuration file that is edited.
+pub(crate) struct ConfigFile {
+    file: PathBuf,
+    before: Option<String>,
+}
+
+impl ConfigFile {
+    /// Reads a file, which need not exist yet.
+    pub(crate) fn open(file: PathBuf) -> CliResult<Self> {
+        // The target of a link is replaced, so that the link stays.
+        let file = file.canonicalize().unwrap_or(file);
+        let before = match fs::read_to_string(&file) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(&file, "read", &error)),
+        };
+        Ok(Self { file, before })
+    }
+
+    /// Returns whether a person sits at an agent, if the file has that setting.
+    pub(crate) fn interactive(&self, agent: &str) -> Option<bool> {
+        let document = self.document().ok()?;
+        document.get("agents")?.get(agent)?.get("interactive")?.as_bool()
+    }
+
+    /// Sets whether a person sits at an agent.
+    pub(crate) fn set_interactive(&self, agent: &str, interactive: bool) -> CliResult {
+        if self.interactive(agent) == Some(interactive) {
+            return Ok(());
+        }
+        self.change(|document| {
+            agent_table(document, agent)?.insert("interactive", value(interactive));
+            Some(())
+        })
+    }
+
+    /// Pins or unpins a tool for an agent; returns whether that changed the file.
+    pub(crate) fn pin(&self, agent: &str, tool: &str, pinned: Pinned) -> CliResult<bool> {
+        let document = self.document()?;
+        let is_pinned = document
+            .get("agents")
+            .and_then(|agents| agents.get(agent)?.get("pinned")?.as_array())
+            .is_some_and(|array| array.iter().any(|name| name.as_str() == Some(tool)));
+        if is_pinned == (pinned == Pinned::Yes) {
+            return Ok(false);
+        }
+        self.change(|document| {
+            let list = agent_table(document, agent)?
+                .entry("pinned")
+                .or_insert_with(|| value(toml_edit::Array::new()));
+            let array = list.as_array_mut()?;
+            match pinned {
+                Pinned::Yes => array.push(tool),
+                Pinned::No => array.retain(|name| name.as_str() != Some(tool)),
+            }
+            Some(())
+        })?;
+        Ok(true)
+    }
+
+    /// Removes a server; returns whether the file had it.
+    pub(crate) fn remove_server(&self, id: &str) -> CliResult<bool> {
+        let document = self.document()?;
+        let is_it = |server: &dyn TableLike| server.get("id").and_then(Item::as_str) == Some(id);
+        let servers = document.get("servers");
+        let is_there = servers.is_some_and(|servers| match servers {
+            Item::ArrayOfTables(tables) => tables.iter().any(|table| is_it(table)),
+            Item::Value(toml_edit::Value::Array(array)) => {
+                array.iter().filter_map(toml_edit::Value::as_inline_table).any(|table| is_it(table))
+            }
+            _ => false,
+        });
+        if !is_there {
+            return Ok(false);
+        }
+        self.change(|document| {
+            match document.get_mut("servers")? {
+                Item::ArrayOfTables(tables) => tables.retain(|table| !is_it(table)),
+                Item::Value(toml_edit::Value::Array(array)) => {
+                    array
+                        .retain(|value| !value.as_inline_table().is_some_and(|table| is_it(table)));
+                }
+                _ => return None,
+            }
+            Some(())
+        })?;
+        Ok(true)
+    }
+
+    fn document(&self) -> CliResult<DocumentMut> {
+        let text = self.before.as_deref().unwrap_or_default();
+        text.parse().map_err(|_| match Config::parse(&self.file, text) {
+            Err(faults) => Failure::failed(faults),
+            Ok(_) => Failure::failed(format!("`{}` is not TOML", self.file.display())),
+        })
+    }
+
+    /// Changes the document, unless the result would not be a valid configuration.
+    fn change(&self, change: impl FnOnce(&mut DocumentMut) -> Option<()>) -> CliResult {
+        let mut document = self.document()?;
+        // In a file of comments alone, the addition follows them.
+        let comments = if document.is_empty() {
+            document.trailing().as_str().unwrap_or_default().to_owned()
+        } else {
+            String::new()
+        };
+        change(&mut document).ok_or_else(|| {
+            let file = self.file.display();
+            Failure::failed(format!("`{file}` cannot be edited automatically; edit it by hand"))
+        })?;
+        let after = if comments.is_empty() {
+            document.to_string()
+        } else {
+            document.set_trailing("");
+            format!("{}\n\n{}", comments.trim_end(), document.to_string().trim_start())
+        };
+        Config::parse(&self.file, &after)?;
+        if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|error| failed(&self.file, "written", &error))?;
+        }
+        let target = PrivateFile::new(&self.file, limits::FILE_BYTES);
+        let lock = target.turn(LOCK_TIMEOUT)?;
+        let now = fs::read_to_string(&self.file).ok();
+        if now != self.before {
+            let file = self.file.display();
+            return Err(Failure::failed(format!(
+                "`{file}` was changed by another program; try again"
+            )));
+        }
+        Ok(target.replace(&lock, after.as_bytes())?)
+    }
+}
+
+/// State of a tool that may be always in the list of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pinned {
+    Yes,
+    No,
+}
+
+fn agent_table<'a>(document: &'a mut DocumentMut, agent: &str) -> Option<&'a mut dyn TableLike> {
+    let agents = document.entry("agents").or_insert_with(|| {
+        let mut agents = Table::new();
+        agents.set_implicit(true);
+        Item::Table(agents)
+    });
+    let entry = agents.as_table_like_mut()?.entry(agent);
+    entry.or_insert_with(|| Item::Table(Table::new())).as_table_like_mut()
+}
+
+fn failed(file: &Path, verb: &str, error: &io::Error) -> Failure {
+    Failure::failed(format!("`{}` cannot be {verb}: {error}", file.display()))
+}
+
+/// Checks that an agent name is valid in a configuration.
+pub(crate) fn check_agent(name: &str) -> CliResult {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if !name.is_empty() && name.len() <= limits::ID_BYTES && name.chars().all(fits) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "`{}` is not a valid agent name; use letters, digits, `.`, `_`, `-`",
+        name.escape_debug()
+    )))
+}
+
+/// Replaces a file of another program and keeps its old text in a new file beside it, whose path is returned.
+pub(crate) fn replace_with_backup(
+    file: &Path,
+    before: Option<&str>,
+    after: &str,
+) -> io::Result<Option<PathBuf>> {
+    let backup = before.map(|before| write_backup(file, before)).transpose()?;
+    replace_file(file, after).map(|()| backup)
+}
+
+fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
+    for number in 1..MAX_BACKUPS {
+        let path = beside(file, &format!(".bak{number}"));
+        match create_private(&path) {
+            Ok(mut backup) => return backup.write_all(text.as_bytes()).map(|()| path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("there are too many back-ups beside it"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_backup_follows_no_link_that_was_planted() {
+        let folder = mgp_testkit::temp_dir();
+        let (file, elsewhere) = (folder.path().join("mcp.json"), folder.path().join("elsewhere"));
+        fs::write(&file, "old").unwrap();
+        symlink(&elsewhere, folder.path().join("mcp.json.bak1")).unwrap();
+        let backup = replace_with_backup(&file, Some("old"), "new").unwrap().unwrap();
+        assert!(!elsewhere.exists(), "the link was followed");
+        assert_eq!(backup, folder.path().join("mcp.json.bak2"));
+        assert_eq!(fs::metadata(&backup).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = |path: &Path| fs::read_to_string(path).unwrap();
+        assert_eq!((text(&backup), text(&file)), ("old".to_owned(), "new".to_owned()));
+    }
+}

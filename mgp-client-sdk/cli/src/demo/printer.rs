@@ -1,0 +1,80 @@
+//! Output of the demo.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::steps::{Step, StepResult};
+
+/// Prints the steps: to people as they happen, as JSON at the end.
+pub(super) struct Printer {
+    /// The finished steps, for JSON.
+    steps: Option<Vec<Value>>,
+    number: usize,
+    color: bool,
+}
+
+impl Printer {
+    pub(super) fn new(json: bool) -> Self {
+        let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self { steps: json.then(Vec::new), number: 0, color }
+    }
+
+    pub(super) fn begin(&self, folder: &Path) {
+        if self.steps.is_none() {
+            print_line(&format!(
+                "Two servers run behind one kernel, whose state is in {}.\n\
+                 An agent uses them, and a person decides. Nothing leaves this machine.\n",
+                folder.display()
+            ));
+        }
+    }
+
+    pub(super) fn step(&mut self, step: &Step, result: StepResult, took: Duration) {
+        self.number += 1;
+        if let Some(steps) = &mut self.steps {
+            let (ok, what) = match result {
+                Ok(what) => (true, what),
+                Err(what) => (false, what),
+            };
+            let ms = mgp_types::millis(took);
+            steps.push(json!({"step": step.title, "ok": ok, "seen": what, "ms": ms}));
+            return;
+        }
+        let (sign, what) = match &result {
+            Ok(what) => (self.paint("32", "✓"), what),
+            Err(what) => (self.paint("31", "✗"), what),
+        };
+        let title = self.paint("1", step.title);
+        print_line(&format!("{:>2} {sign} {title}", self.number));
+        for line in step.why.lines().chain(what.lines()) {
+            print_line(&format!("     {line}"));
+        }
+        print_line("");
+    }
+
+    pub(super) fn end(self, failed: usize) {
+        let Some(steps) = self.steps else {
+            if failed == 0 {
+                print_line(
+                    "With your own servers: `mgp import` copies those of your hosts, `mgp connect HOST` makes a host \
+                     start the kernel.",
+                );
+            }
+            return;
+        };
+        print_line(&json!({"steps": steps, "ok": failed == 0}).to_string());
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// Prints a line; a closed output is ignored.
+fn print_line(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

@@ -1,0 +1,217 @@
+//! The first line of each side of the local socket: the role of the peer, and the reply of the kernel.
+//!
+//! The peer writes `{"mgp":1,"as":"agent","agent":"NAME"}` or `{"mgp":1,"as":"operator"}`, the kernel replies with one
+//! line, and from then on both speak MCP.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mgp_types::service::Principal;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use crate::exit::{CliResult, Failure};
+
+/// The revision of these lines.
+const REVISION: u8 = 1;
+
+/// The time either side waits for the line of the other.
+pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(crate) const MAX_LINE_BYTES: usize = 4096;
+
+/// The bound of the reply, which names all servers of the kernel.
+pub(crate) const MAX_REPLY_BYTES: usize = 1 << 20;
+
+const MAX_NAME_BYTES: usize = 128;
+
+/// The agent of a peer that names none.
+pub(crate) const DEFAULT_AGENT: &str = "default";
+
+/// The first line of a peer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello<'a> {
+    mgp: u8,
+    #[serde(rename = "as")]
+    role: Role,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<Cow<'a, str>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    Operator,
+    Agent,
+}
+
+/// The reply of the kernel.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct HelloReply {
+    pub(crate) mgp: u8,
+    pub(crate) ok: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    #[serde(default)]
+    pub(crate) version: String,
+    #[serde(default)]
+    pub(crate) pid: u32,
+    /// The existing configuration files it was started with.
+    #[serde(default)]
+    pub(crate) config: Vec<PathBuf>,
+    /// The URL it serves.
+    #[serde(default)]
+    pub(crate) http: Option<String>,
+    /// The ids of its servers.
+    #[serde(default)]
+    pub(crate) servers: Vec<String>,
+}
+
+impl<'a> Hello<'a> {
+    pub(crate) fn operator() -> Self {
+        Self { mgp: REVISION, role: Role::Operator, agent: None }
+    }
+
+    pub(crate) fn agent(name: &'a str) -> Self {
+        Self { mgp: REVISION, role: Role::Agent, agent: Some(Cow::Borrowed(name)) }
+    }
+
+    pub(crate) fn line(&self) -> Vec<u8> {
+        to_line(self)
+    }
+
+    /// Reads the principal of a peer from its line, or returns the reason of the refusal.
+    pub(crate) fn principal(line: &[u8]) -> Result<Principal, String> {
+        let hint = r#"write one line first: `{"mgp":1,"as":"agent","agent":"NAME"}`"#;
+        let hello: Hello<'_> = serde_json::from_slice(line)
+            .map_err(|_| format!("the first line is not a hello; {hint}"))?;
+        if hello.mgp != REVISION {
+            return Err(format!(
+                "this kernel supports revision {REVISION} of the first line; {hint}"
+            ));
+        }
+        match (hello.role, hello.agent.as_deref()) {
+            (Role::Operator, _) => Ok(Principal::local().operator()),
+            (Role::Agent, name) => {
+                let name = check_agent_name(name.unwrap_or(DEFAULT_AGENT))?;
+                Ok(Principal::local().agent(name))
+            }
+        }
+    }
+}
+
+/// Returns the name if an agent may have it.
+pub(crate) fn check_agent_name(name: &str) -> Result<&str, String> {
+    let is_valid =
+        !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
+    let error = || {
+        format!("the name of an agent has 1 to {MAX_NAME_BYTES} bytes and no control characters")
+    };
+    is_valid.then_some(name).ok_or_else(error)
+}
+
+impl HelloReply {
+    pub(crate) fn accepted() -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self { mgp: REVISION, ok: true, version, pid: std::process::id(), ..Self::default() }
+    }
+
+    pub(crate) fn refused(error: impl Into<String>) -> Self {
+        Self { ok: false, error: Some(error.into()), ..Self::accepted() }
+    }
+
+    pub(crate) fn line(&self) -> Vec<u8> {
+        to_line(self)
+    }
+
+    /// Reads the reply of a kernel that has accepted the connection.
+    pub(crate) fn read(line: &[u8], socket: &Path) -> CliResult<Self> {
+        match serde_json::from_slice::<Self>(line) {
+            Ok(reply) if reply.mgp == REVISION && reply.ok => Ok(reply),
+            Ok(reply) if reply.mgp == REVISION => {
+                let error = reply.error;
+                let error = error.unwrap_or_else(|| "the kernel refused the connection".to_owned());
+                Err(Failure::failed(error))
+            }
+            _ => Err(Failure::failed(format!(
+                "the program at `{}` is not a kernel of this version; stop it with its own `mgp`, or name another folder with --state DIR",
+                socket.display()
+            ))),
+        }
+    }
+}
+
+/// Creates the failure of a connection whose kernel sends no reply.
+pub(crate) fn no_answer(socket: &Path) -> Failure {
+    let socket = socket.display();
+    Failure::failed(format!("the kernel at `{socket}` does not answer; check or end its process"))
+}
+
+fn to_line(value: &impl Serialize) -> Vec<u8> {
+    // Neither type can fail to serialize.
+    let mut line = serde_json::to_vec(value).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+/// Reads a line of at most this many bytes; returns it and the bytes behind it.
+pub(crate) async fn read_line(
+    reader: &mut (impl AsyncRead + Unpin),
+    max_bytes: usize,
+) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let mut line = Vec::with_capacity(512);
+    loop {
+        let before = line.len();
+        if reader.read_buf(&mut line).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(end) = line[before..].iter().position(|byte| *byte == b'\n') {
+            let rest = line.split_off(before + end + 1);
+            return Ok((line, rest));
+        }
+        if line.len() >= max_bytes {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the first line is too long"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expected: Result<&str, &str>) {
+        let read = Hello::principal(line.as_bytes()).map(|principal| format!("{principal:?}"));
+        match (read, expected) {
+            (Ok(read), Ok(expected)) => assert_eq!(read, expected, "{line}"),
+            (Err(read), Err(expected)) => assert!(read.contains(expected), "{line}: {read}"),
+            (read, expected) => panic!("{line}: {read:?}, not {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn the_role_and_agent_of_a_peer_are_read_from_its_first_line() {
+        check(r#"{"mgp":1,"as":"operator"}"#, Ok("local/local (operator)"));
+        check(r#"{"mgp":1,"as":"agent","agent":"ada"}"#, Ok("local/local/ada"));
+        check(r#"{"mgp":1,"as":"agent","later":[]}"#, Ok("local/local/default"));
+        check(r#"{"mgp":2,"as":"operator"}"#, Err("revision 1"));
+        check(r#"{"mgp":1,"as":"king"}"#, Err("is not a hello"));
+        check(r#"{"mgp":1,"as":"agent","agent":""}"#, Err("1 to 128 bytes"));
+        check(r#"{"mgp":1,"as":"agent","agent":"a\nb"}"#, Err("1 to 128 bytes"));
+        check("GET / HTTP/1.1", Err("is not a hello"));
+        check("", Err("is not a hello"));
+    }
+
+    #[tokio::test]
+    async fn bytes_behind_the_line_are_returned_and_a_long_line_is_refused() {
+        let (line, rest) = read_line(&mut &b"one\ntwo"[..], MAX_LINE_BYTES).await.unwrap();
+        assert_eq!((&line[..], &rest[..]), (&b"one\n"[..], &b"two"[..]));
+        let cut = read_line(&mut &b"one"[..], MAX_LINE_BYTES).await.unwrap_err();
+        assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
+        let long = vec![b'x'; MAX_LINE_BYTES * 2];
+        let refused = read_line(&mut &long[..], MAX_LINE_BYTES).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,70 @@
+//! Times on the command line: `30m`, `12h`, `90d`, or a timestamp as the logs show it.
+
+use std::time::{Duration, SystemTime};
+
+use mgp_types::Timestamp;
+
+/// A hundred years; longer durations are typing errors.
+const MAX_SECONDS: u64 = 100 * 366 * 24 * 60 * 60;
+
+/// Parses a duration: a number and `s`, `m`, `h`, `d` or `w`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("`{text}` is not a duration; use e.g. 30s, 15m, 12h, 90d or 2w");
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(invalid)?;
+    let (number, unit) = text.split_at(split);
+    let number: u64 = number.parse().map_err(|_| invalid())?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        "w" => 604_800,
+        _ => return Err(invalid()),
+    };
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= MAX_SECONDS);
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("`{text}` is longer than a hundred years"))
+}
+
+/// Parses a time in the future: a duration from now, or a timestamp.
+pub(crate) fn future(text: &str) -> Result<SystemTime, String> {
+    let time = time(text, |duration| SystemTime::now().checked_add(duration))?;
+    if time <= SystemTime::now() { Err(format!("`{text}` is in the past")) } else { Ok(time) }
+}
+
+/// Parses a time in the past: a duration before now, or a timestamp.
+pub(crate) fn past(text: &str) -> Result<SystemTime, String> {
+    time(text, |duration| SystemTime::now().checked_sub(duration))
+}
+
+fn time(text: &str, from: impl Fn(Duration) -> Option<SystemTime>) -> Result<SystemTime, String> {
+    let parse = |text: &str| Timestamp::from(text).to_system_time();
+    // A date alone means its first second.
+    let exact = parse(text).or_else(|| parse(&format!("{text}T00:00:00Z")));
+    match exact {
+        Some(time) => Ok(time),
+        None => duration(text).ok().and_then(from).ok_or_else(|| {
+            format!("`{text}` is not a time; use a duration, e.g. 90d, or a timestamp, e.g. 2027-01-31T00:00:00Z")
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_times_are_parsed_and_errors_show_the_format() {
+        for (text, seconds) in [("30s", 30), ("15m", 900), ("12h", 43_200), ("2w", 1_209_600)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "d", "5", "5y", "-1d", "1.5h", "99999999999999999999d", "40000000d"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        assert!(future("1h").unwrap() > SystemTime::now());
+        assert!(future("2001-01-01").unwrap_err().ends_with("is in the past"));
+        assert!(future("2999-01-31T00:00:00Z").is_ok() && past("2001-01-01").is_ok());
+        assert!(past("yesterday").unwrap_err().contains("90d"));
+    }
+}
