@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::args::{Global, Serve, SharedKernel};
 use crate::commands::{
     access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
-    permissions, servers, tools, trust,
+    permissions, servers, tools, trust, why,
 };
 
 /// One governed MCP server in front of all your tool servers.
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     /// Manage tools: list, search, call, pin, approve
     #[command(subcommand)]
     Tools(tools::Tools),
+    /// Show what would be decided about a call now, and which rule says so
+    Why(why::Why),
     /// Decide which agent may use which tool
     #[command(subcommand)]
     Access(access::Access),

@@ -83,7 +83,7 @@ fn start(global: &Global, command: Command) -> CliResult {
 async fn dispatch(global: &Global, command: Command) -> CliResult {
     use commands::{
         access, approvals, audit, completions, connect, doctor, import, index, init, kernel, keys,
-        permissions, servers, tools, trust,
+        permissions, servers, tools, trust, why,
     };
     match command {
         Command::Kernel(_) => Ok(()),
@@ -106,6 +106,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::Audit(audit) => audit::run(global, &audit).await,
         Command::Sessions(sessions) => kernel::sessions(global, &sessions).await,
         Command::Index(index) => index::run(global, &index).await,
+        Command::Why(why) => why::run(global, &why).await,
         Command::Completions(completions) => completions::run(&completions, &mut Cli::command()),
     }
 }

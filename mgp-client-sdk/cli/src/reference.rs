@@ -42,6 +42,7 @@ fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("tools-tokens", of::<tools::TokenReport>()),
         ("trust", of::<trust::TrustResult>()),
         ("trust-list", of::<trust::ApprovalList>()),
+        ("why", of::<why::Explanation>()),
     ])
 }
 

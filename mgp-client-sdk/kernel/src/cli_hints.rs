@@ -14,7 +14,7 @@ use mgp_security::Refusal;
 use mgp_types::method::{
     AccessGrant, AccessQuery, AccessRevoke, DiscoveryDeregister, DiscoveryRegister,
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
-    KernelInfo, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
+    KernelExplain, KernelInfo, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
     KernelPermissionsRevoke, KernelServers, KernelServersDrain, KernelServersLogs,
     KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
     KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, LifecycleShutdown,
@@ -26,7 +26,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 /// The command for each method; `mgp/kernel/reload` needs none, because the kernel follows its files.
-const COMMANDS: [(&str, &str); 27] = [
+const COMMANDS: [(&str, &str); 28] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
     (AccessRevoke::METHOD, "mgp access revoke"),
@@ -54,6 +54,7 @@ const COMMANDS: [(&str, &str); 27] = [
     (KernelToolsApprove::METHOD, "mgp tools approve"),
     (KernelToolsReject::METHOD, "mgp tools approve --reject"),
     (KernelToolsTokens::METHOD, "mgp tools tokens"),
+    (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];
 
 /// Rewrites remedies as commands of the program.

@@ -160,7 +160,7 @@ impl fmt::Display for QuotaExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, quota, period, resets_at, .. } = self;
         let per = per(*period);
-        write!(f, "the quota of {quota} {kind}{per} is used up; it starts anew at {resets_at}")
+        write!(f, "the quota of {quota} {kind}{per} is used up; it is reset at {resets_at}")
     }
 }
 

@@ -401,11 +401,11 @@ async fn a_call_that_cannot_be_recorded_does_not_run() {
         ),
         (
             Unaudited::failed(std::io::Error::other("disk on fire")),
-            "the call was not run: the audit log cannot be written; the log of the program that writes it says why (2000)",
+            "the call was not run: the audit log cannot be written; see the log of the program that writes it (2000)",
         ),
         (
             Unaudited::Closed,
-            "the call was not run: the audit log is closed; the program that writes it is ending, or must be started anew (2000)",
+            "the call was not run: the audit log is closed; the program that writes it is stopping, or must be restarted (2000)",
         ),
     ];
     for (reason, expected) in reasons {

@@ -55,7 +55,7 @@ async fn the_connections_of_an_address_are_limited() {
     let mut answer = String::new();
     turned_away.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 429 "), "{answer}");
-    assert!(answer.contains("too many connections come from this address"), "{answer}");
+    assert!(answer.contains("too many connections from this address"), "{answer}");
     drop(open);
     let caller = Caller::modern(&world, json!({}), None);
     for _ in 0..2_000 {

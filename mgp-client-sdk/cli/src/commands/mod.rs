@@ -18,3 +18,4 @@ pub(crate) mod servers;
 pub(crate) mod tools;
 pub(crate) mod trust;
 mod typo_hints;
+pub(crate) mod why;

@@ -340,21 +340,7 @@ async fn call(global: &Global, call: &Call) -> CliResult {
 }
 
 fn arguments(call: &Call) -> CliResult<Map<String, Value>> {
-    let Some(text) = &call.arguments else {
-        let mut arguments = Map::new();
-        for pair in &call.pairs {
-            let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty())
-            else {
-                let pair = first_line(pair, 20);
-                return Err(Failure::usage(format!(
-                    "`{pair}` is not NAME=VALUE; or give a JSON object with --arguments"
-                )));
-            };
-            let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-            arguments.insert(name.to_owned(), value);
-        }
-        return Ok(arguments);
-    };
+    let Some(text) = &call.arguments else { return pairs_to_arguments(&call.pairs) };
     let text = if text == "-" {
         let mut read = String::new();
         std::io::stdin().lock().take(MAX_ARGUMENT_BYTES).read_to_string(&mut read)?;
@@ -364,6 +350,22 @@ fn arguments(call: &Call) -> CliResult<Map<String, Value>> {
     };
     serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format!("--arguments is not a JSON object: {error}")))
+}
+
+/// Parses arguments of the form `NAME=VALUE`.
+pub(super) fn pairs_to_arguments(pairs: &[String]) -> CliResult<Map<String, Value>> {
+    let mut arguments = Map::new();
+    for pair in pairs {
+        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            let pair = first_line(pair, 20);
+            return Err(Failure::usage(format!(
+                "`{pair}` is not NAME=VALUE; or give a JSON object with --arguments"
+            )));
+        };
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        arguments.insert(name.to_owned(), value);
+    }
+    Ok(arguments)
 }
 
 fn pin(global: &Global, pin: &Pin) -> CliResult {

@@ -128,7 +128,7 @@ fn only_allowed_hosts_and_origins_reach_a_kernel() {
     child.kill().unwrap();
     child.wait().unwrap();
     let arguments = ["serve", "--http", "127.0.0.1:0", "--allow-host", "https://kernel.example"];
-    home.fail(2, &arguments, "is no host: write the name alone");
+    home.fail(2, &arguments, "is not a valid host; use the name alone");
     home.fail(2, &["serve", "--stdio", "--allow-host", "kernel.example"], "--stdio");
     let arguments = ["--allow-host", "kernel.example", "--no-auth"];
     home.fail(2, &[&["serve", "--http", "127.0.0.1:0"], &arguments[..]].concat(), "--no-auth");
@@ -484,4 +484,26 @@ fn the_index_is_exported_after_its_kernel_has_stopped() {
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert!(first["tool_id"].as_str().unwrap().starts_with("bench."), "{first}");
     assert!(first.get("embedding").is_none(), "{first}");
+}
+
+#[test]
+fn why_names_the_rule_that_decides_a_call_and_makes_no_call() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    let refused = home.json("why", &["why", "ada", "bench.echo", "text=hello"]);
+    assert_eq!((&refused["outcome"], &refused["code"]), (&json!("refuse"), &json!(1001)));
+    assert_eq!(refused["steps"][0]["rule"], "default_policy opt-in", "{refused}");
+
+    home.silent(&["access", "grant", "ada", "bench"]);
+    let allowed = home.json("why", &["why", "ada", "bench.echo", "text=hello"]);
+    let rule = allowed["steps"][0]["rule"].as_str().unwrap();
+    assert!(rule.starts_with("server_grant allow for ada on bench"), "{allowed}");
+    assert_ne!(allowed["outcome"], "refuse", "{allowed}");
+    let text = home.succeed(&["why", "ada", "bench.echo"]);
+    assert!(text.contains("bench.echo") && text.contains(rule), "{text}");
+
+    home.fail(1, &["why", "ada", "no_such_tool"], "`mgp tools ls` lists them");
+    home.fail(2, &["why", "ada", "bench.echo", "text"], "is not NAME=VALUE");
+    let calls = home.json("audit-query", &["audit", "query", "--tool", "echo"]);
+    assert_eq!(calls, json!([]), "nothing was called");
 }

@@ -73,7 +73,7 @@ async fn a_sandboxed_script_is_refused_without_a_judge() {
     };
     let refused = register(&ada, &script(&world)).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::DISCOVERY_UNAVAILABLE);
-    assert!(refused.to_string().contains("can judge"), "{refused}");
+    assert!(refused.to_string().contains("cannot judge"), "{refused}");
     assert!(waiting(&world.operator().await).await.is_empty());
     world.end().await;
 

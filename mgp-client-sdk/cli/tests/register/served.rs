@@ -147,7 +147,7 @@ fn refusals_have_their_codes_and_remedies_on_the_wire() {
     let mut script = params.clone();
     (script["command"], script["args"]) = (json!("/bin/sh"), json!(["made.sh"]));
     let (code, remedy) = ada.refused("mgp/discovery/register", &script);
-    assert!(code == 4100 && remedy.as_str().unwrap().contains("have an operator"), "{remedy}");
+    assert!(code == 4100 && remedy.as_str().unwrap().contains("ask an operator"), "{remedy}");
     let mut taken = params.clone();
     taken["id"] = json!("one");
     let (code, remedy) = ada.refused("mgp/discovery/register", &taken);

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod audit;
+mod explain;
 mod methods;
 mod permissions;
 mod process;
@@ -14,7 +15,7 @@ mod tools;
 use mgp_types::method::{CallbackRespond, EventsSubscribe, EventsUnsubscribe};
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
-    KernelInfo, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
+    KernelExplain, KernelInfo, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
     KernelPermissionsRevoke, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
     KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
     KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens,
@@ -41,6 +42,7 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .read::<KernelToolsTokens, _, _>(tools::tokens)
         .change::<KernelToolsApprove, _, _>(tools::approve)
         .change::<KernelToolsReject, _, _>(tools::reject)
+        .read::<KernelExplain, _, _>(explain::explain)
         .read::<KernelPermissions, _, _>(permissions::list)
         .change::<KernelPermissionsApprove, _, _>(permissions::approve)
         .change::<KernelPermissionsDeny, _, _>(permissions::deny)

@@ -49,7 +49,7 @@ async fn code_2000_server_not_ready() {
     let audit = AuditLayer::new(Arc::new(Closed)).server("s");
     let stack = Server::new("s", "1").tool(tool).layer(audit).into_stack().unwrap();
     ExpectedError::new(ErrorCode::SERVER_NOT_READY)
-        .message(["the call was not run", "the audit log is closed", "must be started anew"])
+        .message(["the call was not run", "the audit log is closed", "must be restarted"])
         .check_all_peers(&stack, "t")
         .await;
 

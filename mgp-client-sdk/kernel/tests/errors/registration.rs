@@ -126,8 +126,8 @@ async fn code_4100_discovery_unavailable() {
     let script = json!({ "id": "made", "command": "sh", "args": ["-c", "exec mcp-files"] });
     let expected = ExpectedError::new(ErrorCode::DISCOVERY_UNAVAILABLE)
         .message([
-            "`made` is not registered: nothing here can judge",
-            "have an operator register it",
+            "`made` is not registered: this kernel cannot judge",
+            "ask an operator to register it",
         ])
         .details(["server_id", "remedy"]);
     check_mgp_peers(expected, "mgp/discovery/register", &script).await;

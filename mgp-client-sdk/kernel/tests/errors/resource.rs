@@ -104,7 +104,7 @@ async fn code_3002_quota_exceeded() {
     let answer = Peer::join(&stack, PEERS[0]).await.call("now").await;
     assert_eq!(answer["result"]["content"][0]["text"], "noon", "{answer}");
     ExpectedError::new(ErrorCode::QUOTA_EXCEEDED)
-        .message(["the quota of 1 calls a day is used up; it starts anew at "])
+        .message(["the quota of 1 calls a day is used up; it is reset at "])
         .details(details)
         .check_all_peers(&stack, "now")
         .await;

@@ -35,7 +35,7 @@ async fn code_1000_permission_denied() {
     // A dangerous call without anyone to confirm it.
     let stack = governed(&open_to_all(), tool("wipe").risk(RiskLevel::Dangerous));
     ExpectedError::new(ErrorCode::PERMISSION_DENIED)
-        .message(["`wipe` was not run", "nobody can be asked", "tool_grant"])
+        .message(["`wipe` was not run", "there is no approver to ask", "tool_grant"])
         .details(["tool", "server_id", "effective_risk_level", "status", "remedy"])
         .check_all_peers(&stack, "wipe")
         .await;
@@ -64,7 +64,10 @@ async fn code_1000_permission_denied() {
         }
         let answer = peer.ask("tools/call", call).await;
         ExpectedError::new(ErrorCode::PERMISSION_DENIED)
-            .message(["`snap` needs the permission `camera`, which is denied", "runs the client"])
+            .message([
+                "`snap` needs the permission `camera`, which is denied",
+                "the client's operator",
+            ])
             .details(["permission", "status", "remedy"])
             .check(&peer, &answer);
     }

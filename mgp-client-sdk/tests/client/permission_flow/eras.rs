@@ -47,7 +47,7 @@ async fn both_sides_of_ours_agree_in_both_eras() {
         let error =
             tokio::time::timeout(std::time::Duration::from_secs(10), refused).await.unwrap();
         assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED, "{era:?}");
-        assert!(error.message().contains("which is denied; whoever runs the client"), "{error}");
+        assert!(error.message().contains("which is denied; the client's operator"), "{error}");
     }
 }
 

@@ -43,7 +43,7 @@ impl Need {
 #[non_exhaustive]
 pub enum Unconfirmed {
     /// There is no approver who can be asked.
-    #[error("nobody can be asked")]
+    #[error("there is no approver to ask")]
     NobodyToAsk,
     /// The approver denied it.
     #[error("the confirmation was denied")]
@@ -52,7 +52,7 @@ pub enum Unconfirmed {
     #[error("the confirmation is still open")]
     Deferred,
     /// The approver did not answer in time.
-    #[error("nobody answered in time")]
+    #[error("no answer came in time")]
     Unanswered,
     /// The confirmation is too old.
     #[error("the confirmation has expired")]

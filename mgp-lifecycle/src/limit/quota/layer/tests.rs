@@ -47,7 +47,7 @@ async fn a_quota_is_reset_at_the_start_of_the_next_day() {
     let refused = client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(
         serde_json::to_string(&refused).unwrap(),
-        r#"{"code":3002,"message":"the quota of 2 calls a day is used up; it starts anew at 1970-01-05T00:00:00.000Z","data":{"_mgp":{"category":"resource","retryable":false,"details":{"quota":2,"used":2,"of":"calls","period_secs":86400,"resets_at":"1970-01-05T00:00:00.000Z"}}}}"#
+        r#"{"code":3002,"message":"the quota of 2 calls a day is used up; it is reset at 1970-01-05T00:00:00.000Z","data":{"_mgp":{"category":"resource","retryable":false,"details":{"quota":2,"used":2,"of":"calls","period_secs":86400,"resets_at":"1970-01-05T00:00:00.000Z"}}}}"#
     );
     client.request("tools/list", "{}").await.unwrap();
     client.cx.principal = Principal::local().agent("other");

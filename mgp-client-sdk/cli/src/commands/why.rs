@@ -1,0 +1,73 @@
+//! `mgp why`: what would be decided about a call now, without making it.
+
+use clap::Args;
+use mgp_types::RawObject;
+use mgp_types::method::KernelExplain;
+use mgp_types::mgp::{ExplainedOutcome, ExplainedResult, KernelExplainParams, KernelExplainResult};
+use serde::Serialize;
+
+use super::kernel::RESULT_TYPE;
+use super::tools::pairs_to_arguments;
+use crate::args::Global;
+use crate::control;
+use crate::exit::CliResult;
+use crate::output::{Cell, Color, Output, Render, print};
+
+/// `mgp why`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  mgp why cursor files.write_file path=/srv/notes.txt\n\nPrints each rule that was considered, in order. Nothing is called, asked or recorded."
+)]
+pub(crate) struct Why {
+    /// Agent that would call
+    agent: String,
+    /// Tool, as `mgp tools ls` names it, or SERVER.TOOL
+    tool: String,
+    /// Arguments; a value that is valid JSON is parsed
+    #[arg(value_name = "NAME=VALUE")]
+    pairs: Vec<String>,
+}
+
+/// The decision about a call.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Explanation(KernelExplainResult);
+
+impl Render for Explanation {
+    fn render(&self, out: &mut Output) {
+        let result = &self.0;
+        let (word, color) = match result.outcome {
+            ExplainedOutcome::Allow => ("allowed", Color::Green),
+            ExplainedOutcome::Ask => ("waits", Color::Yellow),
+            _ => ("refused", Color::Red),
+        };
+        let code = result.code.map(|code| format!(" ({code})")).unwrap_or_default();
+        let reason = result.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let name = format!("{}.{}", result.server_id, result.tool_name);
+        out.status_line(&Cell::from(word).color(color), &format!("{name}{reason}{code}"));
+        if let Some(risk) = &result.risk_level {
+            out.line(format!("  risk      {risk}"));
+        }
+        let rows = result.steps.iter().map(|step| {
+            let color = match step.result {
+                ExplainedResult::Passed => Color::Green,
+                ExplainedResult::Asks => Color::Yellow,
+                _ => Color::Red,
+            };
+            let result = Cell::from(step.result.as_str()).color(color);
+            [step.stage.as_str().into(), result, step.rule.as_str().into()]
+        });
+        out.table(["RULES OF", "RESULT", "RULE"], rows);
+    }
+}
+
+pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
+    let mut params = KernelExplainParams::new(why.agent.as_str(), why.tool.as_str());
+    let arguments = pairs_to_arguments(&why.pairs)?;
+    params.arguments = Some(RawObject::of(&arguments)?);
+    let client = control::connect(global).await?;
+    let mut result = client.request::<KernelExplain>(&params).await?;
+    result.extra.remove(RESULT_TYPE);
+    print(global, &Explanation(result))
+}

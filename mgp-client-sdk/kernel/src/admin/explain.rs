@@ -1,0 +1,101 @@
+//! What would be decided about a call now, without making it: `mgp why`.
+
+use mgp_security::{CallOutcome, CallVerdict, Missing, Requirement, StepResult};
+use mgp_toolindex::{Everything, Listed, name_for};
+use mgp_types::mgp::{
+    ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,
+};
+use mgp_types::service::{Context, Principal, ServerId};
+use mgp_types::{ErrorCode, Payload, RpcError};
+
+use crate::handle::Kernel;
+
+/// Names that an error about an ambiguous tool lists.
+const MAX_NAMES: usize = 8;
+
+pub(super) async fn explain(
+    kernel: Kernel,
+    _: Context,
+    params: KernelExplainParams,
+) -> Result<KernelExplainResult, RpcError> {
+    let (server, tool) = find_tool(&kernel, &params.tool_name)?;
+    let agent = Principal::local().agent(params.agent_id.as_str());
+    let arguments = params.arguments.map_or_else(Payload::empty_object, Payload::from);
+    let verdict = kernel.governance().explain(&agent, &server, &tool, &arguments);
+    Ok(result_of(&verdict, &server, &tool))
+}
+
+/// Finds a tool by its callable name, its id, or the name its server gives it; agents need not see it.
+fn find_tool(kernel: &Kernel, name: &str) -> Result<(ServerId, String), RpcError> {
+    let (mut exact, mut own) = (Vec::new(), Vec::new());
+    for id in kernel.0.fleet.all().keys() {
+        for tool in kernel.index().tools_of(id.as_str()) {
+            let is_exact =
+                is_id(id, &tool, name) || name_for(&tool, kernel.index(), &Everything) == name;
+            if is_exact {
+                exact.push((id.clone(), tool.name().to_owned()));
+            } else if tool.name() == name {
+                own.push((id.clone(), tool.name().to_owned()));
+            }
+        }
+    }
+    let mut found = if exact.is_empty() { own } else { exact };
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => {
+            let message = format!("there is no tool `{name}`; `mgp tools ls` lists them");
+            Err(RpcError::new(ErrorCode::INVALID_PARAMS, message))
+        }
+        _ => {
+            let names = found.iter().take(MAX_NAMES).map(|(id, tool)| format!("`{id}.{tool}`"));
+            let names = names.collect::<Vec<_>>().join(", ");
+            let message = format!("several servers have a tool `{name}`; name one: {names}");
+            Err(RpcError::new(ErrorCode::INVALID_PARAMS, message))
+        }
+    }
+}
+
+fn is_id(server: &ServerId, tool: &Listed, name: &str) -> bool {
+    let rest = name.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix('.'));
+    rest == Some(tool.name())
+}
+
+fn result_of(verdict: &CallVerdict, server: &ServerId, tool: &str) -> KernelExplainResult {
+    let (outcome, reason) = match verdict.outcome() {
+        CallOutcome::Allow => (ExplainedOutcome::Allow, None),
+        CallOutcome::Ask(requirement) => (ExplainedOutcome::Ask, Some(words(requirement))),
+        CallOutcome::Refuse(refusal) => (ExplainedOutcome::Refuse, Some(refusal.to_string())),
+        _ => (ExplainedOutcome::Refuse, None),
+    };
+    let mut result = KernelExplainResult::new(outcome, server.as_str(), tool);
+    result.reason = reason;
+    result.code = verdict.refusal().map(|refusal| RpcError::from(refusal.clone()).code().0);
+    result.risk_level = verdict.assessment().map(|assessment| assessment.effective_risk.clone());
+    let steps = verdict.steps().iter().map(|step| {
+        let result = match step.result {
+            StepResult::Passed => ExplainedResult::Passed,
+            StepResult::Asks => ExplainedResult::Asks,
+            _ => ExplainedResult::Refused,
+        };
+        ExplainedStep::new(step.stage.to_string(), result, step.rule.as_str())
+    });
+    result.steps = steps.collect();
+    result
+}
+
+fn words(requirement: &Requirement) -> String {
+    match requirement {
+        Requirement::Listing => "the server must list its tools first".to_owned(),
+        Requirement::RiskRecord => "the operator's risk for the tool must be recorded".to_owned(),
+        Requirement::Permissions(missing) if missing.is_empty() => {
+            "the permissions that the policy grants must be recorded".to_owned()
+        }
+        Requirement::Permissions(missing) => {
+            let names: Vec<_> =
+                missing.iter().map(|Missing { permission, .. }| permission.as_str()).collect();
+            format!("permissions must be decided: {}", names.join(", "))
+        }
+        Requirement::Confirmation => "a person must confirm the call".to_owned(),
+        _ => "an action must come first".to_owned(),
+    }
+}
