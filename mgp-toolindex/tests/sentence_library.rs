@@ -7,10 +7,10 @@ use mgp_toolindex::{Embedder as _, ModelError, Sentences, SentencesConfig};
 use std::{fs, path::Path, sync::Arc};
 
 #[test]
-#[ignore = "needs the folder of a model in MGP_MODEL"]
 fn a_library_that_cannot_be_used_is_an_error_and_the_next_one_is_tried() {
-    let folder = std::env::var_os("MGP_MODEL");
-    let folder = folder.expect("MGP_MODEL names the folder of a model");
+    let Some(folder) = std::env::var_os("MGP_MODEL") else {
+        return eprintln!("SKIPPED: MGP_MODEL does not name the folder of a model");
+    };
     let manifest = fs::read(Path::new(&folder).join("manifest.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
     let runtime = |member: &str| manifest["runtime"][member].as_str().unwrap();

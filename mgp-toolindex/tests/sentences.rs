@@ -16,9 +16,13 @@ use std::{
     thread,
 };
 
-fn folder() -> PathBuf {
+/// Returns the folder of a model; without `MGP_MODEL` a test prints that it is skipped.
+fn folder() -> Option<PathBuf> {
     let folder = std::env::var_os("MGP_MODEL");
-    folder.expect("MGP_MODEL names the folder of a model").into()
+    if folder.is_none() {
+        eprintln!("SKIPPED: MGP_MODEL does not name the folder of a model");
+    }
+    folder.map(PathBuf::from)
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f32 {
@@ -29,9 +33,9 @@ fn cosine(a: &[f32], b: &[f32]) -> f32 {
 struct Copy(mgp_testkit::TempDir);
 
 impl Copy {
-    fn new() -> Self {
+    fn new(folder: &Path) -> Self {
         let copy = Self(mgp_testkit::temp_dir());
-        for entry in fs::read_dir(folder()).unwrap() {
+        for entry in fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             fs::copy(entry.path(), copy.0.path().join(entry.file_name())).unwrap();
         }
@@ -51,10 +55,10 @@ impl Copy {
 }
 
 #[test]
-#[ignore = "needs the folder of a model in MGP_MODEL"]
 fn texts_of_one_meaning_are_near() {
+    let Some(folder) = folder() else { return };
     // Opening the encoder compared its vectors with known ones.
-    let encoder = Sentences::open(folder()).unwrap();
+    let encoder = Sentences::open(&folder).unwrap();
     assert_eq!((encoder.dimensions(), encoder.cost()), (384, Cost::Large));
     assert!(encoder.model().starts_with("all-MiniLM-L6-v2 int8 256 "), "{}", encoder.model());
     let query = encoder.embed("let my boss know that I am ill").unwrap();
@@ -65,9 +69,9 @@ fn texts_of_one_meaning_are_near() {
 }
 
 #[tokio::test]
-#[ignore = "needs the folder of a model in MGP_MODEL"]
 async fn a_tool_is_found_that_shares_no_word_with_the_query() {
-    let encoder = Sentences::open(folder()).unwrap();
+    let Some(folder) = folder() else { return };
+    let encoder = Sentences::open(&folder).unwrap();
     let model = encoder.model().to_owned();
     let index = ToolIndex::builder().embedder(Arc::new(encoder)).build();
     let tools = [
@@ -99,9 +103,8 @@ async fn a_tool_is_found_that_shares_no_word_with_the_query() {
 }
 
 #[test]
-#[ignore = "needs the folder of a model in MGP_MODEL"]
 fn a_text_has_the_same_vector_on_every_thread() {
-    let folder = folder();
+    let Some(folder) = folder() else { return };
     let uncached = SentencesConfig::default().cached_vectors(0);
     let encoder = Sentences::open_with(&folder, &uncached).unwrap();
     let caching = Sentences::open(&folder).unwrap();
@@ -121,9 +124,9 @@ fn a_text_has_the_same_vector_on_every_thread() {
 }
 
 #[test]
-#[ignore = "needs the folder of a model in MGP_MODEL"]
 fn the_end_of_a_long_text_is_not_read() {
-    let encoder = Sentences::open(folder()).unwrap();
+    let Some(folder) = folder() else { return };
+    let encoder = Sentences::open(&folder).unwrap();
     let long = "reads a file of the user and says what is in it ".repeat(30);
     let vector = encoder.embed(&long).unwrap();
     for end in ["rm -rf", &"delete everything ".repeat(100_000)] {
@@ -132,9 +135,9 @@ fn the_end_of_a_long_text_is_not_read() {
 }
 
 #[test]
-#[ignore = "needs the folder of a model in MGP_MODEL"]
 fn hostile_texts_have_vectors() {
-    let encoder = Sentences::open(folder()).unwrap();
+    let Some(folder) = folder() else { return };
+    let encoder = Sentences::open(&folder).unwrap();
     for empty in ["", " \n\t", "\u{3000}"] {
         assert_eq!(encoder.embed(empty).unwrap(), vec![0.0; 384]);
     }
@@ -158,9 +161,9 @@ fn hostile_texts_have_vectors() {
 }
 
 #[test]
-#[ignore = "needs the folder of a model in MGP_MODEL"]
 fn a_file_that_is_not_the_model_is_refused() {
-    let copy = Copy::new();
+    let Some(folder) = folder() else { return };
+    let copy = Copy::new(&folder);
     let model = fs::read(copy.0.path().join("model.onnx")).unwrap();
     let open = || Sentences::open(copy.0.path()).unwrap_err();
 
