@@ -94,14 +94,14 @@ impl OAuth {
     pub fn preregistered(self, id: impl Into<String>, secret: impl Into<Secret>) -> Self {
         self.edit(|config| {
             config.preregistered =
-                Some(Preregistered { id: id.into(), secret: Some(secret.into()) })
+                Some(Preregistered { id: id.into(), secret: Some(secret.into()) });
         })
     }
 
     /// Sets an id without a secret from the authorization server's operator.
     pub fn preregistered_public(self, id: impl Into<String>) -> Self {
         self.edit(|config| {
-            config.preregistered = Some(Preregistered { id: id.into(), secret: None })
+            config.preregistered = Some(Preregistered { id: id.into(), secret: None });
         })
     }
 

@@ -303,7 +303,7 @@ impl ToolCall {
                 let mut params = CallToolParams::new(self.tool);
                 params.arguments = Some(arguments.try_into()?);
                 let mut task = TaskAugmentation::new();
-                task.ttl = ttl.map(|ttl| mgp_types::millis(ttl));
+                task.ttl = ttl.map(mgp_types::millis);
                 params.task = Some(task);
                 Params::of(ToolsCall::METHOD, &params)?
             }

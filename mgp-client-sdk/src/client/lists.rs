@@ -1,4 +1,4 @@
-//! ListCache: one page, all pages, or a cached list (MCP pagination).
+//! Lists: one page, all pages, or a cached list (MCP pagination).
 
 use std::collections::HashSet;
 use std::sync::Arc;

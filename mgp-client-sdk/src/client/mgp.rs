@@ -86,7 +86,7 @@ calls! {
     events_unsubscribe = EventsUnsubscribe(UnsubscribeParams) -> UnsubscribeResult;
     "Answers a callback (§13.4)."
     callback_respond = CallbackRespond(CallbackRespondParams) -> CallbackRespondResult;
-    "ListCache the known servers (§15.2)."
+    "Lists the known servers (§15.2)."
     discovery_list = DiscoveryList(DiscoveryListParams) -> DiscoveryListResult;
     "Registers a server (§15.4)."
     discovery_register = DiscoveryRegister(RegisterParams) -> RegisterResult;
@@ -96,7 +96,7 @@ calls! {
     tools_discover = ToolsDiscover(DiscoverToolsParams) -> DiscoverToolsResult;
     "Requests tools in the middle of a task (§16.6)."
     tools_request = ToolsRequest(RequestToolsParams) -> RequestToolsResult;
-    "ListCache the tools of the session (§16.7)."
+    "Lists the tools of the session (§16.7)."
     tools_session = ToolsSession(SessionParams) -> SessionResult;
     "Drops tools from the session (§16.7)."
     tools_session_evict = ToolsSessionEvict(EvictParams) -> EvictResult;
@@ -154,11 +154,11 @@ impl Mgp<'_> {
     /// # });
     /// ```
     ///
+    /// # Errors
     /// See [`Client::request`]; 1000 if this client is not the owner.
-    /// As [`Client::request`]; 1000 when it is not the owner who asks.
     ///
+    /// # Cancel safety
     /// If the future is dropped, the request may or may not have been sent.
-    /// Dropping the future may or may not have asked.
     pub async fn shutdown(
         &self,
         reason: types::ShutdownReason,

@@ -123,8 +123,7 @@ impl Listener {
         match self.open(&wanted).await {
             Ok((running, agreed)) => {
                 let since = Instant::now();
-                self.stream =
-                    Some(Stream { running, wanted: wanted, agreed: agreed.clone(), since });
+                self.stream = Some(Stream { running, wanted, agreed: agreed.clone(), since });
                 self.refusal = None;
                 if std::mem::take(&mut self.may_have_missed) {
                     self.report_all(&agreed);

@@ -96,7 +96,7 @@ impl ClientBuilder {
     /// Supervises a server at a URL: a start only connects.
     ///
     /// A URL has no connection to lose, so the server counts as failed only if it is
-    /// [marked mark_unhealthy](SupervisedClient::mark_unhealthy).
+    /// [marked unhealthy](SupervisedClient::mark_unhealthy).
     ///
     /// # Errors
     /// [`Error::Url`] if the URL is invalid; otherwise see [`supervise`](Self::supervise).
