@@ -4,7 +4,10 @@ use crate::{
     run::{Context, Failure, Outcome, Program, Rigour, has, metadata, root},
     tidy::{Tree, published, source::Source},
 };
-use std::path::{Component, Path, PathBuf};
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+};
 
 /// Macros that read another file while compiling.
 const READS: &[&str] = &["include_str!", "include_bytes!", "include!"];
@@ -90,12 +93,84 @@ fn normal(path: &Path) -> Option<String> {
     Some(normal.to_string_lossy().into_owned())
 }
 
-/// Checks licences, advisories and sources of the dependencies by `cargo deny`.
-pub(crate) fn deny(rigour: Rigour) -> Outcome {
-    if !has("cargo-deny") {
-        return rigour.skip("deny", "cargo-deny is not installed");
+/// Checks the licences and sources of all dependencies against `deny.toml`; `cargo deny`, if it is installed, also
+/// checks advisories.
+///
+/// Advisories come from a repository on the network, so a machine without it checks the rest.
+pub(crate) fn deny(_: Rigour) -> Outcome {
+    let policy = fs::read_to_string(root().join("deny.toml")).context("deny.toml")?;
+    let allowed = allowed_licences(&policy);
+    let output = Program::cargo(&["metadata", "--format-version", "1", "--locked"]).output()?;
+    let graph: serde_json::Value = serde_json::from_str(&output).context("cargo metadata")?;
+    let mut faults = Vec::new();
+    for package in graph["packages"].as_array().into_iter().flatten() {
+        let text = |member: &str| package[member].as_str().unwrap_or_default();
+        if !is_licence_allowed(text("license"), &allowed) {
+            faults.push(format!(
+                "{}: licence `{}` is not in deny.toml",
+                text("name"),
+                text("license")
+            ));
+        }
+        let source = text("source");
+        if !source.is_empty() && source != REGISTRY {
+            faults.push(format!("{}: source {source} is not crates.io", text("name")));
+        }
     }
-    Program::cargo(&["deny", "check"]).run()
+    println!("deny: {} packages", graph["packages"].as_array().map_or(0, Vec::len));
+    if !faults.is_empty() {
+        return Err(Failure::new(faults.join("; ")));
+    }
+    if has("cargo-deny") { Program::cargo(&["deny", "check"]).run() } else { Ok(()) }
+}
+
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Returns the strings of the `allow` list in the section `[licenses]`.
+fn allowed_licences(policy: &str) -> Vec<&str> {
+    let section = policy.split("[licenses]").nth(1).unwrap_or_default();
+    let list = section.split("allow = [").nth(1).unwrap_or_default();
+    let list = list.split(']').next().unwrap_or_default();
+    list.split('"').skip(1).step_by(2).collect()
+}
+
+/// Evaluates an SPDX expression of `AND`, `OR` and parentheses; `/` is the old spelling of `OR`.
+fn is_licence_allowed(expression: &str, allowed: &[&str]) -> bool {
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let mut words = spaced.split_whitespace().peekable();
+    let result = any_of(&mut words, allowed);
+    result && words.next().is_none()
+}
+
+type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
+
+fn any_of(words: &mut Words<'_>, allowed: &[&str]) -> bool {
+    let mut result = all_of(words, allowed);
+    while words.next_if_eq(&"OR").is_some() {
+        result |= all_of(words, allowed);
+    }
+    result
+}
+
+fn all_of(words: &mut Words<'_>, allowed: &[&str]) -> bool {
+    let mut result = one(words, allowed);
+    while words.next_if_eq(&"AND").is_some() {
+        result &= one(words, allowed);
+    }
+    result
+}
+
+fn one(words: &mut Words<'_>, allowed: &[&str]) -> bool {
+    if words.next_if_eq(&"(").is_some() {
+        let result = any_of(words, allowed);
+        return words.next() == Some(")") && result;
+    }
+    let Some(name) = words.next() else { return false };
+    if words.next_if_eq(&"WITH").is_some() {
+        let exception = words.next().unwrap_or_default();
+        return allowed.contains(&name) || allowed.contains(&&*format!("{name} WITH {exception}"));
+    }
+    allowed.contains(&name)
 }
 
 /// Checks that each member has the workspace's `rust-version`, and that this toolchain is not older.
@@ -157,5 +232,19 @@ mod tests {
         assert_eq!(missing("#[path = \"../../b/examples/e.rs\"]\nmod e;"), 1);
         assert_eq!(missing("#[cfg(test)]\nmod t { const A: &str = include_str!(\"d.txt\"); }"), 0);
         assert_eq!(missing("const A: &str = \"../x\";"), 0);
+    }
+
+    #[test]
+    fn a_licence_is_allowed_if_one_alternative_is() {
+        let allowed = allowed_licences("[licenses]\nallow = [\n  \"MIT\",\n  \"Apache-2.0\",\n]\n");
+        assert_eq!(allowed, ["MIT", "Apache-2.0"]);
+        let good =
+            ["MIT", "MIT OR GPL-3.0", "MIT/GPL-3.0", "(MIT AND Apache-2.0) OR X", "MIT WITH Y"];
+        for good in good {
+            assert!(is_licence_allowed(good, &allowed), "{good}");
+        }
+        for bad in ["", "GPL-3.0", "MIT AND GPL-3.0", "(MIT", "MIT MIT"] {
+            assert!(!is_licence_allowed(bad, &allowed), "{bad}");
+        }
     }
 }
