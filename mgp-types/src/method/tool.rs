@@ -57,6 +57,7 @@ tools! {
     "mgp.kernel.tools.approve" = "mgp/kernel/tools/approve";
     "mgp.kernel.tools.reject" = "mgp/kernel/tools/reject";
     "mgp.kernel.tools.tokens" = "mgp/kernel/tools/tokens";
+    "mgp.kernel.explain" = "mgp/kernel/explain";
     "mgp.kernel.approvals" = "mgp/kernel/approvals";
     "mgp.kernel.approvals.approve" = "mgp/kernel/approvals/approve";
     "mgp.kernel.approvals.deny" = "mgp/kernel/approvals/deny";
@@ -107,6 +108,11 @@ mod tests {
         assert_eq!(tool_spelling("mgp/tools/discover"), "mgp_tools_discover");
         for tool in KERNEL_TOOLS {
             assert!(tool.method.is_none_or(|method| crate::method::lookup(method).is_some()));
+        }
+        // An operator's method without a row would be an unknown tool instead of a refusal.
+        let kernel = crate::method::methods().filter(|info| info.is_kernels());
+        for info in kernel.filter(|info| info.kind == crate::method::Kind::Request) {
+            assert!(method_of_tool(info.name).is_some(), "{}", info.name);
         }
     }
 }

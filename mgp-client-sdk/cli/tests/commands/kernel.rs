@@ -504,6 +504,6 @@ fn why_names_the_rule_that_decides_a_call_and_makes_no_call() {
 
     home.fail(1, &["why", "ada", "no_such_tool"], "`mgp tools ls` lists them");
     home.fail(2, &["why", "ada", "bench.echo", "text"], "is not NAME=VALUE");
-    let calls = home.json("audit-query", &["audit", "query", "--tool", "echo"]);
+    let calls = home.json("audit-query", &["audit", "query", "--type", "TOOL_EXECUTED"]);
     assert_eq!(calls, json!([]), "nothing was called");
 }
