@@ -8,7 +8,6 @@ mod duplex;
 mod frame;
 #[cfg(feature = "http")]
 pub mod http;
-#[cfg(feature = "http")]
 mod scoped;
 mod stdio;
 
