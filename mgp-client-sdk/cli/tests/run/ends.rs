@@ -8,7 +8,7 @@ use mgp_security::Governance;
 use tokio::time::Instant;
 
 use crate::program::program;
-use crate::world::{World, exists, kill, lives, rss, stat, text, within};
+use crate::world::{World, exists, kill, lives, rss, stat, within};
 
 /// A server whose processes leave their group, their session and their parent.
 fn stubborn() -> String {
@@ -214,18 +214,23 @@ fn descriptors_are_closed_when_servers_end() {
 fn a_missing_program_is_logged() {
     let world = World::empty();
     world.config("[[servers]]\nid = \"nowhere\"\ncommand = \"/no/such/program\"\n");
-    let run = world
+    let mut run = world
         .mgp(&["--stdio", "--standalone", "-vv"])
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let pid = run.id();
-    within(|| exists(&world.socket()).then_some(()));
-    std::thread::sleep(Duration::from_millis(300));
-    kill("-TERM", pid);
-    let output = run.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    let printed = text(&output.stderr);
-    assert!(printed.contains("No such file or directory"), "{printed}");
+    let stderr = std::io::BufReader::new(run.stderr.take().unwrap());
+    let (sender, found) = std::sync::mpsc::channel();
+    let reading = std::thread::spawn(move || {
+        for line in std::io::BufRead::lines(stderr).map_while(Result::ok) {
+            if line.contains("No such file or directory") {
+                let _ = sender.send(());
+            }
+        }
+    });
+    found.recv_timeout(Duration::from_secs(30)).unwrap();
+    kill("-TERM", run.id());
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    reading.join().unwrap();
 }
