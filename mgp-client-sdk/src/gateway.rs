@@ -19,7 +19,7 @@ pub use crate::client::WeakClient;
 use crate::error::Error;
 pub use crate::supervised::ServerTarget;
 use crate::supervised::SupervisedClient;
-pub use crate::switchboard::AwaitLegacyTask;
+pub use crate::tool_router::AwaitLegacyTask;
 use crate::wire::FindCaller;
 
 /// Creates a supervised client whose target is resolved at each start.

@@ -10,7 +10,7 @@ use mgp_types::Timestamp;
 use mgp_types::mcp::{DiscoverParams, EmptyParams, Era};
 use mgp_types::method::{HealthPing, Ping, Request, ServerDiscover};
 use mgp_types::mgp::{Extension, HealthStatus, PingParams, PingResult};
-use mgp_types::service::{Call, CallKey, Context, Facts, Reply, Stack};
+use mgp_types::service::{Call, CallKey, Context, PeerInfo, Reply, Stack};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -128,7 +128,7 @@ impl HealthChannels {
 struct Prober {
     stack: Stack,
     cx: Context,
-    facts: Arc<Facts>,
+    facts: Arc<PeerInfo>,
     life: Liveness,
 }
 

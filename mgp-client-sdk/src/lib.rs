@@ -2,7 +2,7 @@
 //!
 //! - [`Client`] connects to one server and calls it.
 //! - [`SupervisedClient`] starts its server, and restarts it when it ends.
-//! - [`Switchboard`] routes tool calls to several servers, whichever era each side speaks.
+//! - [`ToolRouter`] routes tool calls to several servers, whichever era each side speaks.
 //!
 //! A server in a process of its own:
 //!
@@ -67,8 +67,8 @@ mod presence;
 mod readme;
 mod result;
 mod supervised;
-mod switchboard;
 mod test_client;
+mod tool_router;
 mod wire;
 
 pub use builder::ClientBuilder;
@@ -79,11 +79,11 @@ pub use error::{Error, ToolFailure};
 pub use handler::{Changed, ClientHandler};
 pub use health::HealthWatch;
 pub use mgp_lifecycle::{
-    Attempted, CircuitConfig, EraChoice, FollowFallback, HealthChange, HealthReason, KnownTool,
+    Attempted, CircuitConfig, EraChoice, FallbackPolicy, HealthChange, HealthReason, KnownTool,
     MonitorConfig, Repeat, RetryBudget, RetryConfig, RetryLayer, Ungranted,
 };
 /// Configuration and reports of a supervisor.
-pub use mgp_lifecycle::{LimitExceeded, Report, Rest, SuperviseConfig, Supervised};
+pub use mgp_lifecycle::{Report, Rest, RestartLimitExceeded, SuperviseConfig, Supervised};
 /// Governance and its layers; most programs need only its `prelude`.
 pub use mgp_security as security;
 #[cfg(feature = "http")]
@@ -94,5 +94,5 @@ pub use mgp_transport::http::{
 pub use mgp_types as types;
 pub use result::ToolResult;
 pub use supervised::SupervisedClient;
-pub use switchboard::{Hop, Switchboard};
 pub use test_client::TestClient;
+pub use tool_router::{Hop, ToolRouter};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_security::Event;
-use mgp_types::service::{AuditSink, Facts, ServerId, Unaudited};
+use mgp_types::service::{AuditSink, PeerInfo, ServerId, Unaudited};
 
 use crate::wire::{Liveness, TaskGuard};
 
@@ -34,7 +34,7 @@ impl Presence {
     pub(crate) async fn start(
         sink: &Arc<dyn AuditSink>,
         server: &ServerId,
-        facts: &Facts,
+        facts: &PeerInfo,
         liveness: Liveness,
     ) -> Result<Self, Unaudited> {
         let is_connected = AtomicBool::new(true);

@@ -9,7 +9,7 @@ use mgp_types::{ErrorCode, PrivateFileError, Recovery, RpcError};
 
 use crate::config::{Faults, limits};
 use crate::expand::NotExpanded;
-use crate::registration::RegistrationRefused;
+use crate::registration::RegistrationError;
 
 /// The reason why a configuration is not used, or not changed.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +91,7 @@ pub enum Error {
     NotRegistrar,
     /// A server was not registered, started or removed.
     #[error(transparent)]
-    Registration(#[from] RegistrationRefused),
+    Registration(#[from] RegistrationError),
     /// The maximum number of approvals is reached.
     #[error("{0} files are approved already; revoke some approvals first")]
     TooManyApprovals(usize),
@@ -130,8 +130,8 @@ impl From<Error> for RpcError {
 }
 
 /// Returns the error of a refused registration for its caller.
-fn registration(refused: &RegistrationRefused) -> RpcError {
-    use RegistrationRefused as Refused;
+fn registration(refused: &RegistrationError) -> RpcError {
+    use RegistrationError as Refused;
 
     let code = match refused {
         Refused::Unfit(what) => return RpcError::invalid_params(what).because(refused.clone()),

@@ -17,7 +17,7 @@ mod registration;
 mod registry;
 mod source;
 
-pub use change::{Change, Changed, Effect, Reload, Reloaded};
+pub use change::{Change, ChangeEffect, Changed, Reload, Reloaded};
 pub use config::{
     Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, KEYS, Kernel, Key,
     Kind, Parsed, Reach, RecordedArguments, Restart, Server, ServerMgp, Severity, ToolCreation,
@@ -25,11 +25,11 @@ pub use config::{
 };
 pub use error::Error;
 pub use expand::{
-    BadTemplate, ClearSecret, Expanded, ExpandedReach, ExpandedServer, Expander, NotExpanded,
+    BadTemplate, ClearSecret, Expanded, ExpandedServer, ExpandedTarget, Expander, NotExpanded,
     Template, clear_secrets,
 };
 pub use registration::{
-    Approved, Holder, Judge, RegistrationConfig, RegistrationRefused, Registrations,
+    Approved, IdHolder, Judge, RegistrationConfig, RegistrationError, Registrations,
     RegistrationsBuilder, Script, Servers, Verdict, Waiting,
 };
 pub use registry::{Fleet, Known, list_router};

@@ -23,13 +23,13 @@ pub use drain::{Drain, DrainConfig, DrainLayer, Draining, Owner, Remaining};
 pub use error::Refusal;
 pub use fleet::Fleet;
 pub use handshake::{
-    ClientOffer, ConnectConfig, ConnectError, EraChoice, Handshake, HandshakeLayer, MgpOffer,
-    PermissionFlow, PermissionGate, Phase, ServerOffer, Session, Stamp, StampLayer, TakesTask,
+    AcceptsTask, ClientOffer, ConnectConfig, ConnectError, ConnectGate, EraChoice, Handshake,
+    HandshakeLayer, MgpOffer, PermissionFlow, Phase, RequestMetaLayer, ServerOffer, Session, Stamp,
     Ungranted, Verdict, connect,
 };
 pub use health::{
     CheckResult, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,
-    HealthService, IntoFound, MonitorConfig, Sign, Turn, spawn_watched,
+    HealthService, IntoCheckResult, MonitorConfig, Sign, Turn, spawn_watched,
 };
 pub use limit::{
     Limit, LimitConfig, LimitLayer, Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse, Rate,
@@ -37,14 +37,14 @@ pub use limit::{
 };
 pub use ready::{Ready, ReadyLayer};
 pub use retry::{
-    Attempted, CircuitConfig, FollowFallback, KnownTool, Repeat, Retry, RetryBudget, RetryConfig,
+    Attempted, CircuitConfig, FallbackPolicy, KnownTool, Repeat, Retry, RetryBudget, RetryConfig,
     RetryLayer,
 };
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, State, Transition};
 pub use supervise::{
-    Action, ClientOf, Event, LimitExceeded, Live, Report, Rest, SuperviseConfig, Supervised,
-    Supervisor, supervise,
+    Action, ClientOf, Event, LiveServer, Report, Rest, RestartLimitExceeded, SuperviseConfig,
+    Supervised, Supervisor, supervise,
 };
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer, Timeouts};

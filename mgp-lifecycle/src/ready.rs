@@ -14,7 +14,7 @@ use mgp_types::method::{
 };
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use mgp_types::service::{
-    BoxFuture, Call, Deadline, Either, Kind, MgpService, Reply, ServerId, Waited,
+    BoxFuture, Call, Deadline, Either, Kind, MgpService, Reply, ServerId, WaitMark,
 };
 use tokio::time::timeout_at;
 use tower_service::Service;
@@ -152,7 +152,7 @@ impl ReadyLayer {
         };
         if settled.is_some_and(|state| *state == ServerState::Connected) {
             // Decisions of the gates further out may no longer hold.
-            Waited::mark(call.cx_mut());
+            WaitMark::mark(call.cx_mut());
             return Ok(());
         }
         self.refuse(call.cx().server.as_ref())

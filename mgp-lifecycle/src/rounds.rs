@@ -236,7 +236,7 @@ mod tests {
     use mgp_types::Payload;
     use mgp_types::mcp::Revision;
     use mgp_types::service::{Ask, Stack, mock};
-    use mgp_types::service::{Asks, Facts};
+    use mgp_types::service::{Asks, PeerInfo};
 
     use tower_layer::Layer;
 
@@ -256,7 +256,7 @@ mod tests {
 
     fn asking(sealer: &Sealer, tool: Stack) -> mock::Client {
         let mut client = mock::client(Stack::new(RoundsLayer::new(sealer.clone()).layer(tool)));
-        let mut facts = Facts::new(Revision::MODERN);
+        let mut facts = PeerInfo::new(Revision::MODERN);
         let mut asks = Asks::default();
         asks.elicitation = true;
         facts.asks = asks;

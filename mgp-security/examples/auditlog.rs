@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use mgp_security::{AuditLog, BadRecord, LogConfig, LogError, verify};
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::Audited;
+use mgp_types::service::AuditFuture;
 use mgp_types::store::{Store, StoreError};
 use tokio::sync::mpsc;
 
@@ -81,7 +81,7 @@ async fn write(dir: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn append(log: &AuditLog, line: &str) -> Result<Option<Audited<u64>>, Failure> {
+fn append(log: &AuditLog, line: &str) -> Result<Option<AuditFuture<u64>>, Failure> {
     if line.trim().is_empty() {
         return Ok(None);
     }

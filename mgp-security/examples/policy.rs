@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use mgp_security::{
-    Access, Assessment, ConfirmFrom, ConfirmRule, Naming, Permissions, Policies, ServerPolicy,
+    Access, Assessment, ConfirmFrom, ConfirmRule, NamedTool, Permissions, Policies, ServerPolicy,
 };
 use mgp_types::mcp::{Tool, ToolAnnotations};
 use mgp_types::mgp::{ApprovalPolicy, Permission, RiskLevel, TrustLevel, Validator};
@@ -162,7 +162,7 @@ async fn kept(
     tool: &str,
     needed: &[Permission],
     now: SystemTime,
-) -> Result<(Option<Naming>, Vec<Permission>), RpcError> {
+) -> Result<(Option<NamedTool>, Vec<Permission>), RpcError> {
     let store = MemoryStore::new();
     let mut change = Change::new();
     // The last of several decisions about one permission counts, and a denial precedes any approval.
@@ -190,7 +190,7 @@ async fn kept(
     let by_access = access.named(&caller, Some(&server), tool, now).map(|entry| entry.confirm);
     let by_permission = permissions.names_tool(&caller, Some(&server), tool, now);
     let words: Vec<_> = by_access.into_iter().chain(by_permission.map(|it| it.confirm)).collect();
-    let naming = Naming::by("grant");
+    let naming = NamedTool::by("grant");
     let named = if words.contains(&Some(ConfirmRule::Never)) {
         Some(naming.never_confirm())
     } else {

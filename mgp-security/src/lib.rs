@@ -20,7 +20,7 @@
 //! - [`Policies`] are the operator's policies for servers; nothing else loosens a rule.
 //! - [`Refusal`] has every reason for which a call does not run, and is the one place where it becomes a code.
 //! - [`Forwarder`], [`Replay`] and [`Ingest`] bring events to sinks, back, and in from servers; [`Event`] makes them.
-//! - An [`Approver`] decides what the rules leave open: [`Elicit`], [`Terminal`], [`Configured`], [`First`].
+//! - An [`Approver`] decides what the rules leave open: [`ElicitApprover`], [`Terminal`], [`Configured`], [`First`].
 //!
 //! Features: `auth` (API keys and access tokens, for HTTP servers), `sqlite` (governance in a folder; SQLite is compiled
 //! in, which takes a C compiler).
@@ -49,8 +49,8 @@ pub use access::{
     NotOperator, PassEnded,
 };
 pub use approval::{
-    About, ApprovalRequest, Approver, Configured, Decision, DecisionSource, Elicit, First, Inbox,
-    InboxConfig, Question, RequestState, Terminal,
+    About, ApprovalRequest, Approver, Configured, Decision, DecisionSource, ElicitApprover, First,
+    Inbox, InboxConfig, Question, RequestState, Terminal,
 };
 pub use audit::{
     Arguments, Audit, AuditConfig, AuditLayer, AuditLog, AuditPage, AuditQuery, BadRecord,
@@ -69,14 +69,14 @@ pub use gate::{
 pub use governance::{Administration, GovernLayer, Governance, GovernanceBuilder, Governed};
 pub use hooks::Listening;
 pub use permission::{
-    Approval, ApprovalDecision, ApprovalSource, GrantStanding, Grants, Missing, MissingStatus,
+    Approval, ApprovalDecision, ApprovalSource, GrantState, Grants, Missing, MissingStatus,
     PermissionChange, PermissionRefused, Permissions,
 };
 pub use policy::{ConfirmFrom, ConfirmRule, Policies, ServerPolicy};
 pub use state::ChangeError;
 pub use tool::{
-    Assess, Assessment, ConfirmConfig, ConfirmRefused, Confirmations, Named, Naming, Unconfirmed,
-    Validate, ValidationBlocked, Violation, derive_hints,
+    Assess, Assessment, ConfirmConfig, ConfirmRefused, Confirmations, Named, NamedTool,
+    Unconfirmed, Validate, ValidationBlocked, Violation, derive_hints,
 };
 pub use trace::{Trace, TraceLayer};
 

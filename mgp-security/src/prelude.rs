@@ -1,8 +1,8 @@
 //! The types that most programs with governance need.
 
 pub use crate::{
-    AccessLayer, Approver, AuditLayer, Decision, Elicit, Governance, PermissionChange, Policies,
-    Question, ServerPolicy,
+    AccessLayer, Approver, AuditLayer, Decision, ElicitApprover, Governance, PermissionChange,
+    Policies, Question, ServerPolicy,
 };
 pub use mgp_types::mgp::{
     AccessGrantParams, AccessRevokeParams, DefaultPolicy, Permission, PermissionScope, RiskLevel,

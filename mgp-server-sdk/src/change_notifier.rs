@@ -19,28 +19,28 @@ use crate::subscribers::{ListKind, Subscribers, WatchedResource};
 /// ```
 /// use mgp_server_sdk::types::RpcError;
 /// use mgp_server_sdk::types::service::{BoxFuture, Context};
-/// use mgp_server_sdk::{Herald, Server, Watch, Watches};
+/// use mgp_server_sdk::{ChangeNotifier, Server, Watch, ResourceSubscriber};
 ///
 /// struct Everything;
 ///
-/// impl Watches for Everything {
+/// impl ResourceSubscriber for Everything {
 ///     fn watch(&self, _: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>> {
 ///         let watch = Watch::new(uri);
 ///         Box::pin(async { Ok(watch) })
 ///     }
 /// }
 ///
-/// let herald = Herald::new();
+/// let herald = ChangeNotifier::new();
 /// let (one, two) = (Server::new("a", "1"), Server::new("b", "1"));
 /// let (one, two) = (one.herald(&herald, Everything), two.herald(&herald, Everything));
 /// herald.tools_changed(|principal| principal.as_agent().is_none());
 /// # drop((one, two));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Herald(Subscribers);
+pub struct ChangeNotifier(Subscribers);
 
 /// A subscriber to resources on behalf of callers.
-pub trait Watches: Send + Sync + 'static {
+pub trait ResourceSubscriber: Send + Sync + 'static {
     /// Subscribes to a resource for a caller.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Creates a subscription; `name` identifies the resource in [`Herald::updated`].
+    /// Creates a subscription; `name` identifies the resource in [`ChangeNotifier::updated`].
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), guard: None }
     }
@@ -70,7 +70,7 @@ impl Watch {
 
 mgp_types::opaque_debug!(Watch { name });
 
-impl Herald {
+impl ChangeNotifier {
     /// Creates a notifier without listeners.
     #[must_use]
     pub fn new() -> Self {
@@ -108,10 +108,10 @@ pub(crate) enum ResourceWatcher {
     /// The server itself.
     Own(Resources),
     /// A gateway's own implementation.
-    External(Arc<dyn Watches>),
+    External(Arc<dyn ResourceSubscriber>),
 }
 
-impl fmt::Debug for dyn Watches {
+impl fmt::Debug for dyn ResourceSubscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Watches")
     }

@@ -4,10 +4,10 @@ use std::fmt;
 
 use mgp_transport::{Closed, StdioError};
 use mgp_types::mgp::Permission;
-use mgp_types::service::BadHeaderPlan;
+use mgp_types::service::HeaderPlanError;
 use mgp_types::{ErrorCode, Object, Recovery, RpcError};
 
-use crate::tool::GrantStanding;
+use crate::tool::GrantState;
 
 /// The reason why a server could not serve, or stopped.
 ///
@@ -81,7 +81,7 @@ pub(crate) enum BuildError {
     ReservedName { tool: String, prefix: &'static str },
     /// A tool has invalid header annotations on its arguments.
     #[error("tool `{tool}`: {why}")]
-    InvalidHeaders { tool: String, why: BadHeaderPlan },
+    InvalidHeaders { tool: String, why: HeaderPlanError },
     /// Two tools have the same name.
     #[error("tool `{0}` is defined twice; rename one, or replace the first with `replace`")]
     DuplicateTool(String),
@@ -129,11 +129,11 @@ impl From<BuildErrors> for RpcError {
 pub(crate) struct PermissionMissing {
     tool: String,
     permission: Permission,
-    standing: GrantStanding,
+    standing: GrantState,
 }
 
 impl PermissionMissing {
-    pub(crate) fn new(tool: &str, permission: Permission, standing: GrantStanding) -> Self {
+    pub(crate) fn new(tool: &str, permission: Permission, standing: GrantState) -> Self {
         Self { tool: tool.to_owned(), permission, standing }
     }
 }
@@ -153,9 +153,9 @@ impl From<PermissionMissing> for RpcError {
 }
 
 /// Returns the remedy for a missing permission: only the client can grant it.
-fn remedy(standing: GrantStanding) -> &'static str {
+fn remedy(standing: GrantState) -> &'static str {
     match standing {
-        GrantStanding::Deferred => "call again once the client has decided about it",
+        GrantState::Deferred => "call again once the client has decided about it",
         _ => "the client's operator can grant it to this server",
     }
 }

@@ -8,7 +8,7 @@ use mgp_types::method::Initialized;
 use mgp_types::mgp::Extension;
 use mgp_types::service::{Extensions, Router};
 
-use crate::change_notifier::{Herald, ResourceWatcher, Watches};
+use crate::change_notifier::{ChangeNotifier, ResourceSubscriber, ResourceWatcher};
 use crate::complete::CompletionEndpoint;
 use crate::error::BuildError;
 use crate::listen::ListenSources;
@@ -29,7 +29,7 @@ pub(crate) struct Features {
     logging: bool,
     subscribers: Subscribers,
     /// Set if resources live elsewhere.
-    watches: Option<Arc<dyn Watches>>,
+    watches: Option<Arc<dyn ResourceSubscriber>>,
     errors: Vec<BuildError>,
 }
 
@@ -206,11 +206,11 @@ impl Server {
         self
     }
 
-    /// Sends change notifications through a [`Herald`], which may serve several servers; call it before adding
+    /// Sends change notifications through a [`ChangeNotifier`], which may serve several servers; call it before adding
     /// resources and prompts.
     ///
     /// `watches` subscribes to resources on behalf of callers.
-    pub fn herald(mut self, herald: &Herald, watches: impl Watches) -> Self {
+    pub fn herald(mut self, herald: &ChangeNotifier, watches: impl ResourceSubscriber) -> Self {
         self.features = Features::new(herald.subscribers().clone());
         self.features.watches = Some(Arc::new(watches));
         self

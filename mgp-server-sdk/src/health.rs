@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_lifecycle::{Drain, Health, IntoFound, ServerOffer};
+use mgp_lifecycle::{Drain, Health, IntoCheckResult, ServerOffer};
 use mgp_stream::CancelLayer;
 
 use crate::server::Server;
@@ -28,7 +28,7 @@ impl Server {
     pub fn check<F, Fut>(self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output: IntoFound> + Send + 'static,
+        Fut: Future<Output: IntoCheckResult> + Send + 'static,
     {
         self.health(|health| health.check(name, check))
     }

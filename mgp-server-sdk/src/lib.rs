@@ -126,8 +126,10 @@ mod stack;
 mod subscribers;
 mod tool;
 
-pub use ask::{ContextExt, Elicitation, Elicited, RootsRequest, Sampling, UrlElicitation, Visited};
-pub use change_notifier::{Herald, Watch, Watches};
+pub use ask::{
+    ContextExt, Elicitation, Elicited, RootsRequest, Sampling, UrlElicitation, UrlElicited,
+};
+pub use change_notifier::{ChangeNotifier, ResourceSubscriber, Watch};
 pub use error::ServeError;
 #[cfg(feature = "http")]
 pub use http::{Bound, HttpServer};
@@ -154,8 +156,8 @@ pub use request::{FromRequest, IntoAnswer, RequestHandler, TextRequest, Typed, U
 pub use resource::{Contents, Page, Resource, ResourceSet, Resources};
 pub use server::{Server, ServerMonitor};
 pub use tool::{
-    Args, Cancelled, FromCall, GrantStanding, Grants, Handler, IntoToolResult, IntoTools, Json,
-    Need, SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
+    Args, Cancelled, FromCall, GrantState, Grants, Handler, IntoToolResult, IntoTools, Json, Need,
+    SchemaStyle, SessionInfo, State, Tool, ToolError, ToolRequest, Tools, Trace,
 };
 
 /// The crates that macros and examples need besides this one.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_types::mcp::{EmptyResult, Era, LogLevel, LogMessageParams};
 use mgp_types::method::LoggingSetLevel;
-use mgp_types::service::{BoxFuture, Call, Context, Item, ItemKind, MetaKey, Router, Scope};
+use mgp_types::service::{BoxFuture, Call, Context, Item, MetaKey, OutletItemKind, Router, Scope};
 use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 
@@ -52,14 +52,14 @@ impl Logger {
     pub fn wants(&self, level: LogLevel) -> bool {
         let threshold = self.cx.extensions.get::<LogThreshold>();
         threshold.is_some_and(|threshold| threshold.takes(level))
-            && self.cx.outlet.wants(ItemKind::Log)
+            && self.cx.outlet.wants(OutletItemKind::Log)
     }
 
     /// Returns the lowest level that is sent from a call, or `None` if no message is.
     #[must_use]
     pub fn level_of(cx: &Context) -> Option<LogLevel> {
         let threshold = cx.extensions.get::<LogThreshold>()?;
-        cx.outlet.wants(ItemKind::Log).then(|| threshold.least())
+        cx.outlet.wants(OutletItemKind::Log).then(|| threshold.least())
     }
 
     /// Returns whether a legacy session takes messages of a level that belong to none of its calls.

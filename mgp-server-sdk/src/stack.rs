@@ -11,7 +11,9 @@ use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_types::RpcError;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
-use mgp_types::service::{BoxFuture, Call, Either, Kind, MgpService, Reply, Router, Stack, Waited};
+use mgp_types::service::{
+    BoxFuture, Call, Either, Kind, MgpService, Reply, Router, Stack, WaitMark,
+};
 use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -143,7 +145,7 @@ impl Service<Call> for Leaf {
     }
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        if Waited::is(call.cx())
+        if WaitMark::is(call.cx())
             && let Err(refused) = self.tools.recheck(&call)
         {
             return Either::Left { future: LeafFuture::Ready(Some(Err(refused))) };

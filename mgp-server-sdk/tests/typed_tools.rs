@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{Cancelled, GrantStanding, Grants, SchemaStyle};
+use mgp_server_sdk::{Cancelled, GrantState, Grants, SchemaStyle};
 use mgp_types::Timestamp;
 use mgp_types::mgp::GrantDecision::{Approved, Deferred, Denied};
 use mgp_types::mgp::{Permission, RiskLevel};
@@ -260,16 +260,16 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
     let past = Timestamp::from("2020-01-01T00:00:00Z");
     let future = Timestamp::from("2999-01-01T00:00:00Z");
     for (decision, until, standing) in [
-        (Approved, None, GrantStanding::Granted),
-        (Approved, Some(&future), GrantStanding::Granted),
-        (Approved, Some(&past), GrantStanding::Expired),
-        (Denied, None, GrantStanding::Denied),
-        (Deferred, None, GrantStanding::Deferred),
+        (Approved, None, GrantState::Granted),
+        (Approved, Some(&future), GrantState::Granted),
+        (Approved, Some(&past), GrantState::Expired),
+        (Denied, None, GrantState::Denied),
+        (Deferred, None, GrantState::Deferred),
     ] {
         grants.note(&Permission::ShellExecute, decision, until);
         assert_eq!(grants.standing(&Permission::from("shell")), standing);
         let answer = call(&mut client, "shell", &json!({})).await;
-        if standing == GrantStanding::Granted {
+        if standing == GrantState::Granted {
             answer.unwrap();
             continue;
         }
@@ -284,11 +284,7 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
         assert_eq!(details.decode::<String>("permission").unwrap().unwrap(), "shell.execute");
         let remedy = details.decode::<String>("remedy").unwrap().unwrap();
         assert!(error.message().ends_with(&remedy), "{error}");
-        assert_eq!(
-            remedy.starts_with("call again"),
-            standing == GrantStanding::Deferred,
-            "{remedy}"
-        );
+        assert_eq!(remedy.starts_with("call again"), standing == GrantState::Deferred, "{remedy}");
     }
     // The grants of a call take precedence over those of its connection.
     let own = Grants::default();

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_types::mgp::{CallExtension, Extension};
-use mgp_types::service::{Call, ItemKind, MgpService, Reply};
+use mgp_types::service::{Call, MgpService, OutletItemKind, Reply};
 use mgp_types::{Payload, RpcError};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -63,13 +63,13 @@ impl<S: MgpService> Service<Call> for Collect<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        if call.cx().outlet.wants(ItemKind::Progress) {
+        if call.cx().outlet.wants(OutletItemKind::Progress) {
             call.cx_mut().extensions.insert(ProgressForm::default());
         }
         let cx = call.cx();
         if call.tool().is_some()
             && cx.callee.has(Extension::Streaming)
-            && cx.outlet.wants(ItemKind::Chunk)
+            && cx.outlet.wants(OutletItemKind::Chunk)
         {
             let mut mgp = CallExtension::new();
             mgp.stream = Some(true);

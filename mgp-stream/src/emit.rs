@@ -15,8 +15,8 @@ use mgp_types::method::{
 };
 use mgp_types::mgp::{Extension, ResultExtension, StreamProgressParams};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, Context, Facts, Gone, Item, ItemKind, Kind, MetaKey, Method,
-    MgpService, Outlet, Params, Peer, Principal, Progress as Step, Reply, Scope, Sink,
+    BoxFuture, Call, CallKey, Context, Gone, Item, Kind, MetaKey, Method, MgpService, Outlet,
+    OutletItemKind, Params, Peer, PeerInfo, Principal, Progress as Step, Reply, Scope, Sink,
 };
 use mgp_types::{Id, Number, Payload, RpcError};
 use pin_project_lite::pin_project;
@@ -78,7 +78,7 @@ struct CallerSink {
     peer: Peer,
     scope: Scope,
     principal: Principal,
-    caller: Arc<Facts>,
+    caller: Arc<PeerInfo>,
     key: CallKey,
     /// The id that the caller gave the call.
     id: Id,
@@ -191,13 +191,15 @@ impl Sink for CallerSink {
         }
     }
 
-    fn wants(&self, kind: ItemKind) -> bool {
+    fn wants(&self, kind: OutletItemKind) -> bool {
         match kind {
-            ItemKind::Chunk => self.streams,
-            ItemKind::Progress => self.token.is_some() || self.caller.has(Extension::Progress),
-            ItemKind::Log => self.logs,
-            ItemKind::Event => self.caller.has(Extension::Events),
-            ItemKind::Callback => self.caller.has(Extension::Callbacks),
+            OutletItemKind::Chunk => self.streams,
+            OutletItemKind::Progress => {
+                self.token.is_some() || self.caller.has(Extension::Progress)
+            }
+            OutletItemKind::Log => self.logs,
+            OutletItemKind::Event => self.caller.has(Extension::Events),
+            OutletItemKind::Callback => self.caller.has(Extension::Callbacks),
             _ => false,
         }
     }

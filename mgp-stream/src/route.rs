@@ -10,7 +10,7 @@ use mgp_types::mcp::ProgressParams;
 use mgp_types::method::{Progress, StreamChunk, StreamProgress};
 use mgp_types::mgp::StreamProgressParams;
 use mgp_types::service::{
-    Call, Either, Item, MgpService, Params, Peer, Progress as Step, Reply, Room,
+    Call, Either, Item, MgpService, Params, Peer, Progress as Step, QueueRoom, Reply,
 };
 use mgp_types::{Id, Payload, RpcError};
 use serde::Deserialize;
@@ -99,7 +99,7 @@ fn deliver(peer: &Peer, id: &Id, item: Item, from: ItemForm) {
             ItemForm::MgpProgress | ItemForm::Chunk => {}
         }
     }
-    if call.cx.outlet.wants(item.kind()) && call.inbox.push(item) == Room::Full {
+    if call.cx.outlet.wants(item.kind()) && call.inbox.push(item) == QueueRoom::Full {
         tracing::trace!(%id, "dropped partial result: the inbox is full");
     }
 }

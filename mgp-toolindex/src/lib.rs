@@ -6,7 +6,7 @@
 //! - Search: [`ToolIndex`], [`ServerEntry`], [`Query`], [`Filter`]. [`present`] renders the result for a model.
 //! - Context budget: [`Sessions`] with a budget and [`Pins`]; [`surface`] returns the tools of a caller's `tools/list`.
 //! - Serving: [`Endpoints`] handles the four methods, [`MetaTools`] are the tools that search for tools, and
-//!   [`FoundCall`] parses the call of a found tool. [`Endpoints::called`] records a finished call.
+//!   [`ForwardedCall`] parses the call of a found tool. [`Endpoints::called`] records a finished call.
 //! - Learning from calls: [`History`], for [`ToolIndexBuilder::history`].
 //!
 //! ```
@@ -78,14 +78,16 @@ pub use embed::StaticTable;
 pub use embed::{Cost, EmbedError, Embedder};
 #[cfg(feature = "fastembed")]
 pub use embed::{ModelError, Sentences, SentencesConfig};
-pub use endpoint::{Caller, Create, Creating, Endpoints, Standing, StandingOf, Wanted, present};
+pub use endpoint::{
+    AvailabilityCheck, Caller, Create, CreationOutcome, Endpoints, Standing, Wanted, present,
+};
 pub use error::{BudgetError, IndexError, RequestError, SessionError};
 pub use index::{
     IndexLimits, IndexStats, PutReport, RefusedTool, Resolved, ToolIndex, ToolIndexBuilder,
     ToolRefusal,
 };
 pub use learn::{Erase, History, HistoryConfig, HistoryScope, HistoryStats, Outcome, Retention};
-pub use meta::{FoundCall, MetaTool, MetaTools, Spelling, name_for, surface};
+pub use meta::{ForwardedCall, MetaTool, MetaTools, Spelling, name_for, surface};
 pub use search::{Explain, Fallback, FallbackReason, Filter, Hit, Query, Reason, SearchResult};
 pub use session::{
     ContextPlan, Pins, Session, SessionLimits, SessionTool, SessionView, Sessions, check_budget,

@@ -12,7 +12,7 @@ mod scoped;
 mod stdio;
 
 pub use child::{
-    Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper, StderrCap,
+    Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper, StderrLimits,
 };
 pub use connection::{Closed, Connection, Ending, Limits, Monitor};
 pub use duplex::{End, duplex};

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_testkit::{until, until_blocking};
-use mgp_transport::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, StderrCap};
+use mgp_transport::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, StderrLimits};
 use mgp_transport::{StdioReader, StdioWriter};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::{Instant, timeout};
@@ -232,7 +232,7 @@ fn debug_output_shows_no_secret() {
 async fn stderr_becomes_capped_events() {
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());
-    let cap = StderrCap::default().rate(3, 1 << 20, Duration::from_hours(1));
+    let cap = StderrLimits::default().rate(3, 1 << 20, Duration::from_hours(1));
     let (child, _reader, writer) =
         start(&zoo("flood-stderr").arg("1000").server("noisy").stderr_cap(cap));
     drop(writer);

@@ -40,7 +40,7 @@ pub use clip::clip;
 pub use hex::{from_hex, push_hex, to_hex};
 #[cfg(feature = "private-file")]
 pub use private_file::{PrivateFile, PrivateFileError, Turn};
-pub use record::{Extras, Lenient, List, Maybe, Number, Object, OneOrMany, RawObject};
+pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{Sealer, UnsealError, unguessable};
 pub use timestamp::Timestamp;

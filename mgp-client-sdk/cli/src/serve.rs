@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_discovery::Sources;
-use mgp_kernel::{Carrier, Kernel};
+use mgp_kernel::{ClientTransport, Kernel};
 use mgp_security::auth::{ApiKeys, AuthLayer, FileKeys};
 use mgp_server_sdk::{Bound, ServeError, Server};
 use mgp_transport::take_stdio;
@@ -299,7 +299,8 @@ fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> 
     let (reader, writer) = take_stdio()?;
     let (served, principal) = (served.clone(), Principal::local().agent(agent));
     Ok(tokio::spawn(async move {
-        let closed = served.serve_connection(reader, writer, principal, Carrier::Stdio).await;
+        let closed =
+            served.serve_connection(reader, writer, principal, ClientTransport::Stdio).await;
         tracing::debug!(%closed, "host disconnected");
     }))
 }

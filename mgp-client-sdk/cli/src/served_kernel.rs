@@ -1,6 +1,6 @@
 //! The kernel as its connections share it.
 
-use mgp_kernel::{Carrier, Kernel};
+use mgp_kernel::{ClientTransport, Kernel};
 use mgp_lifecycle::Drain;
 use mgp_transport::{Closed, Connection};
 use mgp_types::service::{Principal, Stack};
@@ -21,7 +21,7 @@ impl ServedKernel {
         reader: R,
         writer: W,
         principal: Principal,
-        carrier: Carrier,
+        carrier: ClientTransport,
     ) -> Closed
     where
         R: AsyncRead + Send + Unpin + 'static,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_kernel::Carrier;
+use mgp_kernel::ClientTransport;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -166,7 +166,8 @@ async fn serve_connection(
     stream.write_all(reply).await?;
     let (reader, writer) = stream.into_split();
     let reader = io::Cursor::new(rest).chain(reader);
-    let closed = served.serve_connection(reader, writer, principal.clone(), Carrier::Socket).await;
+    let closed =
+        served.serve_connection(reader, writer, principal.clone(), ClientTransport::Socket).await;
     tracing::debug!(?principal, %closed, "client disconnected");
     Ok(())
 }

@@ -9,7 +9,7 @@ use mgp_client_sdk::auth::{
 };
 use mgp_transport::http::GuardedFetch;
 use mgp_types::RawObject;
-use mgp_types::service::{FetchRequest, Fetcher};
+use mgp_types::service::{FetchRequest, SharedFetch};
 use serde::Deserialize;
 
 use crate::Scenario;
@@ -46,7 +46,7 @@ pub(crate) struct PlannedCall {
 
 /// Returns the credentials for a scenario.
 pub(crate) fn credentials(scenario: &Scenario) -> Result<OAuth, Box<dyn Error>> {
-    let fetcher: Fetcher = Arc::new(GuardedFetch::beside(&scenario.url)?);
+    let fetcher: SharedFetch = Arc::new(GuardedFetch::beside(&scenario.url)?);
     let oauth = oauth(scenario, &fetcher)?.client_name("Conformance client");
     Ok(match &scenario.context.issuer {
         Some(issuer) => oauth.issuer(issuer),
@@ -54,7 +54,7 @@ pub(crate) fn credentials(scenario: &Scenario) -> Result<OAuth, Box<dyn Error>> 
     })
 }
 
-fn oauth(scenario: &Scenario, fetcher: &Fetcher) -> Result<OAuth, Box<dyn Error>> {
+fn oauth(scenario: &Scenario, fetcher: &SharedFetch) -> Result<OAuth, Box<dyn Error>> {
     let (url, context) = (scenario.url.as_str(), &scenario.context);
     let person = || OAuth::new(url, Arc::clone(fetcher)).browser(Redirected(Arc::clone(fetcher)));
     let Some(id) = &context.client_id else { return Ok(person().cimd(DOCUMENT)) };
@@ -94,7 +94,7 @@ fn oauth(scenario: &Scenario, fetcher: &Fetcher) -> Result<OAuth, Box<dyn Error>
 }
 
 /// A person who agrees to everything: the authorization server redirects at once.
-struct Redirected(Fetcher);
+struct Redirected(SharedFetch);
 
 #[async_trait::async_trait]
 impl Browser for Redirected {

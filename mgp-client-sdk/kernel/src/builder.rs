@@ -7,8 +7,8 @@ use std::sync::Arc;
 use mgp_discovery::{
     Config, Expander, Judge, Loaded, RegistrationConfig, ServerMgp, Sources, Trust,
 };
-use mgp_security::{Elicit, Governance, GovernanceBuilder, InboxConfig, Policies};
-use mgp_server_sdk::{Herald, Server};
+use mgp_security::{ElicitApprover, Governance, GovernanceBuilder, InboxConfig, Policies};
+use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::store::MemoryStore;
@@ -209,7 +209,7 @@ impl KernelBuilder {
         let audit = &self.config.kernel.audit;
         Governance::builder()
             .policies(policies)
-            .approver(Elicit::new(has_person))
+            .approver(ElicitApprover::new(has_person))
             .inbox(InboxConfig::default())
             .recording(audit_config(audit))
             .logging(log_config(audit.clone()))
@@ -244,7 +244,7 @@ impl KernelBuilder {
             known: KnownServers::load(Arc::clone(&store)).await?,
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
             local: Arc::new(local),
-            notifications: Herald::new(),
+            notifications: ChangeNotifier::new(),
             callers: Callers::default(),
             subscriptions: ResourceSubscriptions::default(),
         };

@@ -1,7 +1,7 @@
 //! The servers and tools that a caller sees: one decision for calls, lists, searches and the registry (MGP §5).
 
 use mgp_security::{Governance, MissingStatus};
-use mgp_toolindex::{Listed, Standing, StandingOf};
+use mgp_toolindex::{AvailabilityCheck, Listed, Standing};
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
@@ -45,7 +45,7 @@ impl Visibility for CallerView {
     }
 }
 
-impl StandingOf for CallerView {
+impl AvailabilityCheck for CallerView {
     fn standing(&self, cx: &Context, tool: &Listed) -> Standing {
         let server = ServerId::from(tool.server_id());
         let missing = self.governance.missing_permissions(&cx.principal, &server, tool.name());

@@ -11,7 +11,7 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 
-use super::clients::{Carrier, Clients, Present};
+use super::clients::{ClientTransport, Clients, Present};
 
 /// Further clients are served, but get only what belongs to their calls.
 const MAX_CALLERS: usize = 65_536;
@@ -102,7 +102,8 @@ impl Callers {
             return false;
         }
         let is_session = cx.scope.kind() == ScopeKind::Session;
-        let present = is_session.then(|| self.clients.enter(cx.principal.clone(), Carrier::Http));
+        let present =
+            is_session.then(|| self.clients.enter(cx.principal.clone(), ClientTransport::Http));
         let since = Timestamp::now();
         table.insert(id, Caller { cx: own, since, is_notified, _present: present, level: None });
         drop(table);

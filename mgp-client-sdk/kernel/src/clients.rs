@@ -23,11 +23,11 @@ const MAX_RECENT: usize = 1024;
 /// and other callers for five minutes after their last call. HTTP clients are listed, but not counted.
 ///
 /// ```
-/// use mgp_kernel::{Carrier, Clients};
+/// use mgp_kernel::{ClientTransport, Clients};
 /// use mgp_types::service::Principal;
 ///
 /// let clients = Clients::default();
-/// let present = clients.enter(Principal::local().agent("ada"), Carrier::Socket);
+/// let present = clients.enter(Principal::local().agent("ada"), ClientTransport::Socket);
 /// assert_eq!(clients.list()[0].principal.as_agent().unwrap().as_str(), "ada");
 /// drop(present);
 /// assert_eq!(clients.count(), 0);
@@ -63,7 +63,7 @@ pub struct Connected {
     /// The principal that calls are made for.
     pub principal: Principal,
     /// The transport.
-    pub carrier: Carrier,
+    pub carrier: ClientTransport,
     /// The time of the connection, or of the first call.
     pub since: Timestamp,
     /// The last call of a caller without connection or session.
@@ -73,7 +73,7 @@ pub struct Connected {
 /// The transport of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Carrier {
+pub enum ClientTransport {
     /// The standard streams of the kernel's own process.
     Stdio,
     /// The local socket.
@@ -94,11 +94,11 @@ pub struct Present {
 
 impl Clients {
     /// Adds a connection.
-    pub fn enter(&self, principal: Principal, carrier: Carrier) -> Present {
+    pub fn enter(&self, principal: Principal, carrier: ClientTransport) -> Present {
         let connected = Connected { principal, carrier, since: Timestamp::now(), last_seen: None };
         let number = self.change(|table| {
             let number = table.next;
-            table.has_connected |= carrier != Carrier::Http;
+            table.has_connected |= carrier != ClientTransport::Http;
             table.next += 1;
             table.connected.insert(number, connected);
             number
@@ -144,7 +144,7 @@ impl Clients {
             .iter()
             .map(|(principal, caller)| Connected {
                 principal: principal.clone(),
-                carrier: Carrier::Http,
+                carrier: ClientTransport::Http,
                 since: caller.since.clone(),
                 last_seen: Some((SystemTime::now() - caller.last_call.elapsed()).into()),
             })
@@ -189,7 +189,8 @@ impl Clients {
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.0.table.lock();
         let changed = change(&mut table);
-        let count = table.connected.values().filter(|one| one.carrier != Carrier::Http).count();
+        let count =
+            table.connected.values().filter(|one| one.carrier != ClientTransport::Http).count();
         self.0.count.send_replace(count);
         changed
     }
@@ -211,7 +212,7 @@ impl RecentCaller {
 
 // === impl Carrier ===
 
-impl Carrier {
+impl ClientTransport {
     /// Returns its name, e.g. in `mgp status`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -239,13 +240,13 @@ mod tests {
     async fn a_client_that_reconnects_ends_the_absence() {
         let clients = Clients::default();
         let (first, watched) =
-            (clients.enter(Principal::local(), Carrier::Socket), clients.clone());
+            (clients.enter(Principal::local(), ClientTransport::Socket), clients.clone());
         let waits = tokio::spawn(async move { watched.absent(Duration::from_secs(30)).await });
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(!waits.is_finished());
         drop(first);
         tokio::time::sleep(Duration::from_secs(29)).await;
-        let second = clients.enter(Principal::local(), Carrier::Stdio);
+        let second = clients.enter(Principal::local(), ClientTransport::Stdio);
         tokio::time::sleep(Duration::from_secs(29)).await;
         assert!(!waits.is_finished());
         drop(second);
@@ -256,7 +257,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn http_clients_are_listed_but_not_counted() {
         let clients = Clients::default();
-        let session = clients.enter(Principal::local().agent("ada"), Carrier::Http);
+        let session = clients.enter(Principal::local().agent("ada"), ClientTransport::Http);
         clients.note_call(&Principal::local().agent("bob"));
         assert_eq!((clients.list().len(), clients.count()), (2, 0));
         let came = tokio::time::timeout(Duration::from_hours(1), clients.came()).await;
@@ -274,7 +275,7 @@ mod tests {
         clients.note_call(&ada);
         tokio::time::advance(Duration::from_mins(4)).await;
         let listed = clients.list();
-        assert_eq!((listed.len(), listed[0].carrier), (1, Carrier::Http));
+        assert_eq!((listed.len(), listed[0].carrier), (1, ClientTransport::Http));
         assert!(listed[0].last_seen.is_some());
         tokio::time::advance(Duration::from_mins(1)).await;
         assert!(clients.list().is_empty());

@@ -9,7 +9,7 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 
 use mgp_types::mcp::{Meta, Tool};
-use mgp_types::service::{Call, Context, Either, Facts, Kind, MgpService, Reply};
+use mgp_types::service::{Call, Context, Either, Kind, MgpService, PeerInfo, Reply};
 use mgp_types::{Payload, RpcError};
 use serde::Deserialize;
 use tower_service::Service;
@@ -117,7 +117,7 @@ impl<S: MgpService> Service<Call> for HopCount<S> {
 }
 
 /// Counts this kernel in a request to another kernel.
-pub(super) fn count(call: &mut Call, callee: &Facts) {
+pub(super) fn count(call: &mut Call, callee: &PeerInfo) {
     if call.kind() == Kind::Request && is_kernel(callee) {
         let passed = call.cx().extensions.get::<Hops>().map_or(0, |hops| hops.0);
         let passed = Payload::from_trusted(passed.saturating_add(1).to_string());
@@ -133,7 +133,7 @@ pub(super) fn is_from_kernel(cx: &Context) -> bool {
 /// Counts one more kernel for each tool that a kernel lists, and drops those behind too many.
 ///
 /// Without the bound the lists of two kernels that list each other would grow for ever.
-pub(super) fn nested_tools(tools: Vec<Tool>, callee: &Facts) -> Vec<Tool> {
+pub(super) fn nested_tools(tools: Vec<Tool>, callee: &PeerInfo) -> Vec<Tool> {
     if !is_kernel(callee) {
         return tools;
     }
@@ -156,7 +156,7 @@ pub(super) fn add_level(meta: Option<Meta>) -> Option<Meta> {
 }
 
 /// Returns whether a server calls itself a kernel.
-pub(super) fn is_kernel(callee: &Facts) -> bool {
+pub(super) fn is_kernel(callee: &PeerInfo) -> bool {
     #[derive(Deserialize)]
     struct Info<'a> {
         #[serde(borrow)]
@@ -212,7 +212,7 @@ mod tests {
             (r#"{"name":"files","title":"\"name\":\"mgp\""}"#, false),
             (r#"{"name":"files","title":"mgp"}"#, false),
         ] {
-            let mut facts = Facts::default();
+            let mut facts = PeerInfo::default();
             facts.info = Some(Payload::from_trusted(info.to_owned()));
             assert_eq!(is_kernel(&facts), expected, "{info}");
         }

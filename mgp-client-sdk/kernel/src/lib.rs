@@ -33,7 +33,7 @@ mod reload;
 mod upstream;
 
 pub use builder::KernelBuilder;
-pub use clients::{Carrier, Clients, Connected, Present};
+pub use clients::{ClientTransport, Clients, Connected, Present};
 pub use error::KernelError;
 pub use handle::Kernel;
 pub use process_info::Reachable;

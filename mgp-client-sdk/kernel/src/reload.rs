@@ -3,7 +3,9 @@
 use std::sync::{Arc, Weak};
 
 use futures_util::future::{join, join_all};
-use mgp_discovery::{Change, Config, Effect, Finding, Loaded, Reach, Reload, Reloaded, Server};
+use mgp_discovery::{
+    Change, ChangeEffect, Config, Finding, Loaded, Reach, Reload, Reloaded, Server,
+};
 use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
 use mgp_types::service::{Principal, ServerId};
 use mgp_types::{ErrorCode, RpcError};
@@ -167,7 +169,7 @@ fn reconfigure_servers(kernel: &Kernel, before: &Config, change: &Change) -> Vec
         let has_other_supervision = before
             .server(changed.server.id.as_str())
             .is_some_and(|old| supervision(old) != supervision(&changed.server));
-        if changed.effect == Effect::Restart || has_other_supervision {
+        if changed.effect == ChangeEffect::Restart || has_other_supervision {
             replaced.push(changed.server.clone());
         } else {
             kernel.0.fleet.reconfigure(changed.server.clone());

@@ -2,7 +2,7 @@
 //! (RFC 7523 §2.1, RFC 8693, identity assertion grant).
 
 use async_trait::async_trait;
-use mgp_types::service::Fetcher;
+use mgp_types::service::SharedFetch;
 
 use super::config::ClientCredentials;
 use super::error::AuthError;
@@ -46,7 +46,7 @@ impl AssertionSource for Secret {
 /// The enterprise decides what the client may do; the person is not asked.
 #[derive(Clone)]
 pub struct EnterpriseIdp {
-    fetcher: Fetcher,
+    fetcher: SharedFetch,
     issuer: String,
     endpoint: String,
     client: Identity,
@@ -57,7 +57,7 @@ impl EnterpriseIdp {
     /// Creates the source from the identity provider's issuer and token endpoint, the client's credentials there, and
     /// the person's ID token.
     pub fn new(
-        fetcher: Fetcher,
+        fetcher: SharedFetch,
         issuer: impl Into<String>,
         token_endpoint: impl Into<String>,
         client: &ClientCredentials,

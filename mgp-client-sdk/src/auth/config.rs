@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::service::Fetcher;
+use mgp_types::service::SharedFetch;
 use url::Url;
 
 use super::address;
@@ -23,7 +23,7 @@ use super::token::{Identity, POST, Proof};
 #[derive(Clone)]
 pub(super) struct OAuthConfig {
     pub(super) server: String,
-    pub(super) fetcher: Fetcher,
+    pub(super) fetcher: SharedFetch,
     pub(super) name: String,
     pub(super) document: Option<String>,
     pub(super) preregistered: Option<Preregistered>,

@@ -3,7 +3,7 @@
 //!
 //! A server of 2025-03-26 publishes no metadata: its origin is its authorization server.
 
-use mgp_types::service::{FetchRequest, Fetched, Fetcher};
+use mgp_types::service::{FetchRequest, Fetched, SharedFetch};
 use serde::de::DeserializeOwned;
 use url::Url;
 
@@ -42,7 +42,7 @@ pub(super) struct Choice<'a> {
 
 /// Finds the authorization server of a server.
 pub(super) async fn discover(
-    fetcher: &Fetcher,
+    fetcher: &SharedFetch,
     server: &Url,
     metadata: Option<&str>,
     choice: Choice<'_>,
@@ -65,7 +65,7 @@ pub(super) async fn discover(
 
 /// Fetches the server's own metadata; returns `None` if it publishes none.
 async fn resource(
-    fetcher: &Fetcher,
+    fetcher: &SharedFetch,
     server: &Url,
     metadata: Option<&str>,
 ) -> Result<Option<Resource>, AuthError> {
@@ -130,7 +130,10 @@ fn choose(resource: &Resource, server: &Url, choice: Choice<'_>) -> Result<Strin
 }
 
 /// Fetches the metadata of an authorization server, which must name the same issuer.
-pub(super) async fn auth_server(fetcher: &Fetcher, issuer: &str) -> Result<AuthServer, AuthError> {
+pub(super) async fn auth_server(
+    fetcher: &SharedFetch,
+    issuer: &str,
+) -> Result<AuthServer, AuthError> {
     const WHAT: &str = "the metadata of the authorization server";
     let candidates = candidates(&address::issuer(issuer)?);
     let found: Option<(AuthServer, _)> = first(fetcher, WHAT, candidates).await?;
@@ -175,7 +178,7 @@ fn candidates(issuer: &Url) -> Vec<String> {
 
 /// Discovers the authorization server of a 2025-03-26 server: its origin, with metadata or at the default endpoints.
 async fn without_metadata(
-    fetcher: &Fetcher,
+    fetcher: &SharedFetch,
     server: &Url,
     choice: Choice<'_>,
 ) -> Result<Discovered, AuthError> {
@@ -208,7 +211,7 @@ async fn without_metadata(
 /// Only an answer that denies the document leads on to the next address: an attacker who can make a request fail must
 /// not choose which document is used.
 async fn first<T: DeserializeOwned>(
-    fetcher: &Fetcher,
+    fetcher: &SharedFetch,
     what: &'static str,
     candidates: Vec<String>,
 ) -> Result<Option<(T, String)>, AuthError> {
@@ -223,7 +226,7 @@ async fn first<T: DeserializeOwned>(
     Ok(None)
 }
 
-async fn fetch(fetcher: &Fetcher, url: &str) -> Result<Fetched, AuthError> {
+async fn fetch(fetcher: &SharedFetch, url: &str) -> Result<Fetched, AuthError> {
     let request = FetchRequest::get(url).header("accept", "application/json");
     Ok(fetcher.fetch(request).await?)
 }

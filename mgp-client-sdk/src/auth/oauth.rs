@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgp_transport::http::{Credentials, Refused, Shown, Target};
 use mgp_types::RpcError;
-use mgp_types::service::{BoxFuture, Fetcher};
+use mgp_types::service::{BoxFuture, SharedFetch};
 
 use super::address;
 use super::assertion::AssertionSource;
@@ -27,14 +27,14 @@ const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 /// Credentials for one server: obtains tokens, sends them, and renews them.
 ///
 /// Nothing happens before the server asks for credentials: its refusal names its metadata and the scopes it needs.
-/// All requests go through the [`Fetcher`], which decides which addresses may be reached.
+/// All requests go through the [`SharedFetch`], which decides which addresses may be reached.
 /// Clones share everything. At most one login or renewal runs at a time; calls that need it wait for it, and it
 /// continues if they are cancelled.
 ///
 /// ```no_run
 /// use mgp_client_sdk::auth::{FileTokens, LoopbackBrowser, OAuth};
 ///
-/// # fn run(fetcher: mgp_types::service::Fetcher) -> OAuth {
+/// # fn run(fetcher: mgp_types::service::SharedFetch) -> OAuth {
 /// OAuth::new("https://mcp.example.com/mcp", fetcher)
 ///     .client_name("My program")
 ///     .cimd("https://my.example.com/client.json")
@@ -50,7 +50,7 @@ pub struct OAuth {
 
 impl OAuth {
     /// Creates credentials of a person who logs in to the server at a URL; add a [`browser`](Self::browser).
-    pub fn new(server: impl Into<String>, fetcher: Fetcher) -> Self {
+    pub fn new(server: impl Into<String>, fetcher: SharedFetch) -> Self {
         Self::with(server.into(), fetcher, Grant::Person(None))
     }
 
@@ -59,7 +59,7 @@ impl OAuth {
     /// They belong to the first issuer they are used at; set it with [`issuer`](Self::issuer) if it is known.
     pub fn client_credentials(
         server: impl Into<String>,
-        fetcher: Fetcher,
+        fetcher: SharedFetch,
         credentials: ClientCredentials,
     ) -> Self {
         Self::with(server.into(), fetcher, Grant::Client(credentials))
@@ -69,7 +69,7 @@ impl OAuth {
     /// ([`EnterpriseIdp`](super::EnterpriseIdp)).
     pub fn assertions(
         server: impl Into<String>,
-        fetcher: Fetcher,
+        fetcher: SharedFetch,
         credentials: ClientCredentials,
         assertions: impl AssertionSource,
     ) -> Self {
@@ -160,7 +160,7 @@ impl OAuth {
         self.session.log_in().await
     }
 
-    fn with(server: String, fetcher: Fetcher, grant: Grant) -> Self {
+    fn with(server: String, fetcher: SharedFetch, grant: Grant) -> Self {
         let config = OAuthConfig {
             server,
             fetcher,

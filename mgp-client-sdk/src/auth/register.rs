@@ -1,6 +1,6 @@
 //! The client's registration at an authorization server (MCP client registration; RFC 7591).
 
-use mgp_types::service::{FetchRequest, Fetcher};
+use mgp_types::service::{FetchRequest, SharedFetch};
 use serde::{Deserialize, Serialize};
 
 use super::address::{self, clip_text};
@@ -53,7 +53,7 @@ pub(super) enum RegistrationOrigin {
 
 /// Returns the client's registration: its metadata document, else what the user configured, else a dynamic one.
 pub(super) async fn registration(
-    fetcher: &Fetcher,
+    fetcher: &SharedFetch,
     config: &OAuthConfig,
     server: &AuthServer,
     redirect_uri: &str,
@@ -123,7 +123,7 @@ fn wanted(server: &AuthServer) -> &'static str {
 }
 
 async fn register(
-    fetcher: &Fetcher,
+    fetcher: &SharedFetch,
     server: &AuthServer,
     endpoint: &str,
     application: &Application<'_>,

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mgp_types::service::{FetchRequest, Fetched, Fetcher};
+use mgp_types::service::{FetchRequest, Fetched, SharedFetch};
 use serde::Deserialize;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
@@ -83,7 +83,7 @@ struct Refusal {
 
 /// Requests tokens from an authorization server.
 pub(super) async fn request(
-    fetcher: &Fetcher,
+    fetcher: &SharedFetch,
     server: &AuthServer,
     identity: &Identity,
     form: Form<'_>,
@@ -100,7 +100,7 @@ pub(super) async fn request(
 
 /// Sends a request to a token endpoint and reads the response; sends it again if a nonce is required.
 pub(super) async fn ask(
-    fetcher: &Fetcher,
+    fetcher: &SharedFetch,
     endpoint: &str,
     issuer: &str,
     identity: &Identity,

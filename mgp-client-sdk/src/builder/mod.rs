@@ -6,13 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_lifecycle::{EraChoice, MgpOffer, PermissionGate, RetryConfig, RetryLayer};
+use mgp_lifecycle::{ConnectGate, EraChoice, MgpOffer, RetryConfig, RetryLayer};
 use mgp_security::{Assessment, ServerPolicy};
 use mgp_transport::{ChildCommand, Limits};
 use mgp_types::mcp::Tool;
 use mgp_types::method::HealthPing;
 use mgp_types::mgp::{Extension, ExtensionSet, HealthStatus, PingResult};
-use mgp_types::service::{AuditSink, Grantor, MgpService, Principal, Router, ServerId, Stack};
+use mgp_types::service::{
+    AuditSink, MgpService, PermissionAuthority, Principal, Router, ServerId, Stack,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
@@ -220,13 +222,13 @@ impl ClientBuilder {
     /// use mgp_client_sdk::{Client, TestClient};
     /// use mgp_server_sdk::{Server, Tool};
     /// use mgp_types::mgp::{GrantDecision, Permission, PermissionDecision};
-    /// use mgp_types::service::{BoxFuture, Context, Grantor, ServerId};
+    /// use mgp_types::service::{BoxFuture, Context, PermissionAuthority, ServerId};
     /// use tokio::sync::watch;
     ///
     /// /// Lets a server use the camera, and nothing else.
     /// struct Camera(watch::Sender<u64>);
     ///
-    /// impl Grantor for Camera {
+    /// impl PermissionAuthority for Camera {
     ///     fn decide(&self, cx: &Context, server: &ServerId, _: Vec<Permission>)
     ///         -> BoxFuture<'static, PermissionDecision> {
     ///         Box::pin(std::future::ready(self.standing(cx, server)))
@@ -253,7 +255,7 @@ impl ClientBuilder {
     /// assert_eq!(client.refusal("run", ()).await.code().0, 1000);
     /// # });
     /// ```
-    pub fn grantor(mut self, grantor: Arc<dyn Grantor>) -> Self {
+    pub fn grantor(mut self, grantor: Arc<dyn PermissionAuthority>) -> Self {
         self.config.connect.grantor = Some(grantor);
         self.mgp = self.mgp.map(|set| set.with(Extension::Permissions));
         self
@@ -268,7 +270,7 @@ impl ClientBuilder {
     }
 
     /// Sets a gate that decides about the server's permissions before the connection is ready (MGP §3.4).
-    pub fn gate(mut self, gate: impl PermissionGate + 'static) -> Self {
+    pub fn gate(mut self, gate: impl ConnectGate + 'static) -> Self {
         self.config.connect.gate = Some(Arc::new(gate));
         self.mgp = self.mgp.map(|set| set.with(Extension::Permissions));
         self

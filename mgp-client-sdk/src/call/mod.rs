@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{StreamExt as _, iter};
-use mgp_lifecycle::TakesTask;
+use mgp_lifecycle::AcceptsTask;
 use mgp_types::mcp::{
     CallToolParams, CallToolResult, Era, LegacyCreateTaskResult, LogLevel, TaskAugmentation, key,
 };
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, Gone, Item, ItemKind, Method, Outlet, Params, Progress, Reply, Sink,
+    BoxFuture, Call, CallKey, Gone, Item, Method, Outlet, OutletItemKind, Params, Progress, Reply,
+    Sink,
 };
 use mgp_types::{Object, Payload, RpcError};
 use serde::Serialize;
@@ -296,7 +297,7 @@ impl ToolCall {
             cx.extensions.insert(bounds);
         }
         if wanted || unobserved {
-            cx.extensions.insert(TakesTask);
+            cx.extensions.insert(AcceptsTask);
         }
         let params = match self.task {
             TaskMode::Wanted(ttl) if self.client.server().era == Era::Legacy => {
@@ -362,7 +363,7 @@ impl Sink for ProgressTap {
         }
     }
 
-    fn wants(&self, kind: ItemKind) -> bool {
-        kind == ItemKind::Progress || self.inner.wants(kind)
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        kind == OutletItemKind::Progress || self.inner.wants(kind)
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context as Task, Poll, ready};
 use futures_util::Stream;
 use mgp_types::mcp::{CallToolResult, ContentBlock};
 use mgp_types::mgp::{CancelParams, CancelResult, Extension};
-use mgp_types::service::{BoxFuture, CallKey, Gone, Item, ItemKind, Outlet, Progress, Sink};
+use mgp_types::service::{BoxFuture, CallKey, Gone, Item, Outlet, OutletItemKind, Progress, Sink};
 use tokio::sync::mpsc;
 
 use super::ToolCall;
@@ -140,7 +140,7 @@ impl Sink for Channel {
         })
     }
 
-    fn wants(&self, kind: ItemKind) -> bool {
-        matches!(kind, ItemKind::Chunk | ItemKind::Progress) || self.inner.wants(kind)
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        matches!(kind, OutletItemKind::Chunk | OutletItemKind::Progress) || self.inner.wants(kind)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select;
-use mgp_lifecycle::{CatchPanicLayer, ConnectError, EraChoice, Session, StampLayer, connect};
+use mgp_lifecycle::{CatchPanicLayer, ConnectError, EraChoice, RequestMetaLayer, Session, connect};
 use mgp_transport::{Child, ChildCommand, Connection, Monitor};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::{Era, Revision, ServerCapabilities};
@@ -13,7 +13,7 @@ use mgp_types::method::{
     SubscriptionsAcknowledged, ToolsListChanged,
 };
 use mgp_types::mgp::Extension;
-use mgp_types::service::{Asks, Context, Facts, Peer, Router, Stack, Unaudited};
+use mgp_types::service::{Asks, Context, Peer, PeerInfo, Router, Stack, Unaudited};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower_layer::Layer as _;
@@ -248,8 +248,11 @@ async fn finish_connect(
 }
 
 /// Creates the layer that adds the client's own members to each request.
-fn request_meta(config: &ClientConfig, session: &Arc<Session>) -> Result<StampLayer, ConnectError> {
-    let layer = StampLayer::new(Arc::clone(session), &config.offer);
+fn request_meta(
+    config: &ClientConfig,
+    session: &Arc<Session>,
+) -> Result<RequestMetaLayer, ConnectError> {
+    let layer = RequestMetaLayer::new(Arc::clone(session), &config.offer);
     Ok(layer.map_err(ConnectError::Refused)?.server(config.server_id.clone()))
 }
 
@@ -270,7 +273,7 @@ fn follow_permissions(
 /// Records that the server is connected, if there is an audit sink.
 async fn record_presence(
     config: &ClientConfig,
-    facts: &Facts,
+    facts: &PeerInfo,
     liveness: &Liveness,
 ) -> Result<Option<Presence>, Unaudited> {
     match (&config.hooks.audit, &config.server_id) {
@@ -287,7 +290,7 @@ async fn handshake(
     cx: &Context,
     config: &ClientConfig,
     known_era: &KnownEra,
-) -> Result<Arc<Facts>, ConnectError> {
+) -> Result<Arc<PeerInfo>, ConnectError> {
     let is_free = config.connect.era == EraChoice::Auto;
     if is_free && known_era.was_legacy() {
         let mut known = config.connect.clone();

@@ -15,8 +15,8 @@ use mgp_transport::{Child, ChildCommand, ExitReport, Monitor};
 use mgp_types::mcp::{CallToolResult, Implementation, ServerCapabilities};
 use mgp_types::method::{Notification, Request, ToolsCall, lookup};
 use mgp_types::service::{
-    Call, CallKey, Context, Facts, Method, MgpService, Outlet, Params, Peer, Reply, Router, Scope,
-    Stack,
+    Call, CallKey, Context, Method, MgpService, Outlet, Params, Peer, PeerInfo, Reply, Router,
+    Scope, Stack,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
@@ -68,7 +68,7 @@ struct ClientState {
     ungated: Stack,
     peer: Peer,
     cx: Context,
-    facts: Arc<Facts>,
+    facts: Arc<PeerInfo>,
     capabilities: ServerCapabilities,
     session: Arc<Session>,
     monitor: Monitor,
@@ -248,7 +248,7 @@ impl Client {
 
     /// Returns what the server negotiated.
     #[must_use]
-    pub fn server(&self) -> &Facts {
+    pub fn server(&self) -> &PeerInfo {
         &self.0.facts
     }
 

@@ -10,7 +10,7 @@ use mgp_types::mcp::{
     UpdateTaskParams,
 };
 use mgp_types::method::{Request, TasksCancel, TasksGet, TasksResult, TasksUpdate};
-use mgp_types::service::{Ask, Call, CallKey, Context, Extensions, HttpFault, Outlet, Reply};
+use mgp_types::service::{Ask, Call, CallKey, Context, Extensions, HttpFailure, Outlet, Reply};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
 use tokio::runtime::Handle;
@@ -225,9 +225,9 @@ enum TaskFailure {
 
 /// Returns whether another attempt may succeed.
 fn is_transient(error: &RpcError) -> bool {
-    match HttpFault::of(error) {
-        Some(HttpFault::Unreached | HttpFault::Cut) => true,
-        Some(HttpFault::Status(status) | HttpFault::Answered(status)) => {
+    match HttpFailure::of(error) {
+        Some(HttpFailure::Unreached | HttpFailure::Cut) => true,
+        Some(HttpFailure::Status(status) | HttpFailure::Answered(status)) => {
             matches!(status, 408 | 425 | 429 | 500..)
         }
         _ => Recovery::for_repeatable(error.code()).is_some_and(|hints| hints.is_retryable()),
@@ -236,9 +236,9 @@ fn is_transient(error: &RpcError) -> bool {
 
 /// Returns whether an error was written by the server itself, not by something between.
 fn is_from_server(error: &RpcError) -> bool {
-    match HttpFault::of(error) {
+    match HttpFailure::of(error) {
         None => true,
-        Some(HttpFault::Answered(status)) => !matches!(status, 408 | 425 | 429 | 503),
+        Some(HttpFailure::Answered(status)) => !matches!(status, 408 | 425 | 429 | 503),
         Some(_) => false,
     }
 }

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use mgp_lifecycle::{HealthReason, Live, MonitorConfig};
+use mgp_lifecycle::{HealthReason, LiveServer, MonitorConfig};
 use tokio::sync::watch;
 
 use super::handle::WeakSupervisedClient;
@@ -11,13 +11,13 @@ use crate::client::Client;
 
 /// Monitors each run of a server, until no handle of it is left.
 pub(super) async fn monitor_runs(
-    mut runs: watch::Receiver<Option<Live<Client>>>,
+    mut runs: watch::Receiver<Option<LiveServer<Client>>>,
     config: MonitorConfig,
     server: WeakSupervisedClient,
 ) {
     loop {
         let run_info = runs.borrow_and_update().clone();
-        if let Some(Live { client, run, .. }) = run_info {
+        if let Some(LiveServer { client, run, .. }) = run_info {
             let health = client.monitor_health(config.clone());
             // Monitoring must not keep the client alive.
             drop(client);

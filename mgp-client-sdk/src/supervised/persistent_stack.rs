@@ -17,8 +17,8 @@ use std::time::Duration;
 use mgp_lifecycle::{ReadyLayer, RetryLayer, Session};
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
-    BoxFuture, Call, Either, Facts, Kind, Peer, Reply, Scope, ScopeId, ScopeKind, ServerId, Stack,
-    closed,
+    BoxFuture, Call, Either, Kind, Peer, PeerInfo, Reply, Scope, ScopeId, ScopeKind, ServerId,
+    Stack, closed,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{RpcError, opaque_debug};
@@ -122,7 +122,7 @@ impl Future for ResponseFuture {
 #[derive(Default)]
 pub(crate) struct CurrentConnection {
     connection: Mutex<Option<Arc<ActiveConnection>>>,
-    facts: Mutex<Option<Arc<Facts>>>,
+    facts: Mutex<Option<Arc<PeerInfo>>>,
 }
 
 impl CurrentConnection {
@@ -146,7 +146,7 @@ impl CurrentConnection {
         self.connection.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, connection))
     }
 
-    fn facts(&self) -> Option<Arc<Facts>> {
+    fn facts(&self) -> Option<Arc<PeerInfo>> {
         self.facts.lock().clone()
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use mgp_types::mcp::{Era, ListToolsResult, Tool};
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
-    BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, HttpFault, Method,
+    BoxFuture, Call, CallKey, Either, Extensions, HeaderParams, HeaderPlan, HttpFailure, Method,
     MgpService, Outlet, Params, Reply,
 };
 use mgp_types::sync::Mutex;
@@ -244,7 +244,7 @@ impl HeaderPlans {
 /// Only with status 400: with any other status the error may come from the tool itself.
 fn is_refused(error: &RpcError) -> bool {
     error.code() == ErrorCode::HEADER_MISMATCH
-        && HttpFault::of(error) == Some(HttpFault::Answered(400))
+        && HttpFailure::of(error) == Some(HttpFailure::Answered(400))
 }
 
 /// Returns whether a tool can be called; stores its plan if it has one.

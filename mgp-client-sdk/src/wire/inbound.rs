@@ -10,8 +10,8 @@ use mgp_types::method::{
     ElicitationComplete, ElicitationCreate, Ping, Request, RootsList, SamplingCreateMessage, lookup,
 };
 use mgp_types::service::{
-    Ask, Asking, Asks, BoxFuture, Call, Context, Facts, InFlight, Kind, Reply, Router, ScopeKind,
-    Stack,
+    Ask, Asking, Asks, BoxFuture, Call, Context, InFlight, Kind, PeerInfo, Reply, Router,
+    ScopeKind, Stack,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
@@ -123,7 +123,7 @@ pub(crate) fn not_offered(method: &str) -> RpcError {
 }
 
 /// Returns whether a message belongs to an extension that is not active, so that it must be unknown here (MGP §2.4).
-fn is_inactive(call: &Call, facts: &Facts) -> bool {
+fn is_inactive(call: &Call, facts: &PeerInfo) -> bool {
     let extension = lookup(call.method().as_str()).and_then(|info| info.extension);
     extension.is_some_and(|extension| !facts.has(extension))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgp_lifecycle::{RetryLayer, Session, StampLayer};
+use mgp_lifecycle::{RequestMetaLayer, RetryLayer, Session};
 use mgp_security::TraceLayer;
 use mgp_stream::CollectLayer;
 use mgp_types::service::{MgpService, Peer, Scope, ScopeId, Stack};
@@ -19,7 +19,7 @@ pub(crate) struct OutboundStack {
     pub(crate) scope: ScopeId,
     /// If `None`, no call is retried.
     retry: Option<RetryLayer>,
-    stamp: StampLayer,
+    stamp: RequestMetaLayer,
     mirror: HeaderMirrorLayer,
     inner: Stack,
 }
@@ -29,7 +29,7 @@ impl OutboundStack {
         peer: LivenessPeer,
         scope: &Scope,
         retry: Option<RetryLayer>,
-        stamp: StampLayer,
+        stamp: RequestMetaLayer,
         mirror: HeaderMirrorLayer,
         time_limit: RequestTimeoutLayer,
     ) -> Self {

@@ -12,8 +12,8 @@ use mgp_lifecycle::Refusal;
 use mgp_types::RpcError;
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
-    BoxFuture, Call, Deadline, Gone, Item, ItemKind, Kind, MgpService, Outlet, Progress, Reply,
-    Sink,
+    BoxFuture, Call, Deadline, Gone, Item, Kind, MgpService, Outlet, OutletItemKind, Progress,
+    Reply, Sink,
 };
 use mgp_types::sync::Mutex;
 use pin_project_lite::pin_project;
@@ -199,8 +199,8 @@ impl Sink for ActivitySink {
         }
     }
 
-    fn wants(&self, kind: ItemKind) -> bool {
-        kind == ItemKind::Progress || self.inner.wants(kind)
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        kind == OutletItemKind::Progress || self.inner.wants(kind)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use mgp_client_sdk::auth::{AuthError, Browser, OAuth};
-use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, Fetched, Fetcher};
+use mgp_types::service::{BoxFuture, Fetch, FetchError, FetchRequest, Fetched, SharedFetch};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use url::Url;
@@ -171,7 +171,7 @@ impl World {
         set(&mut self.switches.lock().unwrap());
     }
 
-    pub(crate) fn fetcher(self: &Arc<Self>) -> Fetcher {
+    pub(crate) fn fetcher(self: &Arc<Self>) -> SharedFetch {
         Arc::new(WorldFetcher(Arc::clone(self)))
     }
 

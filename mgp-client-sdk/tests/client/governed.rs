@@ -6,7 +6,9 @@ use std::time::Duration;
 use mgp_client_sdk::{Changed, Client, ClientBuilder, EraChoice, Error};
 use mgp_transport::ChildCommand;
 use mgp_types::mgp::AuditResult;
-use mgp_types::service::{AuditSink, Audited, Call, MemoryAudit, Start, Ticket, Unaudited, gate};
+use mgp_types::service::{
+    AuditFuture, AuditSink, Call, MemoryAudit, Start, Ticket, Unaudited, gate,
+};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -228,12 +230,12 @@ async fn a_handshake_that_fails_leaves_no_record() {
 struct Full;
 
 impl AuditSink for Full {
-    fn begin(&self, _: Start) -> Audited<Ticket> {
-        Audited::Ready(Err(Unaudited::Full))
+    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
+        AuditFuture::Ready(Err(Unaudited::Full))
     }
 
-    fn record(&self, _: mgp_types::mgp::AuditEvent) -> Audited<()> {
-        Audited::Ready(Err(Unaudited::Full))
+    fn record(&self, _: mgp_types::mgp::AuditEvent) -> AuditFuture<()> {
+        AuditFuture::Ready(Err(Unaudited::Full))
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientConfig, Error};
-use mgp_lifecycle::{ConnectError, EraChoice, MgpOffer, PermissionGate, Verdict};
+use mgp_lifecycle::{ConnectError, ConnectGate, EraChoice, MgpOffer, Verdict};
 use mgp_server_sdk::Server;
 use mgp_transport::duplex;
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
-use mgp_types::service::{BoxFuture, Context, Facts};
+use mgp_types::service::{BoxFuture, Context, PeerInfo};
 
 /// Decides after a while, and counts how often it was asked.
 struct After {
@@ -18,8 +18,8 @@ struct After {
     asked: Arc<AtomicUsize>,
 }
 
-impl PermissionGate for After {
-    fn decide(&self, facts: Arc<Facts>, _: Context) -> BoxFuture<'static, Verdict> {
+impl ConnectGate for After {
+    fn decide(&self, facts: Arc<PeerInfo>, _: Context) -> BoxFuture<'static, Verdict> {
         assert_eq!(facts.permissions_required, ["shell.execute"]);
         self.asked.fetch_add(1, Ordering::SeqCst);
         let (time, verdict) = (self.time, self.verdict);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::Switchboard;
+use mgp_client_sdk::ToolRouter;
 use mgp_lifecycle::{EraChoice, LimitConfig};
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
@@ -85,7 +85,7 @@ fn chunks_cross_a_hop_in_order_and_before_the_result() {
         both(move || async move {
             let hop =
                 hop(Server::new("below", "1").tool(think()), config(below), Identity::new()).await;
-            let end = kernel(Switchboard::new().route("think", hop));
+            let end = kernel(ToolRouter::new().route("think", hop));
             let client = mgp_client_sdk::Client::connect(end.reader, end.writer, config(above))
                 .await
                 .unwrap();
@@ -119,7 +119,7 @@ fn a_dropped_call_is_cancelled_two_hops_away() {
         let hop =
             hop(Server::new("below", "1").tool(hang), config(EraChoice::Legacy), Identity::new())
                 .await;
-        let end = kernel(Switchboard::new().route("hang", hop));
+        let end = kernel(ToolRouter::new().route("hang", hop));
         let client =
             mgp_client_sdk::Client::connect(end.reader, end.writer, config(EraChoice::Legacy))
                 .await
@@ -146,7 +146,7 @@ fn errors_cross_a_hop_with_code_and_recovery() {
         let hop =
             hop(Server::new("below", "1").tool(fail), config(EraChoice::Legacy), Identity::new())
                 .await;
-        let end = kernel(Switchboard::new().route("fail", hop));
+        let end = kernel(ToolRouter::new().route("fail", hop));
         let client =
             mgp_client_sdk::Client::connect(end.reader, end.writer, config(EraChoice::Legacy))
                 .await

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
-use mgp_client_sdk::{Client, Switchboard};
+use mgp_client_sdk::{Client, ToolRouter};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
@@ -129,7 +129,7 @@ async fn in_rounds(
 async fn cell(above: EraChoice, below: EraChoice) {
     let (made, asked, gate) = (Arc::default(), Arc::default(), Confirm::default());
     let hop = hop(asking(&made), config(below), gate.clone()).await;
-    let end = kernel(Switchboard::new().route("ask", hop.clone()));
+    let end = kernel(ToolRouter::new().route("ask", hop.clone()));
     let mut config = config(above);
     config.answers = person(ACCEPT, &asked);
     let client = Client::connect(end.reader, end.writer, config).await.unwrap();

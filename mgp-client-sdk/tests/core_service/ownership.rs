@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_client_sdk::{Client, Switchboard};
+use mgp_client_sdk::{Client, ToolRouter};
 use mgp_lifecycle::EraChoice;
 use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
@@ -52,7 +52,7 @@ impl Sink for Watching {
         self.0.send(item)
     }
 
-    fn wants(&self, kind: mgp_types::service::ItemKind) -> bool {
+    fn wants(&self, kind: mgp_types::service::OutletItemKind) -> bool {
         self.0.wants(kind)
     }
 }
@@ -81,7 +81,7 @@ fn a_gate_that_wraps_the_outlet_sees_each_chunk() {
             "x".repeat(50)
         });
         let hop = hop(Server::new("below", "1").tool(think), config(EraChoice::Legacy), gate).await;
-        let end = kernel(Switchboard::new().route("think", hop));
+        let end = kernel(ToolRouter::new().route("think", hop));
         let client =
             Client::connect(end.reader, end.writer, config(EraChoice::Legacy)).await.unwrap();
         let (seen, outlet) = ItemLog::outlet();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ClientConfig, Hop, Switchboard};
+use mgp_client_sdk::{Client, ClientConfig, Hop, ToolRouter};
 use mgp_lifecycle::{
     CatchPanicLayer, EraChoice, HandshakeLayer, MgpOffer, RoundsLayer, ServerOffer,
 };
@@ -56,8 +56,8 @@ pub(crate) async fn connect(server: Server, config: ClientConfig) -> Client {
     Client::connect(end.reader, end.writer, config).await.unwrap()
 }
 
-/// A minimal kernel: the layers a server needs above a switchboard. Returns the client's end.
-pub(crate) fn kernel(board: Switchboard) -> mgp_transport::End {
+/// A minimal kernel: the layers a server needs above a tool router. Returns the client's end.
+pub(crate) fn kernel(board: ToolRouter) -> mgp_transport::End {
     let mut offer = ServerOffer::new(Implementation::new("kernel", "1"));
     offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
     let stack = Stack::new(

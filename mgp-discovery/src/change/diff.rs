@@ -9,14 +9,14 @@ use crate::config::{Agent, Config, Kernel, Server, ServerMgp, ToolCreation};
 /// The changes that turn one configuration into another; nothing else needs to be touched to apply it.
 ///
 /// ```
-/// use mgp_discovery::{Change, Config, Effect};
+/// use mgp_discovery::{Change, Config, ChangeEffect};
 ///
 /// let config = |text| Config::parse("mgp.toml", text).unwrap().config;
 /// let old = config("servers = [{ id = 'a', command = 'a' }, { id = 'b', command = 'b' }]");
 /// let new = config("servers = [{ id = 'a', command = 'a', mgp = { confirm = 'moderate' } }]");
 /// let change = Change::between(&old, &new);
 /// assert_eq!(change.removed[0].as_str(), "b");
-/// assert_eq!(change.changed[0].effect, Effect::Govern);
+/// assert_eq!(change.changed[0].effect, ChangeEffect::Govern);
 /// assert!(Change::between(&new, &new).is_empty());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,13 +43,13 @@ pub struct Changed {
     /// The new entry.
     pub server: Server,
     /// The measure that applies it.
-    pub effect: Effect,
+    pub effect: ChangeEffect,
 }
 
 /// The measure that applies a change of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Effect {
+pub enum ChangeEffect {
     /// New rules apply from the next call on; the server keeps running.
     Govern,
     /// The server is drained and restarted, because its program, URL or handshake changed.
@@ -96,7 +96,7 @@ impl Change {
     }
 }
 
-fn effect(old: &Server, new: &Server) -> Effect {
+fn effect(old: &Server, new: &Server) -> ChangeEffect {
     // Another file or owner implies another folder, and other rules of expansion.
     let same_place = old.reach == new.reach && old.file == new.file && old.origin == new.origin;
     let same_offer = match (&old.mgp, &new.mgp) {
@@ -105,7 +105,7 @@ fn effect(old: &Server, new: &Server) -> Effect {
         _ => false,
     };
     let same_handshake = same_offer && old.era == new.era;
-    if same_place && same_handshake { Effect::Govern } else { Effect::Restart }
+    if same_place && same_handshake { ChangeEffect::Govern } else { ChangeEffect::Restart }
 }
 
 /// Returns the values of the handshake, which cannot change while the connection lives.

@@ -6,5 +6,5 @@ mod stamp;
 #[cfg(test)]
 mod tests;
 
-pub use diff::{Change, Changed, Effect};
+pub use diff::{Change, ChangeEffect, Changed};
 pub use reload::{Reload, Reloaded};

@@ -20,7 +20,7 @@ fn config(text: &str) -> Config {
 }
 
 #[track_caller]
-fn effect(old: &str, new: &str) -> Effect {
+fn effect(old: &str, new: &str) -> ChangeEffect {
     let server = |rest| config(&format!("[[servers]]\nid = 'a'\n{rest}"));
     let change = Change::between(&server(old), &server(new));
     assert!(change.added.is_empty() && change.removed.is_empty());
@@ -33,14 +33,14 @@ fn only_values_of_the_start_and_the_handshake_need_a_restart() {
     let with = |rest: &str| effect(base, &format!("{base}{rest}\n"));
     for rest in ["args = ['x']", "cwd = 'x'", "env = { A = 'b' }", "era = 'legacy'", "mgp = false"]
     {
-        assert_eq!(with(rest), Effect::Restart, "{rest}");
+        assert_eq!(with(rest), ChangeEffect::Restart, "{rest}");
     }
-    assert_eq!(effect(base, "command = 'b'"), Effect::Restart);
-    assert_eq!(effect(base, "url = 'https://a'"), Effect::Restart);
+    assert_eq!(effect(base, "command = 'b'"), ChangeEffect::Restart);
+    assert_eq!(effect(base, "url = 'https://a'"), ChangeEffect::Restart);
     for rest in
         ["extensions = ['audit']", "permissions_required = ['camera']", "isolation = 'per_agent'"]
     {
-        assert_eq!(with(&format!("[servers.mgp]\n{rest}")), Effect::Restart, "{rest}");
+        assert_eq!(with(&format!("[servers.mgp]\n{rest}")), ChangeEffect::Restart, "{rest}");
     }
     let rules = [
         "trust_level = 'sandboxed'",
@@ -55,7 +55,7 @@ fn only_values_of_the_start_and_the_handshake_need_a_restart() {
         "tags = ['x']",
     ];
     for rest in rules {
-        assert_eq!(with(&format!("[servers.mgp]\n{rest}")), Effect::Govern, "{rest}");
+        assert_eq!(with(&format!("[servers.mgp]\n{rest}")), ChangeEffect::Govern, "{rest}");
     }
 }
 

@@ -47,13 +47,13 @@ pub struct ExpandedServer {
     /// The server.
     pub id: ServerId,
     /// The program or URL.
-    pub reach: ExpandedReach,
+    pub reach: ExpandedTarget,
 }
 
 /// The program or URL of a server, expanded.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum ExpandedReach {
+pub enum ExpandedTarget {
     /// A child process.
     Program {
         /// The program.
@@ -106,11 +106,11 @@ impl ExpandedServer {
     /// Returns the texts that must not be shown: values from outside the file, and values that look like secrets.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let (texts, map): (Vec<&Expanded>, _) = match &self.reach {
-            ExpandedReach::Program { command, args, env, .. } => {
+            ExpandedTarget::Program { command, args, env, .. } => {
                 (std::iter::once(command).chain(args).collect(), Some(env))
             }
-            ExpandedReach::Url { url, headers, .. } => (vec![url], Some(headers)),
-            ExpandedReach::Within => (Vec::new(), None),
+            ExpandedTarget::Url { url, headers, .. } => (vec![url], Some(headers)),
+            ExpandedTarget::Within => (Vec::new(), None),
         };
         let all = texts.into_iter().chain(map.into_iter().flat_map(BTreeMap::values));
         all.flat_map(Expanded::secrets)
@@ -157,7 +157,7 @@ impl Expander {
         let folder = server.file.parent().unwrap_or(Path::new(""));
         let mut filling = Filling { expander: self, server, folder, reasons: Vec::new() };
         let reach = match &server.reach {
-            Reach::Program { command, args, cwd, env } => ExpandedReach::Program {
+            Reach::Program { command, args, cwd, env } => ExpandedTarget::Program {
                 command: filling.text("command", command, &[("", command)]),
                 args: (0_usize..)
                     .zip(args.iter().zip(named(args)))
@@ -169,12 +169,12 @@ impl Expander {
                 }),
                 env: filling.map("env", env),
             },
-            Reach::Url { url, headers, transport } => ExpandedReach::Url {
+            Reach::Url { url, headers, transport } => ExpandedTarget::Url {
                 url: filling.text("url", url, &in_url(url)),
                 headers: filling.map("headers", headers),
                 transport: transport.clone(),
             },
-            Reach::Within => ExpandedReach::Within,
+            Reach::Within => ExpandedTarget::Within,
         };
         if filling.reasons.is_empty() {
             return Ok(ExpandedServer { id: server.id.clone(), reach });

@@ -8,7 +8,7 @@ mod template;
 mod tests;
 mod value;
 
-pub use expander::{ExpandedReach, ExpandedServer, Expander, NotExpanded};
+pub use expander::{ExpandedServer, ExpandedTarget, Expander, NotExpanded};
 pub(crate) use secrets::looks_secret;
 pub use secrets::{ClearSecret, clear_secrets};
 pub use template::{BadTemplate, Template};

@@ -105,7 +105,7 @@ fn each_place_of_a_server_is_filled_and_no_value_is_shown() {
     let filled = expander().server(&config.servers[0]).unwrap();
     let shown = format!("{filled:?}");
     assert!(!shown.contains("value") && !shown.contains("hunter2"), "{shown}");
-    let ExpandedReach::Program { command, args, cwd, env } = filled.reach else {
+    let ExpandedTarget::Program { command, args, cwd, env } = filled.reach else {
         panic!("a program")
     };
     assert_eq!(
@@ -114,7 +114,7 @@ fn each_place_of_a_server_is_filled_and_no_value_is_shown() {
     );
     assert_eq!((args[1].is_secret(), env["L"].is_secret()), (true, false));
     assert_eq!(cwd.as_deref(), Some(Path::new("/etc/sub")));
-    let ExpandedReach::Url { url, headers, .. } =
+    let ExpandedTarget::Url { url, headers, .. } =
         expander().server(&config.servers[1]).unwrap().reach
     else {
         panic!("a URL")

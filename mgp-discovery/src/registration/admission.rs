@@ -5,7 +5,7 @@ use mgp_types::method::method_of_tool;
 use mgp_types::service::{Authority, Context, Pass, Rule, ServerId, Start};
 
 use super::event::Event;
-use super::refusal::RegistrationRefused as Refused;
+use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use crate::error::Error;
 

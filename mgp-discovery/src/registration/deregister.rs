@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::event::Event;
 use super::record::{Creator, Record, Stage};
-use super::refusal::RegistrationRefused as Refused;
+use super::refusal::RegistrationError as Refused;
 use super::registrations::{RegistrationState, Registrations, StoredRegistration, is_creator};
 use super::source;
 use super::work::Progress;

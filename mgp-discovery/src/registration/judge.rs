@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::program::{Code, code};
 use super::record::{Proposal, is_sandboxed};
-use super::refusal::RegistrationRefused as Refused;
+use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use super::servers::{Script, Verdict};
 use crate::error::Error;

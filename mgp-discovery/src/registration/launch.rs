@@ -10,13 +10,13 @@ use mgp_types::service::ServerId;
 
 use super::program::{FileCheck, compare_files};
 use super::record::{Proposal, Stage};
-use super::refusal::RegistrationRefused as Refused;
+use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use super::servers::Approved;
 use super::source;
 use crate::config::{Reach, Restart, Server, ServerMgp};
 use crate::error::Error;
-use crate::expand::{Expanded, ExpandedReach, ExpandedServer};
+use crate::expand::{Expanded, ExpandedServer, ExpandedTarget};
 use crate::source::Origin;
 
 impl RegistrationState {
@@ -78,7 +78,7 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
         program.env.iter().map(|(name, value)| (name.clone(), hidden(value))).collect();
     Ok(ExpandedServer {
         id: program.server(),
-        reach: ExpandedReach::Program {
+        reach: ExpandedTarget::Program {
             command: plain(&program.command),
             args: script.iter().chain(&program.args).map(|arg| plain(arg)).collect(),
             cwd: Some(Path::new(&program.cwd).to_owned()),

@@ -27,7 +27,7 @@ mod work;
 
 pub use config::RegistrationConfig;
 pub(crate) use params::changes_code;
-pub use refusal::{Holder, RegistrationRefused};
+pub use refusal::{IdHolder, RegistrationError};
 pub use registrations::{Registrations, RegistrationsBuilder};
 pub use review::Waiting;
 pub use servers::{Approved, Judge, Script, Servers, Verdict};

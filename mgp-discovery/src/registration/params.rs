@@ -9,7 +9,7 @@ use mgp_types::mgp::{
 use mgp_types::service::Authority;
 
 use super::config::RegistrationConfig;
-use super::refusal::RegistrationRefused as Refused;
+use super::refusal::RegistrationError as Refused;
 use crate::config::{limits, valid_id};
 
 /// The maximum number of arguments, variables, extensions or permissions of a registration.

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::config::RegistrationConfig;
 use super::params::{RegisterRequest, unfit};
 use super::record::{BoundFile, Proposal};
-use super::refusal::RegistrationRefused as Refused;
+use super::refusal::RegistrationError as Refused;
 
 /// The maximum size of a program whose content is read.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;

@@ -8,7 +8,7 @@ use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
 use super::record::Creator;
-use super::refusal::RegistrationRefused as Refused;
+use super::refusal::RegistrationError as Refused;
 
 const WINDOW: Duration = Duration::from_mins(1);
 /// The maximum number of counted principals; while the table is full, further principals are refused.

@@ -9,7 +9,7 @@ use mgp_types::service::{Rule, ServerId};
 /// A refusal; `error.rs` maps it to a code.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RegistrationRefused {
+pub enum RegistrationError {
     /// The caller may not call an administrative method.
     #[error("only operators may call `{method}`, and callers an operator granted it to")]
     NotAllowed {
@@ -41,7 +41,7 @@ pub enum RegistrationRefused {
         /// The server that has it.
         there: ServerId,
         /// The kind of that server.
-        is: Holder,
+        is: IdHolder,
     },
     /// The server is configured.
     #[error("`{0}` comes from the configuration; ask an operator to remove it from `mgp.toml`")]
@@ -100,7 +100,7 @@ pub enum RegistrationRefused {
 /// The holder of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Holder {
+pub enum IdHolder {
     /// The configuration, or another server that was not registered here.
     Other,
     /// A registration.
@@ -111,7 +111,7 @@ pub enum Holder {
     Leaving,
 }
 
-impl Holder {
+impl IdHolder {
     fn remedy(self) -> &'static str {
         match self {
             Self::Other => "choose another id",
@@ -122,7 +122,7 @@ impl Holder {
     }
 }
 
-impl RegistrationRefused {
+impl RegistrationError {
     /// Returns the details for the caller.
     pub(crate) fn details(&self) -> Option<Object> {
         let mut details = Object::new();

@@ -13,7 +13,7 @@ use super::event::Event;
 use super::params::RegisterRequest;
 use super::program::{FileCheck, compare_files, find};
 use super::record::{Creator, Proposal, Record, Stage};
-use super::refusal::{Holder, RegistrationRefused as Refused};
+use super::refusal::{IdHolder, RegistrationError as Refused};
 use super::registrations::{
     RegistrationState, Registrations, StoredRegistration, is_creator, operator,
 };
@@ -61,7 +61,7 @@ impl Registrations {
         let state = &self.0;
         let stored = state.found(server, fingerprint).await?;
         if state.servers.configured(server) {
-            return Err(Refused::Taken { there: server.clone(), is: Holder::Other }.into());
+            return Err(Refused::Taken { there: server.clone(), is: IdHolder::Other }.into());
         }
         let program = stored.record.program.clone();
         match state.blocking(server, move |_| compare_files(&program)).await? {
@@ -200,25 +200,25 @@ impl RegistrationState {
     fn free(&self, server: &ServerId) -> Result<Option<StoredRegistration>, Refused> {
         let taken = |there: &str, is| Err(Refused::Taken { there: there.into(), is });
         if self.servers.configured(server) {
-            return taken(server.as_str(), Holder::Other);
+            return taken(server.as_str(), IdHolder::Other);
         }
         if let Some(stored) = self.stored(server) {
             return match &stored.record.stage {
-                Stage::Approved { .. } => taken(server.as_str(), Holder::Registered),
-                Stage::Leaving { .. } => taken(server.as_str(), Holder::Leaving),
+                Stage::Approved { .. } => taken(server.as_str(), IdHolder::Registered),
+                Stage::Leaving { .. } => taken(server.as_str(), IdHolder::Leaving),
                 // A server ran under it before, so it needs a removal.
-                _ if stored.record.changed => taken(server.as_str(), Holder::Waiting),
+                _ if stored.record.changed => taken(server.as_str(), IdHolder::Waiting),
                 Stage::Waiting { .. } | Stage::Rejected { .. } => Ok(Some(stored)),
             };
         }
         // Ids that differ only in case are treated as equal.
         let is_same = |id: &str| id.eq_ignore_ascii_case(server.as_str());
         if let Some((there, _)) = self.records().iter().find(|(id, _)| is_same(id)) {
-            return taken(there, Holder::Registered);
+            return taken(there, IdHolder::Registered);
         }
         let known = self.servers.known();
         match known.iter().find(|known| is_same(&known.summary.id)) {
-            Some(known) => taken(&known.summary.id, Holder::Other),
+            Some(known) => taken(&known.summary.id, IdHolder::Other),
             None => Ok(None),
         }
     }
@@ -360,7 +360,7 @@ fn earlier_reply(
             Ok(Some(result))
         }
         Stage::Rejected { .. } => Ok(None),
-        _ => Err(Refused::Taken { there: before.record.program.server(), is: Holder::Waiting }),
+        _ => Err(Refused::Taken { there: before.record.program.server(), is: IdHolder::Waiting }),
     }
 }
 

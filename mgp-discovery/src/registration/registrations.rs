@@ -22,7 +22,7 @@ use super::config::RegistrationConfig;
 use super::event::Event;
 use super::rate::CallRate;
 use super::record::{Creator, Proposal, Record, SPACE, Stage};
-use super::refusal::RegistrationRefused as Refused;
+use super::refusal::RegistrationError as Refused;
 use super::review::Waiting;
 use super::servers::{Judge, Servers};
 use super::work::{Progress, Work};

@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::error::Error;
-use crate::expand::ExpandedReach;
+use crate::expand::ExpandedTarget;
 use crate::registry::{Fleet, Known};
 
 /// A fake that records its calls as lines of a log.
@@ -98,7 +98,7 @@ impl Servers for Shared {
             if fails(&fake.broken) {
                 return Err(RpcError::new(ErrorCode::SERVER_NOT_READY, "no answer"));
             }
-            let ExpandedReach::Program { args, .. } = launch.reach else { panic!("a program") };
+            let ExpandedTarget::Program { args, .. } = launch.reach else { panic!("a program") };
             let args: Vec<_> = args.iter().map(crate::expand::Expanded::as_str).collect();
             fake.log_line(format!("start {} {}", server.id(), args.join(" ")).trim().to_owned());
             let mut running = fake.running.lock().unwrap();

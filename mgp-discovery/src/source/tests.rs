@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::mgp::{AuditEvent, TrustLevel};
-use mgp_types::service::{AuditSink, Audited, MemoryAudit, Principal, Start, Ticket, Unaudited};
+use mgp_types::service::{
+    AuditFuture, AuditSink, MemoryAudit, Principal, Start, Ticket, Unaudited,
+};
 use mgp_types::store::MemoryStore;
 
 use super::*;
@@ -139,12 +141,12 @@ async fn only_decisions_are_recorded() {
 struct FullLog;
 
 impl AuditSink for FullLog {
-    fn begin(&self, _: Start) -> Audited<Ticket> {
-        Audited::Ready(Err(Unaudited::Full))
+    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
+        AuditFuture::Ready(Err(Unaudited::Full))
     }
 
-    fn record(&self, _: AuditEvent) -> Audited<()> {
-        Audited::Ready(Err(Unaudited::Full))
+    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
+        AuditFuture::Ready(Err(Unaudited::Full))
     }
 }
 

@@ -10,7 +10,7 @@ use mgp_types::method::{Kind, methods};
 use mgp_types::mgp::{
     PingResult, ServerState, ShutdownParams, ShutdownReason, ShutdownResult, StatusResult,
 };
-use mgp_types::service::{BoxFuture, Context, Facts, Principal, Reply, ServerId, Stack, mock};
+use mgp_types::service::{BoxFuture, Context, PeerInfo, Principal, Reply, ServerId, Stack, mock};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use tokio::time::{Instant, sleep, timeout};
@@ -377,7 +377,7 @@ fn with_tasks(drain: &Drain, time: Duration) -> mock::Client {
     let tasks = TasksLayer::new(TasksConfig::default(), |_| TaskSupport::Optional);
     let inner = tasks.drain(drain.clone()).layer(slow);
     let mut client = mock::client(Stack::new(DrainLayer::new(drain.clone()).layer(inner)));
-    let mut facts = Facts::new(Revision::MODERN);
+    let mut facts = PeerInfo::new(Revision::MODERN);
     let offers = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
     facts.capabilities = Some(Payload::from_trusted(offers));
     client.cx.caller = Arc::new(facts);

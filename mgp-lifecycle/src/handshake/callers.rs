@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::mcp::Revision;
-use mgp_types::service::Facts;
+use mgp_types::service::PeerInfo;
 use mgp_types::sync::Mutex;
 
 /// The most callers in the cache.
@@ -26,11 +26,11 @@ pub(crate) struct RecentCallers(Mutex<Vec<Caller>>);
 struct Caller {
     capabilities: String,
     info: Option<String>,
-    facts: Arc<Facts>,
+    facts: Arc<PeerInfo>,
 }
 
 impl RecentCallers {
-    pub(crate) fn get(&self, revision: &Revision, meta: CallerMeta<'_>) -> Option<Arc<Facts>> {
+    pub(crate) fn get(&self, revision: &Revision, meta: CallerMeta<'_>) -> Option<Arc<PeerInfo>> {
         let callers = self.0.lock();
         let same = |caller: &&Caller| {
             caller.capabilities == meta.capabilities
@@ -41,7 +41,7 @@ impl RecentCallers {
     }
 
     /// Adds a caller; a full cache drops the oldest.
-    pub(crate) fn insert(&self, meta: CallerMeta<'_>, facts: &Arc<Facts>) {
+    pub(crate) fn insert(&self, meta: CallerMeta<'_>, facts: &Arc<PeerInfo>) {
         if meta.capabilities.len() + meta.info.map_or(0, str::len) > MAX_META_BYTES {
             return;
         }

@@ -9,7 +9,7 @@ use mgp_types::mcp::{
 };
 use mgp_types::method::{Initialize, Initialized, Request, ServerDiscover};
 use mgp_types::service::{
-    BoxFuture, Call, Context, Facts, Grantor, MgpService, Params, Reply, WireRules,
+    BoxFuture, Call, Context, MgpService, Params, PeerInfo, PermissionAuthority, Reply, WireRules,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
@@ -36,11 +36,11 @@ pub struct ConnectConfig {
     /// The time limit of the whole handshake, without the gate. Default: 30 s.
     pub handshake_timeout: Duration,
     /// Decides about the permissions a server needs, between its answer and `initialized`.
-    pub gate: Option<Arc<dyn PermissionGate>>,
+    pub gate: Option<Arc<dyn ConnectGate>>,
     /// Decides about the permissions a server needs, and reports changes while it is connected (MGP §3.4).
     ///
     /// Decisions are stored by the id in [`Context::server`], so the context of the connection must have one.
-    pub grantor: Option<Arc<dyn Grantor>>,
+    pub grantor: Option<Arc<dyn PermissionAuthority>>,
     /// The action if a permission the server needs is denied. Default: proceed.
     pub denied: Ungranted,
     /// The action if the decision timed out. Default: proceed.
@@ -100,12 +100,12 @@ pub enum Ungranted {
 }
 
 /// Decides whether a connection proceeds, given the permissions the server needs (MGP §3.4).
-pub trait PermissionGate: Send + Sync {
+pub trait ConnectGate: Send + Sync {
     /// Decides by `facts.permissions_required`, the permissions that the server needs.
-    fn decide(&self, facts: Arc<Facts>, cx: Context) -> BoxFuture<'static, Verdict>;
+    fn decide(&self, facts: Arc<PeerInfo>, cx: Context) -> BoxFuture<'static, Verdict>;
 }
 
-/// The decision of a [`PermissionGate`].
+/// The decision of a [`ConnectGate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The connection proceeds; calls that need a permission that was not granted are refused.
@@ -142,7 +142,7 @@ pub enum ConnectError {
 
 /// Performs the handshake over an outbound stack; the result is stored in the scope of the connection.
 ///
-/// The stack must contain a [`StampLayer`](super::StampLayer) for the same scope's [`Session`].
+/// The stack must contain a [`RequestMetaLayer`](super::StampLayer) for the same scope's [`Session`].
 ///
 /// # Errors
 /// The reason why it failed; the connection cannot be used then.
@@ -154,7 +154,7 @@ pub async fn connect<S: MgpService>(
     cx: &Context,
     offer: &ClientOffer,
     config: &ConnectConfig,
-) -> Result<Arc<Facts>, ConnectError> {
+) -> Result<Arc<PeerInfo>, ConnectError> {
     let flow = permission_flow(cx, config)?;
     let limit = config.handshake_timeout;
     let facts = timeout(limit, negotiate(stack, cx, offer, config))
@@ -190,7 +190,7 @@ async fn negotiate<S: MgpService>(
     cx: &Context,
     offer: &ClientOffer,
     config: &ConnectConfig,
-) -> Result<Arc<Facts>, ConnectError> {
+) -> Result<Arc<PeerInfo>, ConnectError> {
     if config.era != EraChoice::Legacy {
         let result = match probe(stack, cx, offer, config, &Revision::MODERN).await? {
             ProbeResult::Retry(revision) => probe(stack, cx, offer, config, &revision).await?,
@@ -212,7 +212,7 @@ async fn negotiate<S: MgpService>(
 /// The result of a probe.
 enum ProbeResult {
     /// A modern server.
-    Modern(Arc<Facts>),
+    Modern(Arc<PeerInfo>),
     /// A modern server that asks for this revision.
     Retry(Revision),
     /// A legacy server, with its answer to the probe.
@@ -253,7 +253,7 @@ async fn probe<S: MgpService>(
             Ok(revision.map_or(ProbeResult::Legacy(None), ProbeResult::Retry))
         }
         (NextStep::ModernUndescribed, _) => {
-            Ok(ProbeResult::Modern(store_facts(cx, Phase::Ready, Facts::new(revision.clone()))))
+            Ok(ProbeResult::Modern(store_facts(cx, Phase::Ready, PeerInfo::new(revision.clone()))))
         }
         (NextStep::Fail, Ok(Err(error))) => Err(ConnectError::Refused(error)),
         (next, answer) => {
@@ -288,7 +288,7 @@ async fn initialize<S: MgpService>(
     stack: &S,
     cx: &Context,
     offer: &ClientOffer,
-) -> Result<Arc<Facts>, ConnectError> {
+) -> Result<Arc<PeerInfo>, ConnectError> {
     let mut capabilities = offer.capabilities.clone();
     if let Some(mgp) = &offer.mgp {
         negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))
@@ -335,8 +335,8 @@ fn server_facts(
     capabilities: &ServerCapabilities,
     info: Option<&Implementation>,
     offer: &ClientOffer,
-) -> Facts {
-    let mut facts = Facts::new(revision);
+) -> PeerInfo {
+    let mut facts = PeerInfo::new(revision);
     facts.capabilities = Payload::of(capabilities).ok();
     facts.info = info.and_then(|info| Payload::of(info).ok());
     let Some(ours) = &offer.mgp else { return facts };
@@ -353,14 +353,14 @@ fn server_facts(
     facts
 }
 
-fn store_facts(cx: &Context, phase: Phase, facts: Facts) -> Arc<Facts> {
+fn store_facts(cx: &Context, phase: Phase, facts: PeerInfo) -> Arc<PeerInfo> {
     let facts = Arc::new(facts);
     cx.scope.state::<Session>().settle(phase, Arc::clone(&facts));
     facts
 }
 
 async fn run_gate(
-    facts: &Arc<Facts>,
+    facts: &Arc<PeerInfo>,
     cx: &Context,
     config: &ConnectConfig,
 ) -> Result<(), ConnectError> {

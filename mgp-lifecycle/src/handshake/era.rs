@@ -2,7 +2,7 @@
 
 use mgp_types::mcp::{Era, Revision};
 use mgp_types::method::{Initialize, Ping, Request as _, ServerDiscover};
-use mgp_types::service::HttpFault;
+use mgp_types::service::HttpFailure;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
 
@@ -130,19 +130,21 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
             });
             if modern.is_empty() { NextStep::Initialize } else { NextStep::Retry(modern) }
         }
-        ProbeOutcome::Refused(error) => match HttpFault::of(error) {
+        ProbeOutcome::Refused(error) => match HttpFailure::of(error) {
             Some(
-                HttpFault::Unreached
-                | HttpFault::Status(300..=399 | 401 | 403 | 408 | 429 | 503)
-                | HttpFault::Answered(408 | 429 | 503),
+                HttpFailure::Unreached
+                | HttpFailure::Status(300..=399 | 401 | 403 | 408 | 429 | 503)
+                | HttpFailure::Answered(408 | 429 | 503),
             ) => NextStep::Fail,
-            Some(HttpFault::Answered(400..=499)) => match error.code() {
+            Some(HttpFailure::Answered(400..=499)) => match error.code() {
                 ErrorCode::METHOD_NOT_FOUND => NextStep::ModernUndescribed,
                 ErrorCode::HEADER_MISMATCH | ErrorCode::MISSING_CLIENT_CAPABILITY => NextStep::Fail,
                 _ => NextStep::Initialize,
             },
             Some(
-                HttpFault::Cut | HttpFault::Status(500..=599) | HttpFault::Answered(500..=599),
+                HttpFailure::Cut
+                | HttpFailure::Status(500..=599)
+                | HttpFailure::Answered(500..=599),
             ) => NextStep::GuessLegacy,
             _ if matches!(error.code(), ErrorCode::AUTH_REQUIRED | ErrorCode::AUTH_EXPIRED) => {
                 NextStep::Fail
@@ -225,7 +227,7 @@ mod tests {
                 &RpcError::new(ErrorCode(code), "no").because(fault),
             ))
         };
-        let (answered, status) = (HttpFault::Answered, HttpFault::Status);
+        let (answered, status) = (HttpFailure::Answered, HttpFailure::Status);
         assert_eq!(step(-32601, answered(404)), NextStep::ModernUndescribed);
         // A legacy server refuses an unknown method, or a request without a session.
         assert_eq!(step(-32601, status(200)), NextStep::Initialize);
@@ -249,7 +251,7 @@ mod tests {
             assert_eq!(step(5001, status(code)), NextStep::GuessLegacy, "{code}");
             assert_eq!(step(-32603, answered(code)), NextStep::GuessLegacy, "{code}");
         }
-        assert_eq!(step(5001, HttpFault::Cut), NextStep::GuessLegacy);
-        assert_eq!(step(2000, HttpFault::Unreached), NextStep::Fail);
+        assert_eq!(step(5001, HttpFailure::Cut), NextStep::GuessLegacy);
+        assert_eq!(step(2000, HttpFailure::Unreached), NextStep::Fail);
     }
 }

@@ -2,7 +2,7 @@
 
 use mgp_types::mcp::{Era, key};
 use mgp_types::method::lookup;
-use mgp_types::service::{Call, Facts, Kind};
+use mgp_types::service::{Call, Kind, PeerInfo};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
 /// The decision about an inbound call.
@@ -15,7 +15,7 @@ pub(crate) enum GateDecision {
 }
 
 /// Checks that a call's method is part of MCP, or of an active extension.
-pub(crate) fn check(call: &Call, caller: &Facts) -> GateDecision {
+pub(crate) fn check(call: &Call, caller: &PeerInfo) -> GateDecision {
     let method = call.method().as_str();
     let known = lookup(method);
     let inactive = match known.and_then(|info| info.extension) {

@@ -3,7 +3,7 @@
 //!
 //! [`era`] is the pure part: it decides to which era a message belongs.
 //! [`HandshakeLayer`] answers for a server and gives every inbound call its facts;
-//! [`connect`] does the client side, and [`StampLayer`] adds to outbound calls what the callee must know.
+//! [`connect`] does the client side, and [`RequestMetaLayer`] adds to outbound calls what the callee must know.
 //! [`PermissionFlow`] requests decisions about the permissions a server needs, and notifies it of them.
 
 mod callers;
@@ -19,10 +19,10 @@ mod session;
 mod stamp;
 
 pub use client::{
-    ConnectConfig, ConnectError, EraChoice, PermissionGate, Ungranted, Verdict, connect,
+    ConnectConfig, ConnectError, ConnectGate, EraChoice, Ungranted, Verdict, connect,
 };
 pub use offer::{ClientOffer, MgpOffer, ServerOffer};
 pub use permission::PermissionFlow;
 pub use server::{Handshake, HandshakeLayer};
 pub use session::{Phase, Session};
-pub use stamp::{Stamp, StampLayer, TakesTask};
+pub use stamp::{AcceptsTask, RequestMetaLayer, Stamp};

@@ -1,7 +1,7 @@
 //! Adapts outcomes to their callers: refusals in plain MCP form, `resultType` for modern callers.
 
 use mgp_types::mcp::{CallToolResult, Era};
-use mgp_types::service::{Facts, Reply, result_type};
+use mgp_types::service::{PeerInfo, Reply, result_type};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ impl CallInfo {
 /// Adapts an outcome to its caller.
 pub(crate) fn adapt_to_caller(
     outcome: Result<Reply, RpcError>,
-    caller: &Facts,
+    caller: &PeerInfo,
     info: CallInfo,
 ) -> Result<Reply, RpcError> {
     match outcome {
@@ -34,7 +34,7 @@ pub(crate) fn adapt_to_caller(
 }
 
 /// Adds `resultType` to the result of a modern caller, if it has none.
-fn with_result_type(mut reply: Reply, caller: &Facts) -> Reply {
+fn with_result_type(mut reply: Reply, caller: &PeerInfo) -> Reply {
     if caller.era == Era::Modern
         && let Reply::Complete(body) = &mut reply
         && !has_result_type(body.as_raw())

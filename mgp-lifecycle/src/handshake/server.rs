@@ -14,7 +14,7 @@ use mgp_types::mcp::{
 use mgp_types::method::{Initialized, Ping, ServerDiscover};
 use mgp_types::mgp::MgpCapability;
 use mgp_types::service::{
-    Asking, Asks, Call, Either, Facts, Kind, MetaKey, MgpService, Reply, WireRules,
+    Asking, Asks, Call, Either, Kind, MetaKey, MgpService, PeerInfo, Reply, WireRules,
 };
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
@@ -173,7 +173,7 @@ impl<S> Handshake<S> {
         Reply::of(&result)
     }
 
-    fn legacy(call: &mut Call, facts: Arc<Facts>, phase: Phase) -> Result<Admission, RpcError> {
+    fn legacy(call: &mut Call, facts: Arc<PeerInfo>, phase: Phase) -> Result<Admission, RpcError> {
         if call.is::<Ping>() {
             return Ok(Admission::Answered(Reply::empty()));
         }
@@ -201,7 +201,7 @@ impl<S> Handshake<S> {
     }
 
     /// Returns the facts of a call's caller, from the cache if its `_meta` is known.
-    fn modern_facts(&self, call: &Call, revision: Revision) -> Result<Arc<Facts>, RpcError> {
+    fn modern_facts(&self, call: &Call, revision: Revision) -> Result<Arc<PeerInfo>, RpcError> {
         let meta = caller_meta(call);
         if let Some(facts) = self.layer.callers.get(&revision, meta) {
             return Ok(facts);
@@ -216,7 +216,7 @@ impl<S> Handshake<S> {
         call: &mut Call,
         session: &Session,
         phase: Phase,
-        facts: Arc<Facts>,
+        facts: Arc<PeerInfo>,
     ) -> Admission {
         if call.tells::<Initialized>() {
             session.set_ready();
@@ -232,16 +232,16 @@ impl<S> Handshake<S> {
     }
 
     /// Returns the facts of a modern notification's sender; without a valid `_meta` nothing is negotiated.
-    fn modern_sender(&self, call: &Call) -> Arc<Facts> {
+    fn modern_sender(&self, call: &Call) -> Arc<PeerInfo> {
         let revision = call.params().meta_member(MetaKey::Revision).map(read::<Revision>);
         let supported = revision.and_then(Result::ok).filter(|revision| {
             revision.era() == Era::Modern && self.layer.offer.revisions.contains(revision)
         });
         let facts = supported.and_then(|revision| self.modern_facts(call, revision).ok());
-        facts.unwrap_or_else(|| Arc::new(Facts::new(Revision::MODERN)))
+        facts.unwrap_or_else(|| Arc::new(PeerInfo::new(Revision::MODERN)))
     }
 
-    fn facts(&self, revision: Revision, meta: CallerMeta<'_>) -> Result<Facts, RpcError> {
+    fn facts(&self, revision: Revision, meta: CallerMeta<'_>) -> Result<PeerInfo, RpcError> {
         let capabilities: ClientCapabilities = read(meta.capabilities)?;
         let info: Option<Implementation> = meta.info.map(read).transpose()?;
         let mgp = self.mgp_answer(capabilities.find_mgp().as_ref());
@@ -298,7 +298,7 @@ fn enter(call: &Call) -> Result<Admission, RpcError> {
     }
 }
 
-fn set_caller(call: &mut Call, facts: Arc<Facts>) {
+fn set_caller(call: &mut Call, facts: Arc<PeerInfo>) {
     call.cx_mut().caller = facts;
 }
 
@@ -306,8 +306,8 @@ fn client_facts(
     revision: Revision,
     capabilities: &ClientCapabilities,
     info: Option<&Implementation>,
-) -> Result<Facts, RpcError> {
-    let mut facts = Facts::new(revision);
+) -> Result<PeerInfo, RpcError> {
+    let mut facts = PeerInfo::new(revision);
     facts.asks = Asks::of(capabilities);
     facts.capabilities = Some(Payload::of(capabilities)?);
     facts.info = info.map(Payload::of).transpose()?;
@@ -325,7 +325,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        caller: Arc<Facts>,
+        caller: Arc<PeerInfo>,
         info: CallInfo,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::mcp::Era;
-use mgp_types::service::Facts;
+use mgp_types::service::PeerInfo;
 use mgp_types::sync::Mutex;
 
 use super::permission::PermissionFlow;
@@ -15,7 +15,7 @@ pub struct Session(Mutex<SessionState>);
 #[derive(Debug)]
 struct SessionState {
     phase: Phase,
-    facts: Arc<Facts>,
+    facts: Arc<PeerInfo>,
     is_guessed: bool,
     permissions: Option<PermissionFlow>,
 }
@@ -34,7 +34,7 @@ pub enum Phase {
 
 impl Default for SessionState {
     fn default() -> Self {
-        Self { phase: Phase::New, facts: Facts::none(), is_guessed: false, permissions: None }
+        Self { phase: Phase::New, facts: PeerInfo::none(), is_guessed: false, permissions: None }
     }
 }
 
@@ -47,7 +47,7 @@ impl Session {
 
     /// Returns the negotiated facts of the other side.
     #[must_use]
-    pub fn facts(&self) -> Arc<Facts> {
+    pub fn facts(&self) -> Arc<PeerInfo> {
         Arc::clone(&self.0.lock().facts)
     }
 
@@ -68,7 +68,7 @@ impl Session {
     }
 
     /// Returns the facts of the callee, and the permission flow if the callee is modern.
-    pub(crate) fn outbound(&self) -> (Arc<Facts>, Option<PermissionFlow>) {
+    pub(crate) fn outbound(&self) -> (Arc<PeerInfo>, Option<PermissionFlow>) {
         let state = self.0.lock();
         let flow = state.permissions.as_ref().filter(|_| state.facts.era == Era::Modern);
         (Arc::clone(&state.facts), flow.cloned())
@@ -79,13 +79,13 @@ impl Session {
     }
 
     /// Returns phase and facts under one lock.
-    pub(crate) fn snapshot(&self) -> (Phase, Arc<Facts>) {
+    pub(crate) fn snapshot(&self) -> (Phase, Arc<PeerInfo>) {
         let state = self.0.lock();
         (state.phase, Arc::clone(&state.facts))
     }
 
     /// Sets the facts; returns `false` if they were already set.
-    pub(crate) fn settle(&self, phase: Phase, facts: Arc<Facts>) -> bool {
+    pub(crate) fn settle(&self, phase: Phase, facts: Arc<PeerInfo>) -> bool {
         let mut state = self.0.lock();
         if state.phase != Phase::New {
             return false;

@@ -21,7 +21,7 @@ use super::session::Session;
 /// Gives outbound calls the facts of their callee, and adds the client's `_meta` members to their wire form.
 #[derive(Clone)]
 #[must_use]
-pub struct StampLayer {
+pub struct RequestMetaLayer {
     session: Arc<Session>,
     members: Arc<MetaMembers>,
     server: Option<ServerId>,
@@ -46,9 +46,9 @@ struct MetaMembers {
 ///
 /// A modern client sends its capabilities with each request, so other calls of the client stay free of tasks.
 #[derive(Clone, Copy, Debug)]
-pub struct TakesTask;
+pub struct AcceptsTask;
 
-impl StampLayer {
+impl RequestMetaLayer {
     /// Creates a layer for a connection whose handshake is stored in `session`.
     ///
     /// # Errors
@@ -82,11 +82,11 @@ impl StampLayer {
     }
 }
 
-mgp_types::opaque_debug!(StampLayer { session });
+mgp_types::opaque_debug!(RequestMetaLayer { session });
 
 mgp_types::layer_service! {
-    /// Service of [`StampLayer`].
-    pub Stamp for StampLayer
+    /// Service of [`RequestMetaLayer`].
+    pub Stamp for RequestMetaLayer
 }
 
 impl<S: MgpService> Service<Call> for Stamp<S> {
@@ -117,7 +117,7 @@ impl<S: MgpService> Service<Call> for Stamp<S> {
             } else {
                 quoted(facts.revision.as_str())
             };
-            let tasks = call.cx().extensions.get::<TakesTask>().is_some() || is_about_task(&call);
+            let tasks = call.cx().extensions.get::<AcceptsTask>().is_some() || is_about_task(&call);
             let capabilities = if tasks { &members.with_tasks } else { &members.capabilities };
             let meta = &mut call.hop_mut().meta;
             meta.reserve(MAX_META_MEMBERS);

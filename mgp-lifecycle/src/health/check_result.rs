@@ -9,7 +9,7 @@ use serde::Serialize;
 /// The result of a health check.
 ///
 /// ```
-/// use mgp_lifecycle::{CheckResult, IntoFound};
+/// use mgp_lifecycle::{CheckResult, IntoCheckResult};
 /// use mgp_types::mgp::HealthStatus;
 ///
 /// assert_eq!(true.into_found().status(), &HealthStatus::Healthy);
@@ -69,46 +69,46 @@ impl CheckResult {
     message = "a check cannot return `{Self}`",
     note = "it returns a `bool`, `()`, a `HealthStatus`, a pair of that and any JSON, a `CheckResult`, or a `Result` of these"
 )]
-pub trait IntoFound {
+pub trait IntoCheckResult {
     /// Converts into the result of a check.
     fn into_found(self) -> CheckResult;
 }
 
 // === impl IntoFound ===
 
-impl IntoFound for CheckResult {
+impl IntoCheckResult for CheckResult {
     fn into_found(self) -> CheckResult {
         self
     }
 }
 
 /// A check that completes is healthy.
-impl IntoFound for () {
+impl IntoCheckResult for () {
     fn into_found(self) -> CheckResult {
         true.into_found()
     }
 }
 
-impl IntoFound for bool {
+impl IntoCheckResult for bool {
     fn into_found(self) -> CheckResult {
         CheckResult::new(if self { HealthStatus::Healthy } else { HealthStatus::Unhealthy })
     }
 }
 
-impl IntoFound for HealthStatus {
+impl IntoCheckResult for HealthStatus {
     fn into_found(self) -> CheckResult {
         CheckResult::new(self)
     }
 }
 
-impl<V: Serialize> IntoFound for (HealthStatus, V) {
+impl<V: Serialize> IntoCheckResult for (HealthStatus, V) {
     fn into_found(self) -> CheckResult {
         CheckResult::new(self.0).value(&self.1)
     }
 }
 
 /// An error is a failed check; its text is logged and not sent to the peer.
-impl<T: IntoFound, E: Display> IntoFound for Result<T, E> {
+impl<T: IntoCheckResult, E: Display> IntoCheckResult for Result<T, E> {
     fn into_found(self) -> CheckResult {
         match self {
             Ok(found) => found.into_found(),

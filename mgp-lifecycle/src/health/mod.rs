@@ -15,7 +15,7 @@ mod registry;
 mod tests;
 mod watch;
 
-pub use check_result::{CheckResult, IntoFound};
+pub use check_result::{CheckResult, IntoCheckResult};
 pub use config::HealthConfig;
 pub use layer::{HealthLayer, HealthService};
 pub use monitor::{HealthChange, HealthMonitor, HealthReason, MonitorConfig, Sign, Turn};

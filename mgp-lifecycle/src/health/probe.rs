@@ -8,7 +8,7 @@ use mgp_types::service::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::check_result::{CheckResult, IntoFound as _};
+use super::check_result::{CheckResult, IntoCheckResult as _};
 use super::watch::spawn_watched;
 
 /// The effect of a probe on the server's status.

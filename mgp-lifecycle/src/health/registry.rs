@@ -15,7 +15,7 @@ use mgp_types::{Number, Object, Payload, RpcError, Timestamp};
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 
-use super::check_result::{CheckResult, IntoFound};
+use super::check_result::{CheckResult, IntoCheckResult};
 use super::config::HealthConfig;
 use super::memory;
 use super::probe::{Probe, ProbeKind};
@@ -99,7 +99,7 @@ impl Health {
     pub fn check<F, Fut>(self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output: IntoFound> + Send + 'static,
+        Fut: Future<Output: IntoCheckResult> + Send + 'static,
     {
         self.probe(name.into(), ProbeKind::Check, check)
     }
@@ -108,7 +108,7 @@ impl Health {
     pub fn optional_check<F, Fut>(self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output: IntoFound> + Send + 'static,
+        Fut: Future<Output: IntoCheckResult> + Send + 'static,
     {
         self.probe(name.into(), ProbeKind::OptionalCheck, check)
     }
@@ -129,7 +129,7 @@ impl Health {
     fn probe<F, Fut>(self, name: String, kind: ProbeKind, run: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output: IntoFound> + Send + 'static,
+        Fut: Future<Output: IntoCheckResult> + Send + 'static,
     {
         let run = Box::new(move || {
             let running = run();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::RpcError;
-use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, Waited};
+use mgp_types::service::{BoxFuture, Call, Either, MgpService, Reply, WaitMark};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, timeout_at};
 use tower_service::Service;
@@ -166,7 +166,7 @@ impl<S: MgpService> Limit<S> {
                 };
                 unstarted.disarm();
                 // Decisions of the gates further out may no longer hold.
-                Waited::mark(call.cx_mut());
+                WaitMark::mark(call.cx_mut());
                 ResponseFuture { future: inner.call(call), permit: Some(permit) }.await
             }),
         }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as Task, Poll};
 
-use mgp_types::service::{BoxFuture, Call, Either, Gone, Item, ItemKind, MgpService, Reply, Sink};
+use mgp_types::service::{
+    BoxFuture, Call, Either, Gone, Item, MgpService, OutletItemKind, Reply, Sink,
+};
 use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
 use tower_service::Service;
@@ -142,7 +144,7 @@ impl<S: MgpService> Service<Call> for Size<S> {
 /// Wraps the outlet of a call with a meter, if it takes chunks.
 fn meter_chunks(call: &mut Call, limit: usize) -> Option<Arc<AtomicUsize>> {
     let outlet = &mut call.cx_mut().outlet;
-    if !outlet.wants(ItemKind::Chunk) {
+    if !outlet.wants(OutletItemKind::Chunk) {
         return None;
     }
     let sum = Arc::new(AtomicUsize::new(0));
@@ -172,7 +174,7 @@ impl Sink for ChunkMeter {
         self.inner.send(item)
     }
 
-    fn wants(&self, kind: ItemKind) -> bool {
+    fn wants(&self, kind: OutletItemKind) -> bool {
         self.inner.wants(kind)
     }
 }
@@ -278,7 +280,10 @@ mod tests {
             let seen = Arc::new(AtomicUsize::new(0));
             let chunks = Arc::clone(&seen);
             client.cx.outlet = Outlet::from_fn(move |item| {
-                chunks.fetch_add(usize::from(item.kind() == ItemKind::Chunk), Ordering::Relaxed);
+                chunks.fetch_add(
+                    usize::from(item.kind() == OutletItemKind::Chunk),
+                    Ordering::Relaxed,
+                );
             });
             let outcome = client.request("tools/call", r#"{"name":"t"}"#).await;
             assert_eq!(seen.load(Ordering::Relaxed), received);

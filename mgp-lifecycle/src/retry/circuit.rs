@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mgp_types::ErrorCode;
 use mgp_types::RpcError;
-use mgp_types::service::HttpFault;
+use mgp_types::service::HttpFailure;
 use tokio::time::Instant;
 
 /// Limits of the circuit breaker: the failures that open it, and the time until a server is tried again.
@@ -41,7 +41,8 @@ pub(super) enum Evidence {
 
 impl Evidence {
     pub(super) fn of(error: &RpcError) -> Self {
-        let broke = || matches!(HttpFault::of(error), Some(HttpFault::Unreached | HttpFault::Cut));
+        let broke =
+            || matches!(HttpFailure::of(error), Some(HttpFailure::Unreached | HttpFailure::Cut));
         if is_unreachable(error.code()) || broke() { Self::Unreachable } else { Self::Unknown }
     }
 
@@ -222,7 +223,7 @@ mod tests {
             let away = matches!(code.0, 2000 | 5001 | 5002);
             check(*code, if away { Evidence::Unreachable } else { Evidence::Unknown });
         }
-        let cut = RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFault::Cut);
+        let cut = RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFailure::Cut);
         assert_eq!(Evidence::of(&cut), Evidence::Unreachable);
     }
 }

@@ -40,7 +40,7 @@ pub struct RetryConfig {
     /// The circuit breaker of each server.
     pub circuit: CircuitConfig,
     /// The use of `fallback_tool`.
-    pub fallback: FollowFallback,
+    pub fallback: FallbackPolicy,
     repeat: Option<Arc<Repeatable>>,
     observer: Option<Arc<Observer>>,
 }
@@ -51,7 +51,7 @@ type Observer = dyn Fn(&Attempted<'_>) + Send + Sync;
 /// The use of another tool that a server proposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum FollowFallback {
+pub enum FallbackPolicy {
     /// Call it if it is listed and no more dangerous, once all attempts have failed.
     Listed,
     /// Never call it.
@@ -105,7 +105,7 @@ impl Default for RetryConfig {
             total_timeout: Duration::from_secs(30),
             budget: RetryBudget::default(),
             circuit: CircuitConfig::default(),
-            fallback: FollowFallback::Listed,
+            fallback: FallbackPolicy::Listed,
             repeat: None,
             observer: None,
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use mgp_types::service::{BoxFuture, Call, Gone, Item, ItemKind, Outlet, Sink};
+use mgp_types::service::{BoxFuture, Call, Gone, Item, Outlet, OutletItemKind, Sink};
 
 /// The items that were delivered, as far as a retry depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,12 +46,12 @@ impl OutletMonitor {
 impl Sink for OutletMonitor {
     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>> {
         let delivered =
-            if item.kind() == ItemKind::Chunk { Delivered::Chunk } else { Delivered::Item };
+            if item.kind() == OutletItemKind::Chunk { Delivered::Chunk } else { Delivered::Item };
         self.delivered.fetch_max(delivered as u8, Ordering::Relaxed);
         Box::pin(self.inner.send(item))
     }
 
-    fn wants(&self, kind: ItemKind) -> bool {
+    fn wants(&self, kind: OutletItemKind) -> bool {
         self.inner.wants(kind)
     }
 }

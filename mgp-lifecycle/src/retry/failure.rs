@@ -1,6 +1,6 @@
 //! The recovery hints of a failed attempt: of an error, or of a refusal that was sent as a result (MGP §14.5).
 
-use mgp_types::service::{Body, HttpFault, Reply, is_lost};
+use mgp_types::service::{Body, HttpFailure, Reply, is_lost};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
 
@@ -76,14 +76,14 @@ impl Failure {
 /// Returns the hints of an error, with what is known of it on this side.
 fn hints(error: &RpcError) -> Recovery {
     let sent = error.as_recovery().cloned().unwrap_or_default();
-    match HttpFault::of(error) {
+    match HttpFailure::of(error) {
         // Lost on this side: the peer did not send that it must not be retried, so the tool's definition decides.
-        Some(HttpFault::Cut) => {
+        Some(HttpFailure::Cut) => {
             mark_started(Recovery::for_repeatable(error.code()).unwrap_or(sent))
         }
         None if is_lost(error) => mark_started(Recovery::default_for(error.code()).unwrap_or(sent)),
         // Proxies answer 503 also to requests that they had forwarded.
-        Some(HttpFault::Status(500..)) => mark_started(sent),
+        Some(HttpFailure::Status(500..)) => mark_started(sent),
         _ => sent,
     }
 }
@@ -167,7 +167,7 @@ mod tests {
             RpcError::new(sent.code(), "it died").recovery(sent.as_recovery().unwrap().clone());
         check_error(&sent, (false, true));
         check_error(
-            &RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFault::Cut),
+            &RpcError::new(ErrorCode::UPSTREAM_ERROR, "cut").because(HttpFailure::Cut),
             (true, true),
         );
         check_error(&RpcError::new(ErrorCode::UPSTREAM_ERROR, "ran"), (false, true));
@@ -175,14 +175,14 @@ mod tests {
 
     #[test]
     fn a_503_of_a_proxy_does_not_prove_that_a_call_never_started() {
-        let status = |code, status| RpcError::new(code, "no").because(HttpFault::Status(status));
+        let status = |code, status| RpcError::new(code, "no").because(HttpFailure::Status(status));
         check_error(&status(ErrorCode::SERVER_NOT_READY, 503), (true, true));
         check_error(&status(ErrorCode::UPSTREAM_ERROR, 502), (false, true));
         check_error(&status(ErrorCode::SERVER_NOT_READY, 408), (true, false));
         check_error(&status(ErrorCode::RATE_LIMITED, 429), (true, false));
         // The server itself sent it.
         let answered = RpcError::new(ErrorCode::SERVER_NOT_READY, "no");
-        check_error(&answered.because(HttpFault::Answered(503)), (true, false));
+        check_error(&answered.because(HttpFailure::Answered(503)), (true, false));
     }
 
     #[test]

@@ -6,12 +6,12 @@ use mgp_types::Payload;
 use mgp_types::method::{Request, ToolsList};
 use mgp_types::service::{
     Attempt, Call, CallKey, Deadline, Extensions, Method, MgpService, Outlet, Params, Reply,
-    Target, Waited,
+    Target, WaitMark,
 };
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::config::FollowFallback;
+use super::config::FallbackPolicy;
 use super::decide::{Decision, Situation, StopReason, may_replace};
 use super::delivery::Delivered;
 use super::failure::{Failure, Outcome, is_tool_error};
@@ -135,7 +135,7 @@ impl<S: MgpService> RetryableCall<S> {
         cx.key = CallKey::next();
         if !attempt.waited.is_zero() {
             // Decisions of layers further out may no longer hold.
-            Waited::mark(cx);
+            WaitMark::mark(cx);
         }
         cx.extensions.insert(attempt);
         call
@@ -147,7 +147,7 @@ impl<S: MgpService> RetryableCall<S> {
     async fn fallback(&mut self, failure: &Failure, made: u32, end: Deadline) -> Option<Reply> {
         let proposed = failure.hints.fallback_tool.as_deref()?;
         let tool = self.call.tool()?.name.to_owned();
-        if self.context.config.fallback == FollowFallback::Never {
+        if self.context.config.fallback == FallbackPolicy::Never {
             return None;
         }
         if self.context.known(&self.server, proposed).is_none() {

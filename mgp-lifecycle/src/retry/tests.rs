@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgp_types::service::{
     Ask, Attempt, AuditSink, BoxFuture, Call, CallKey, Deadline, InputRequired, Item, MemoryAudit,
-    Outcome as Ending, Outlet, Reply, Stack, Start, Waited, lost, mock,
+    Outcome as Ending, Outlet, Reply, Stack, Start, WaitMark, lost, mock,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, Recovery, RetryStrategy, RpcError};
@@ -321,7 +321,7 @@ async fn attempts_are_of_one_logical_call_and_one_trace_with_a_key_each() {
     for again in [second, third] {
         assert_eq!(again.cx().logical.as_deref().map(str::to_owned), logical);
         assert_eq!(again.cx().trace, first.cx().trace);
-        assert!(Waited::is(again.cx()) && !Waited::is(first.cx()));
+        assert!(WaitMark::is(again.cx()) && !WaitMark::is(first.cx()));
         assert_eq!(again.tool().unwrap().arguments, first.tool().unwrap().arguments);
     }
     assert!(first.cx().trace.is_some());

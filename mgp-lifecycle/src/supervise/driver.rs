@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use super::config::SuperviseConfig;
-use super::event::{Action, Event, LimitExceeded};
+use super::event::{Action, Event, RestartLimitExceeded};
 use super::handle::{
-    Command, CommandKind, Live, RUNTIME_STOPPED, Report, Status, Supervised, runtime_stopped,
+    Command, CommandKind, LiveServer, RUNTIME_STOPPED, Report, Status, Supervised, runtime_stopped,
 };
 use super::incarnation::{Incarnation, Outcome};
 use super::machine::Supervisor;
@@ -117,9 +117,9 @@ struct Driver<S: Spawn> {
     begun: Instant,
     run: u64,
     /// The limit that was exceeded, until the state change that it causes.
-    exceeded: Option<LimitExceeded>,
+    exceeded: Option<RestartLimitExceeded>,
     state: State,
-    live: watch::Sender<Option<Live<ClientOf<S>>>>,
+    live: watch::Sender<Option<LiveServer<ClientOf<S>>>>,
     status: watch::Sender<Status>,
     reports: broadcast::Sender<Report>,
 }
@@ -166,7 +166,7 @@ impl<S: Spawn> Driver<S> {
         let event = match outcome {
             Outcome::Ready(client) => {
                 // Before the state, so that an observer of `connected` finds the client.
-                self.live.send_replace(Some(Live { client, run: self.run }));
+                self.live.send_replace(Some(LiveServer { client, run: self.run }));
                 Event::Ready
             }
             Outcome::StartFailed(error) => Event::StartFailed(error.to_string()),

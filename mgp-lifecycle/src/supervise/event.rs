@@ -56,25 +56,25 @@ pub enum Action {
     /// The stop timed out: kill the process tree, and do not wait for it.
     Kill,
     /// There will be no restart; the state `error` follows, with this in its reason.
-    GiveUp(LimitExceeded),
+    GiveUp(RestartLimitExceeded),
 }
 
 /// The restart limit of the window was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LimitExceeded {
+pub struct RestartLimitExceeded {
     /// The restarts that are allowed, and were made.
     pub restarts: u32,
     /// The window.
     pub window: Duration,
 }
 
-impl LimitExceeded {
+impl RestartLimitExceeded {
     /// The word of §11.5 for this reason.
     pub const WORD: &'static str = "restart_limit_exceeded";
 }
 
-impl fmt::Display for LimitExceeded {
+impl fmt::Display for RestartLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} restarts within {:?}", self.restarts, self.window)
     }
@@ -92,5 +92,5 @@ pub struct Rest {
     /// The number of all restarts.
     pub restarts: u64,
     /// The limit, if it was exceeded.
-    pub limit: Option<LimitExceeded>,
+    pub limit: Option<RestartLimitExceeded>,
 }

@@ -7,7 +7,7 @@ use mgp_types::Timestamp;
 use mgp_types::mgp::{ServerState, ShutdownReason};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use super::event::{LimitExceeded, Rest};
+use super::event::{Rest, RestartLimitExceeded};
 use crate::state::State;
 
 /// A handle of a server that is started, stopped and restarted; clones are handles of the same server.
@@ -17,7 +17,7 @@ use crate::state::State;
 pub struct Supervised<C> {
     pub(super) commands: mpsc::Sender<Command>,
     pub(super) state: State,
-    pub(super) live: watch::Receiver<Option<Live<C>>>,
+    pub(super) live: watch::Receiver<Option<LiveServer<C>>>,
     pub(super) status: watch::Receiver<Status>,
     pub(super) reports: broadcast::Sender<Report>,
 }
@@ -25,7 +25,7 @@ pub struct Supervised<C> {
 /// The current incarnation of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Live<C> {
+pub struct LiveServer<C> {
     /// The client through which it is called.
     pub client: C,
     /// The number of the start, from 1.
@@ -49,7 +49,7 @@ pub struct Report {
     /// The number of restarts so far.
     pub restarts: u64,
     /// The limit, if it was exceeded, so that there will be no restart; reported once.
-    pub limit: Option<LimitExceeded>,
+    pub limit: Option<RestartLimitExceeded>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -111,7 +111,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
 
     /// Reports the server as failed: it is stopped, and restarted by its policy.
     ///
-    /// `run` is the incarnation that the caller observed ([`Live::run`]); a report about another one is ignored.
+    /// `run` is the incarnation that the caller observed ([`LiveServer::run`]); a report about another one is ignored.
     ///
     /// # Cancel safety
     /// If the future is dropped, the report may have been sent or not.
@@ -167,7 +167,7 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
 
     /// Subscribes to the incarnations; each is available before the state becomes `connected`.
     #[must_use]
-    pub fn current(&self) -> watch::Receiver<Option<Live<C>>> {
+    pub fn current(&self) -> watch::Receiver<Option<LiveServer<C>>> {
         self.live.clone()
     }
 

@@ -8,7 +8,7 @@ use mgp_types::service::Exit;
 
 use super::backoff::RestartWindow;
 use super::config::SuperviseConfig;
-use super::event::{Action, Event, LimitExceeded, Rest};
+use super::event::{Action, Event, Rest, RestartLimitExceeded};
 use super::policy::{is_final, restarts_after};
 
 /// The most bytes of a reason; a server may describe its end at any length.
@@ -49,7 +49,7 @@ pub struct Supervisor {
     connected: Duration,
     restarts: u64,
     /// The reason of its rest; `None` before the first request.
-    rest: Option<(Arc<str>, Option<LimitExceeded>)>,
+    rest: Option<(Arc<str>, Option<RestartLimitExceeded>)>,
 }
 
 /// The current activity; each phase but two has one deadline.
@@ -70,8 +70,8 @@ enum Phase {
 /// The step that follows a stop.
 #[derive(Debug)]
 enum AfterStop {
-    Rest { reason: Arc<str>, limit: Option<LimitExceeded> },
-    GiveUp { limit: LimitExceeded, how: Arc<str> },
+    Rest { reason: Arc<str>, limit: Option<RestartLimitExceeded> },
+    GiveUp { limit: RestartLimitExceeded, how: Arc<str> },
     Start { at: Duration, reason: Arc<str> },
 }
 
@@ -328,7 +328,7 @@ impl Supervisor {
         let max = self.config.max_restarts;
         match self.window.add(self.connected, &self.config) {
             None => {
-                let limit = LimitExceeded { restarts: max, window: self.config.window };
+                let limit = RestartLimitExceeded { restarts: max, window: self.config.window };
                 AfterStop::GiveUp { limit, how }
             }
             Some(allowed) => {
@@ -388,7 +388,12 @@ impl Supervisor {
     }
 
     /// Enters the resting phase, because nothing runs and nothing will be started.
-    fn rest_now(&mut self, reason: Arc<str>, limit: Option<LimitExceeded>, out: &mut Vec<Action>) {
+    fn rest_now(
+        &mut self,
+        reason: Arc<str>,
+        limit: Option<RestartLimitExceeded>,
+        out: &mut Vec<Action>,
+    ) {
         match self.state {
             ServerState::Connecting | ServerState::Draining => {
                 self.enter(ServerState::Disconnected, Arc::clone(&reason), out);
@@ -401,8 +406,13 @@ impl Supervisor {
         self.rest = Some((reason, limit));
     }
 
-    fn give_up(&mut self, limit: LimitExceeded, how: &str, out: &mut Vec<Action>) -> Arc<str> {
-        let reason: Arc<str> = format!("{}: {limit}; {how}", LimitExceeded::WORD).into();
+    fn give_up(
+        &mut self,
+        limit: RestartLimitExceeded,
+        how: &str,
+        out: &mut Vec<Action>,
+    ) -> Arc<str> {
+        let reason: Arc<str> = format!("{}: {limit}; {how}", RestartLimitExceeded::WORD).into();
         out.push(Action::GiveUp(limit));
         self.enter(ServerState::Error, Arc::clone(&reason), out);
         reason

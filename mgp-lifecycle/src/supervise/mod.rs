@@ -13,6 +13,6 @@ mod policy;
 
 pub use config::SuperviseConfig;
 pub use driver::{ClientOf, supervise};
-pub use event::{Action, Event, LimitExceeded, Rest};
-pub use handle::{Live, Report, Supervised};
+pub use event::{Action, Event, Rest, RestartLimitExceeded};
+pub use handle::{LiveServer, Report, Supervised};
 pub use machine::Supervisor;

@@ -8,9 +8,9 @@ use std::time::Duration;
 use mgp_types::mcp::{
     CreateTaskResult, Era, LegacyCreateTaskResult, ResultType, Task, TaskStatus, key,
 };
-use mgp_types::service::{Ask, CallKey, Context, Facts, Reply};
+use mgp_types::service::{Ask, CallKey, Context, PeerInfo, Reply};
 use mgp_types::sync::Mutex;
-use mgp_types::{Maybe, Payload, RpcError, Timestamp};
+use mgp_types::{Nullable, Payload, RpcError, Timestamp};
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) number: u64,
     pub(super) expires: Instant,
     /// The facts of the caller, which decide the form of the outcome.
-    pub(super) caller: Arc<Facts>,
+    pub(super) caller: Arc<PeerInfo>,
     /// Notified on every change of `state`.
     pub(super) changed: Notify,
     pub(super) driver: OnceLock<AbortHandle>,
@@ -335,11 +335,11 @@ impl Entry {
         match self.era {
             Era::Modern => {
                 task.result_type = Some(ResultType::Complete);
-                task.ttl_ms = Maybe::Value(self.ttl_ms);
+                task.ttl_ms = Nullable::Value(self.ttl_ms);
                 task.poll_interval_ms = Some(self.poll_ms);
             }
             Era::Legacy => {
-                task.ttl = Maybe::Value(self.ttl_ms);
+                task.ttl = Nullable::Value(self.ttl_ms);
                 task.poll_interval = Some(self.poll_ms);
             }
         }

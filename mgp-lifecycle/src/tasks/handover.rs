@@ -12,8 +12,8 @@ use std::thread::{self, ThreadId};
 
 use mgp_types::mcp::Era;
 use mgp_types::service::{
-    Ask, Asker, Asking, BoxFuture, Call, CallKey, Context, Gone, Item, ItemKind, Method, Outlet,
-    Params, Reply, Sink,
+    Ask, Asking, BoxFuture, Call, CallKey, CallerChannel, Context, Gone, Item, Method, Outlet,
+    OutletItemKind, Params, Reply, Sink,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
@@ -119,7 +119,7 @@ impl CallStage {
             handed_over: Notify::new(),
         });
         let cx = call.cx_mut();
-        cx.asking = Asking::Via(Arc::clone(&this) as Arc<dyn Asker>);
+        cx.asking = Asking::Via(Arc::clone(&this) as Arc<dyn CallerChannel>);
         let outlet = std::mem::replace(&mut cx.outlet, Outlet::none());
         let stage = Arc::clone(&this);
         cx.outlet = outlet.wrap(|inner| Arc::new(RequestOutlet { inner, stage }));
@@ -298,7 +298,7 @@ async fn ask_legacy(entry: &Entry, own: Context, ask: Ask) -> Result<Payload, Rp
     }
 }
 
-impl Asker for CallStage {
+impl CallerChannel for CallStage {
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
         let mut stage = self.stage.lock();
         match (&mut *stage, &self.own.asking) {
@@ -383,7 +383,7 @@ impl Sink for RequestOutlet {
         })
     }
 
-    fn wants(&self, kind: ItemKind) -> bool {
+    fn wants(&self, kind: OutletItemKind) -> bool {
         self.stage.entry().is_none() && self.inner.wants(kind)
     }
 }

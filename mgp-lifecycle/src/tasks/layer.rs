@@ -73,7 +73,7 @@ impl Default for TasksConfig {
 /// use mgp_lifecycle::{TasksConfig, TasksLayer};
 /// use mgp_types::Payload;
 /// use mgp_types::mcp::{Revision, Task, TaskStatus, TaskSupport};
-/// use mgp_types::service::{Facts, Reply, Stack, mock};
+/// use mgp_types::service::{PeerInfo, Reply, Stack, mock};
 /// use tower_layer::Layer;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
@@ -83,7 +83,7 @@ impl Default for TasksConfig {
 /// });
 /// let tasks = TasksLayer::new(TasksConfig::default(), |_tool| TaskSupport::Optional);
 /// let mut client = mock::client(Stack::new(tasks.layer(slow)));
-/// let mut facts = Facts::new(Revision::MODERN);
+/// let mut facts = PeerInfo::new(Revision::MODERN);
 /// facts.capabilities = Some(Payload::from_trusted(r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#));
 /// client.cx.caller = Arc::new(facts);
 ///

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mgp_types::RpcError;
 use mgp_types::mcp::{ClientCapabilities, Era, Revision, TaskAugmentation, TaskSupport, key};
-use mgp_types::service::{Call, Facts};
+use mgp_types::service::{Call, PeerInfo};
 use serde::Deserialize;
 
 use super::layer::TasksConfig;
@@ -39,7 +39,7 @@ impl Plan {
     }
 
     fn modern(
-        caller: &Facts,
+        caller: &PeerInfo,
         support: &TaskSupport,
         config: &TasksConfig,
     ) -> Result<Option<Self>, RpcError> {
@@ -110,7 +110,7 @@ pub(super) fn can_wait_for_task(call: &Call) -> bool {
 }
 
 /// Returns whether a modern caller offers the tasks extension.
-pub(super) fn offers_tasks(caller: &Facts) -> bool {
+pub(super) fn offers_tasks(caller: &PeerInfo) -> bool {
     let Some(capabilities) = &caller.capabilities else { return false };
     // Most callers do not offer it, and the search is cheaper than the parse.
     capabilities.as_str().contains(key::TASKS_EXTENSION)

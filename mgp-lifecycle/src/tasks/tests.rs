@@ -7,8 +7,8 @@ use std::time::Duration;
 use mgp_types::mcp::{Revision, TaskStatus, TaskSupport};
 use mgp_types::service::mock::{self, Client};
 use mgp_types::service::{
-    Ask, Asker, Asking, Asks, BoxFuture, Call, Context, Facts, Gone, Item, Outlet, Principal,
-    Reply, RoundState, Rounds, Sink, Stack,
+    Ask, Asking, Asks, BoxFuture, Call, CallerChannel, Context, Gone, Item, Outlet, PeerInfo,
+    Principal, Reply, RoundState, Rounds, Sink, Stack,
 };
 use mgp_types::{Payload, RpcError};
 use serde_json::Value;
@@ -40,7 +40,7 @@ fn layer(config: TasksConfig) -> TasksLayer {
 
 fn modern(stack: Stack) -> Client {
     let mut client = mock::client(stack);
-    let mut facts = Facts::new(Revision::MODERN);
+    let mut facts = PeerInfo::new(Revision::MODERN);
     facts.capabilities = Some(Payload::from_trusted(OFFER));
     facts.asks.elicitation = true;
     client.cx.caller = Arc::new(facts);
@@ -49,7 +49,7 @@ fn modern(stack: Stack) -> Client {
 
 fn legacy(stack: Stack) -> Client {
     let mut client = mock::client(stack);
-    client.cx.caller = Arc::new(Facts::new(Revision::V2025_11_25));
+    client.cx.caller = Arc::new(PeerInfo::new(Revision::V2025_11_25));
     client
 }
 

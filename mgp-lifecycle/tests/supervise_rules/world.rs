@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mgp_lifecycle::{Action, Event, LimitExceeded, Rest, SuperviseConfig, Supervisor};
+use mgp_lifecycle::{Action, Event, Rest, RestartLimitExceeded, SuperviseConfig, Supervisor};
 use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
 use mgp_types::service::Exit;
 
@@ -38,7 +38,7 @@ pub(crate) struct World {
     pub(crate) starts: Vec<Duration>,
     pub(crate) stops: Vec<Option<ShutdownReason>>,
     pub(crate) kills: usize,
-    pub(crate) gave_up: Vec<LimitExceeded>,
+    pub(crate) gave_up: Vec<RestartLimitExceeded>,
     /// If set, stops complete at once.
     pub(crate) stops_at_once: bool,
 }

@@ -44,19 +44,19 @@ const MAX_PERMISSIONS: usize = 32;
 /// Therefore only callers configured as interactive are asked.
 ///
 /// ```
-/// use mgp_security::Elicit;
+/// use mgp_security::ElicitApprover;
 ///
 /// // Only Ada's own client shows her the question; her agents are not form_permissions.
-/// let elicit = Elicit::new(|principal| principal.subject().as_str() == "ada" && principal.as_agent().is_none());
+/// let elicit = ElicitApprover::new(|principal| principal.subject().as_str() == "ada" && principal.as_agent().is_none());
 /// # drop(elicit);
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Elicit {
+pub struct ElicitApprover {
     interactive: Arc<dyn Fn(&Principal) -> bool + Send + Sync>,
 }
 
-impl Elicit {
+impl ElicitApprover {
     /// Creates an approver that asks the callers for which a function returns `true`.
     pub fn new(interactive: impl Fn(&Principal) -> bool + Send + Sync + 'static) -> Self {
         Self { interactive: Arc::new(interactive) }
@@ -68,16 +68,16 @@ impl Elicit {
     }
 }
 
-impl Default for Elicit {
+impl Default for ElicitApprover {
     /// Creates an approver that asks no caller.
     fn default() -> Self {
         Self::new(|_| false)
     }
 }
 
-mgp_types::opaque_debug!(Elicit);
+mgp_types::opaque_debug!(ElicitApprover);
 
-impl Approver for Elicit {
+impl Approver for ElicitApprover {
     fn decide(
         &self,
         cx: &Context,

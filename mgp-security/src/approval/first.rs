@@ -15,9 +15,9 @@ use super::{Approver, Decision, Question};
 /// An approver that denied or deferred has decided, and the next one is not asked.
 ///
 /// ```
-/// use mgp_security::{Configured, Elicit, First};
+/// use mgp_security::{Configured, ElicitApprover, First};
 ///
-/// let approver = First::of(Configured::new().tool("files", "write_file")).then(Elicit::everyone());
+/// let approver = First::of(Configured::new().tool("files", "write_file")).then(ElicitApprover::everyone());
 /// # drop(approver);
 /// ```
 #[derive(Clone)]

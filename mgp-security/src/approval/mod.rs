@@ -19,7 +19,7 @@ use mgp_types::service::{BoxFuture, Context, Principal, ServerId};
 use mgp_types::{Hash, Object, RpcError, Timestamp};
 
 pub use configured::Configured;
-pub use elicit::Elicit;
+pub use elicit::ElicitApprover;
 pub use first::First;
 pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
 pub use terminal::Terminal;

@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use mgp_types::mgp::{Actor, Grant, GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{
-    Ask, Asker, Asking, Asks, BoxFuture, Context, Facts, Peer, Principal, Scope, ScopeKind,
+    Ask, Asking, Asks, BoxFuture, CallerChannel, Context, Peer, PeerInfo, Principal, Scope,
+    ScopeKind,
 };
 use mgp_types::{Hash, Payload, RpcError};
 use serde_json::{Value, json};
 
-use crate::{About, Approver, Configured, Decision, Elicit, First, Question, Terminal};
+use crate::{About, Approver, Configured, Decision, ElicitApprover, First, Question, Terminal};
 
 /// A caller that gives every question the same answer, and stores the questions.
 #[derive(Clone)]
@@ -28,7 +29,7 @@ impl Caller {
     fn cx(&self) -> Context {
         let mut cx =
             Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
-        let mut facts = Facts::default();
+        let mut facts = PeerInfo::default();
         let mut asks = Asks::default();
         asks.elicitation = true;
         facts.asks = asks;
@@ -42,7 +43,7 @@ impl Caller {
     }
 }
 
-impl Asker for Caller {
+impl CallerChannel for Caller {
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
         self.asked.lock().unwrap().push((key.to_owned(), ask.params().get().unwrap()));
         Box::pin(std::future::ready(Payload::of(&self.answer)))
@@ -68,7 +69,7 @@ fn permissions(names: &[&str]) -> Question {
 
 async fn elicit(question: Question, answer: Value) -> (Decision, String, Value) {
     let caller = Caller::answering(answer);
-    let decision = Elicit::everyone().decide(&caller.cx(), question).await.unwrap();
+    let decision = ElicitApprover::everyone().decide(&caller.cx(), question).await.unwrap();
     let (key, params) = caller.asked().remove(0);
     (decision, key, params)
 }
@@ -91,7 +92,7 @@ async fn only_the_right_content_of_an_accepted_form_confirms() {
         assert!(key.starts_with("mgp.confirm."), "{key}");
     }
     let caller = Caller::answering(json!(7));
-    assert!(Elicit::everyone().decide(&caller.cx(), call("{}")).await.is_err());
+    assert!(ElicitApprover::everyone().decide(&caller.cx(), call("{}")).await.is_err());
 }
 
 #[tokio::test]
@@ -120,7 +121,7 @@ async fn each_permission_is_decided_separately_and_for_a_term() {
     let caller = Caller::answering(json!({"action": "accept", "content": both}));
     let mut cx = caller.cx();
     cx.principal = Principal::local().operator();
-    let decision = Elicit::everyone().decide(&cx, question()).await.unwrap();
+    let decision = ElicitApprover::everyone().decide(&cx, question()).await.unwrap();
     let (key, params) = caller.asked().remove(0);
     assert_eq!((decision.answer, decision.expires_at), (GrantDecision::Approved, None));
     assert!(key.starts_with("mgp.permission."), "{key}");
@@ -191,8 +192,8 @@ async fn permissions_beyond_the_form_are_undecided() {
 async fn a_caller_that_is_not_interactive_is_not_asked() {
     let caller = Caller::answering(json!({"action": "accept", "content": {"confirm": true}}));
     let mut cx = caller.cx();
-    assert!(Elicit::default().decide(&cx, call("{}")).await.is_err());
-    let people = Elicit::new(|principal| principal.as_agent().is_none());
+    assert!(ElicitApprover::default().decide(&cx, call("{}")).await.is_err());
+    let people = ElicitApprover::new(|principal| principal.as_agent().is_none());
     assert!(people.decide(&cx, call("{}")).await.is_ok());
     cx.principal = Principal::local().agent("bot");
     assert!(people.decide(&cx, call("{}")).await.is_err());
@@ -204,19 +205,21 @@ async fn the_first_available_approver_decides() {
     let yes = json!({"action": "accept", "content": {"confirm": true}});
     let caller = Caller::answering(yes);
     let listed = || Configured::new().tool("files", "ls").permissions(["filesystem".into()]);
-    let approver = First::of(listed()).then(Elicit::everyone());
+    let approver = First::of(listed()).then(ElicitApprover::everyone());
     let decision = approver.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("local", 1));
     let read = permissions(&["filesystem.read"]);
     assert!(approver.grants(None, &Permission::FilesystemRead));
     assert!(!approver.grants(None, &Permission::ShellExecute));
     assert!(listed().decide(&caller.cx(), read).await.is_err(), "nothing of it is kept");
-    let listed_call = First::of(Configured::new().tool("files", "rm")).then(Elicit::everyone());
+    let listed_call =
+        First::of(Configured::new().tool("files", "rm")).then(ElicitApprover::everyone());
     let decision = listed_call.decide(&caller.cx(), call("{}")).await.unwrap();
     assert_eq!((decision.by.as_str(), caller.asked().len()), ("configuration", 1));
     assert_eq!(decision.actor(), Actor::new("kernel", "configuration"), "no user did it");
     let declines = Caller::answering(json!({"action": "decline"}));
-    let approver = First::of(Elicit::everyone()).then(Configured::new().tool("files", "rm"));
+    let approver =
+        First::of(ElicitApprover::everyone()).then(Configured::new().tool("files", "rm"));
     let decision = approver.decide(&declines.cx(), call("{}")).await.unwrap();
     assert_eq!(decision.answer, GrantDecision::Denied, "a no is a decision");
     assert!(First::of(listed()).decide(&caller.cx(), call("{}")).await.is_err());

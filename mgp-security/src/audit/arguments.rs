@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mgp_types::service::{DigestOf, Digested, Start};
+use mgp_types::service::{ArgumentsDigest, DigestForm, Start};
 use mgp_types::{Payload, canonical, is_canonical, unguessable};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -107,11 +107,11 @@ impl ArgumentRecorder {
     pub(super) fn note(&self, text: &str, start: &mut Start) {
         let form = DigestInput::of(text);
         let of = match form {
-            DigestInput::AsReceived(_) => DigestOf::AsItCame,
-            _ => DigestOf::Canonical,
+            DigestInput::AsReceived(_) => DigestForm::AsItCame,
+            _ => DigestForm::Canonical,
         };
         let digest = self.key.map(|key| key.hash(form.text().as_bytes()).as_bytes());
-        let digested = Digested::new(digest, text.len().try_into().unwrap_or(u64::MAX), of);
+        let digested = ArgumentsDigest::new(digest, text.len().try_into().unwrap_or(u64::MAX), of);
         if self.arguments == Arguments::Redacted {
             start.arguments = Some(digested);
         } else {
@@ -120,7 +120,7 @@ impl ArgumentRecorder {
     }
 
     /// Returns the digest with the arguments or their names; only canonical text is written, because it has no newline.
-    fn shown(&self, form: &DigestInput<'_>, digested: Digested) -> Payload {
+    fn shown(&self, form: &DigestInput<'_>, digested: ArgumentsDigest) -> Payload {
         let mut out = Vec::new();
         digested.push(&mut out);
         out.pop();

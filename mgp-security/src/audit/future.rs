@@ -8,8 +8,8 @@ use std::task::{Context as Task, Poll, ready};
 use mgp_types::RpcError;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
-    AgentId, Asker, Asking, AuditSink, Audited, BoxFuture, Call, MgpService, Reply, Rule, ServerId,
-    Start, Ticket, Unaudited,
+    AgentId, Asking, AuditFuture, AuditSink, BoxFuture, Call, CallerChannel, MgpService, Reply,
+    Rule, ServerId, Start, Ticket, Unaudited,
 };
 use pin_project_lite::pin_project;
 
@@ -41,7 +41,7 @@ pin_project! {
             #[pin]
             future: F,
             ticket: Option<Ticket>,
-            asker: Option<Arc<dyn Asker>>,
+            asker: Option<Arc<dyn CallerChannel>>,
             sink: Arc<dyn AuditSink>,
         },
         // The call was refused; the answer waits until the second event of the refusal is recorded.
@@ -78,9 +78,11 @@ impl<S: MgpService> ResponseFuture<S> {
         let begun = sink.begin(start);
         let sink = Arc::clone(sink);
         let state = match begun {
-            Audited::Ready(Ok(ticket)) => State::run(inner, call, ticket, sink),
-            Audited::Ready(Err(reason)) => State::Refused { error: Some(refuse(reason, &call)) },
-            Audited::Later(later) => {
+            AuditFuture::Ready(Ok(ticket)) => State::run(inner, call, ticket, sink),
+            AuditFuture::Ready(Err(reason)) => {
+                State::Refused { error: Some(refuse(reason, &call)) }
+            }
+            AuditFuture::Later(later) => {
                 State::Waiting { later, held: Some((inner.clone(), call, sink)) }
             }
         };
@@ -107,9 +109,9 @@ fn record_second(
     second: Option<AuditEvent>,
 ) -> Option<BoxFuture<'static, Result<(), Unaudited>>> {
     match sink.record(second?) {
-        Audited::Later(later) => return Some(later),
-        Audited::Ready(Ok(())) => {}
-        Audited::Ready(Err(reason)) => log_dropped(&reason),
+        AuditFuture::Later(later) => return Some(later),
+        AuditFuture::Ready(Ok(())) => {}
+        AuditFuture::Ready(Err(reason)) => log_dropped(&reason),
     }
     None
 }

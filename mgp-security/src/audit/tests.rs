@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use mgp_types::mgp::{AuditEvent, RiskLevel};
 use mgp_types::service::{
-    Ask, Asker, Asking, AuditSink, Audited, Body, BoxFuture, Call, Hidden, InputRequired,
-    MemoryAudit, Principal, Reply, RoundState, Rounds, Stack, Start, Ticket, Unaudited, gate, mock,
+    Ask, Asking, AuditFuture, AuditSink, Body, BoxFuture, Call, CallerChannel, Hidden,
+    InputRequired, MemoryAudit, Principal, Reply, RoundState, Rounds, Stack, Start, Ticket,
+    Unaudited, gate, mock,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -287,7 +288,7 @@ async fn round(stack: &Stack, state: RoundState) -> (Result<Reply, RpcError>, Ro
     client.cx.logical = Some("logical-1".into());
     client.cx.asking = Asking::Via(Arc::new(rounds.clone()));
     let running = client.call("tools/call", CALL);
-    let asking: Arc<dyn Asker> = Arc::new(rounds.clone());
+    let asking: Arc<dyn CallerChannel> = Arc::new(rounds.clone());
     let reply = Asking::Via(asking).drive(running).await;
     (reply, rounds.state())
 }
@@ -334,18 +335,18 @@ async fn rounds_are_counted_once() {
 struct Slow(MemoryAudit, Duration);
 
 impl AuditSink for Slow {
-    fn begin(&self, start: Start) -> Audited<Ticket> {
+    fn begin(&self, start: Start) -> AuditFuture<Ticket> {
         let (begun, wait) = (self.0.begin(start), self.1);
-        Audited::Later(Box::pin(async move {
+        AuditFuture::Later(Box::pin(async move {
             let ticket = begun.await?;
             sleep(wait).await;
             Ok(ticket)
         }))
     }
 
-    fn record(&self, event: AuditEvent) -> Audited<()> {
+    fn record(&self, event: AuditEvent) -> AuditFuture<()> {
         let (recorded, wait) = (self.0.record(event), self.1);
-        Audited::Later(Box::pin(async move {
+        AuditFuture::Later(Box::pin(async move {
             sleep(wait).await;
             recorded.await
         }))
@@ -376,19 +377,19 @@ async fn no_call_runs_before_a_slow_sink_has_answered() {
 struct Fails(Unaudited, Option<Duration>);
 
 impl AuditSink for Fails {
-    fn begin(&self, _: Start) -> Audited<Ticket> {
+    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
         let reason = self.0.clone();
         match self.1 {
-            None => Audited::Ready(Err(reason)),
-            Some(wait) => Audited::Later(Box::pin(async move {
+            None => AuditFuture::Ready(Err(reason)),
+            Some(wait) => AuditFuture::Later(Box::pin(async move {
                 sleep(wait).await;
                 Err(reason)
             })),
         }
     }
 
-    fn record(&self, _: AuditEvent) -> Audited<()> {
-        Audited::Ready(Err(self.0.clone()))
+    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
+        AuditFuture::Ready(Err(self.0.clone()))
     }
 }
 
@@ -478,9 +479,9 @@ proptest! {
 struct Yields(MemoryAudit, usize);
 
 impl AuditSink for Yields {
-    fn begin(&self, start: Start) -> Audited<Ticket> {
+    fn begin(&self, start: Start) -> AuditFuture<Ticket> {
         let (begun, waits) = (self.0.begin(start), self.1);
-        Audited::Later(Box::pin(async move {
+        AuditFuture::Later(Box::pin(async move {
             let ticket = begun.await?;
             for _ in 0..waits {
                 tokio::task::yield_now().await;
@@ -489,7 +490,7 @@ impl AuditSink for Yields {
         }))
     }
 
-    fn record(&self, event: AuditEvent) -> Audited<()> {
+    fn record(&self, event: AuditEvent) -> AuditFuture<()> {
         self.0.record(event)
     }
 }

@@ -12,7 +12,7 @@ use crate::access::{Access, AccessView};
 use crate::definition::{DefinitionRule, Definitions, KnownTool, ServerTools, Tools};
 use crate::permission::{PermissionView, Permissions};
 use crate::policy::{Policies, ServerPolicy};
-use crate::tool::{Assess, Assessment, Confirmations, Naming, Validators};
+use crate::tool::{Assess, Assessment, Confirmations, NamedTool, Validators};
 
 /// The origin of the tools that are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns the strongest entry by which the operator named the tool of a call.
-    pub(super) fn naming(&self, facts: &CallFacts<'_>) -> Option<Naming> {
+    pub(super) fn naming(&self, facts: &CallFacts<'_>) -> Option<NamedTool> {
         let CallFacts { server, tool, at, .. } = *facts;
         let cx = facts.call.cx();
         let by_access = || Some(self.access.as_ref()?.named(server, tool, at)?.naming(tool));
@@ -223,6 +223,6 @@ impl<'a> Snapshot<'a> {
         };
         let by_others = || self.sources.confirmations.as_ref()?.naming(cx, server, tool);
         let namings = [by_access(), by_permission(), by_others()];
-        namings.into_iter().flatten().reduce(Naming::stronger)
+        namings.into_iter().flatten().reduce(NamedTool::stronger)
     }
 }

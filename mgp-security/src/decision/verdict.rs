@@ -9,7 +9,7 @@ use mgp_types::service::Rule;
 
 use crate::error::Refusal;
 use crate::permission::Missing;
-use crate::tool::{Assessment, Naming};
+use crate::tool::{Assessment, NamedTool};
 
 /// The decision about one call of a tool.
 ///
@@ -38,7 +38,7 @@ pub struct CallVerdict {
 #[derive(Clone, Debug, Default)]
 struct Details {
     applied: Vec<Validator>,
-    spared_by: Option<Naming>,
+    spared_by: Option<NamedTool>,
     steps: Vec<Step>,
 }
 
@@ -176,7 +176,7 @@ impl CallVerdict {
     }
 
     /// Returns the entry that spares the confirmation.
-    pub(crate) fn spared_by(&self) -> Option<&Naming> {
+    pub(crate) fn spared_by(&self) -> Option<&NamedTool> {
         self.details.as_ref()?.spared_by.as_ref()
     }
 
@@ -204,7 +204,7 @@ impl CallVerdict {
         self.details.get_or_insert_default().applied = applied;
     }
 
-    pub(super) fn set_spared_by(&mut self, naming: Naming) {
+    pub(super) fn set_spared_by(&mut self, naming: NamedTool) {
         self.details.get_or_insert_default().spared_by = Some(naming);
     }
 

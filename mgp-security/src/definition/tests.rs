@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mgp_types::mgp::{Extension, ExtensionSet, RiskLevel};
 use mgp_types::service::mock::{self, Client};
-use mgp_types::service::{Facts, MemoryAudit, Principal, Reply, Rule, ServerId, Stack};
+use mgp_types::service::{MemoryAudit, PeerInfo, Principal, Reply, Rule, ServerId, Stack};
 use mgp_types::store::MemoryStore;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tower_layer::Layer;
@@ -404,7 +404,7 @@ async fn lists_show_each_caller_what_is_for_it() {
     let plain = world.list().await;
     assert!(!plain.contains("effective_risk_level") && !plain.contains("trap"), "{plain}");
 
-    let mut facts = Facts::default();
+    let mut facts = PeerInfo::default();
     facts.mgp = Some(ExtensionSet::EMPTY.with(Extension::ToolSecurity));
     world.client.cx.caller = facts.into();
     let risk = world.definitions.assessment(Some(&files()), "read").effective_risk.to_string();

@@ -239,14 +239,14 @@ gate_layer! {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use mgp_security::{Assessment, ConfirmLayer, Confirmations, Elicit, Naming, Policies};
+    /// use mgp_security::{Assessment, ConfirmLayer, Confirmations, ElicitApprover, NamedTool, Policies};
     /// use mgp_types::ErrorCode;
     /// use mgp_types::service::{Context, Reply, ServerId, Stack, mock};
     /// use tower_layer::Layer;
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let named = |_: &Context, _: Option<&ServerId>, tool: &str| (tool == "wipe").then(|| Naming::by("tool_grant of ada"));
-    /// let confirmations = Confirmations::new(Policies::default(), Elicit::everyone()).named(named);
+    /// let named = |_: &Context, _: Option<&ServerId>, tool: &str| (tool == "wipe").then(|| NamedTool::by("tool_grant of ada"));
+    /// let confirmations = Confirmations::new(Policies::default(), ElicitApprover::everyone()).named(named);
     /// let unknown = |_: Option<&ServerId>, _: &str| Arc::new(Assessment::unknown());
     /// let tools = Stack::from_fn(|_| async { Ok(Reply::empty()) });
     /// let mut client = mock::client(Stack::new(ConfirmLayer::new(confirmations, unknown).layer(tools)));

@@ -19,7 +19,7 @@ use mgp_types::method::{
 };
 use mgp_types::mgp::Validator;
 use mgp_types::service::{
-    BoxFuture, Call, Either, MgpService, Reply, Rule, ServerId, Target, Waited,
+    BoxFuture, Call, Either, MgpService, Reply, Rule, ServerId, Target, WaitMark,
 };
 use mgp_types::{RpcError, clip};
 use tower_service::Service;
@@ -150,7 +150,7 @@ fn decide_call(sources: &Sources, call: &Call, progress: &Progress) -> CallVerdi
 /// # Errors
 /// As the gate, if the call may not run any more.
 pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
-    if !Waited::is(call.cx()) || call.tool().is_none() {
+    if !WaitMark::is(call.cx()) || call.tool().is_none() {
         return Ok(());
     }
     match decide_call(sources, call, &Progress::finished()).into_outcome().0 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_types::mgp::RiskLevel;
-use mgp_types::service::{Call, MgpService, Reply, Start, Waited};
+use mgp_types::service::{Call, MgpService, Reply, Start, WaitMark};
 use mgp_types::{Payload, RpcError};
 
 use super::{decide_call, deny, log_denied};
@@ -36,7 +36,7 @@ pub(super) async fn run<S: MgpService>(
         }
     }
     // A layer further in that lets it wait, too, decides again.
-    Waited::mark(call.cx_mut());
+    WaitMark::mark(call.cx_mut());
     inner.call(call).await
 }
 

@@ -23,7 +23,7 @@ use mgp_types::{Payload, RpcError};
 use tokio::sync::watch;
 
 use crate::access::{About, Access, AdminCheck, Moment, Need, named_server};
-use crate::approval::{Elicit, Inbox};
+use crate::approval::{ElicitApprover, Inbox};
 use crate::audit::{AuditConfig, AuditLog, Event};
 use crate::decision::{
     self, CallFacts, CallVerdict, Progress, ServerName, Snapshot, Sources, ToolOrigin,
@@ -97,7 +97,7 @@ impl Governance {
             log: None,
             recording: AuditConfig::new(),
             policies: Policies::default(),
-            approver: Arc::new(Elicit::default()),
+            approver: Arc::new(ElicitApprover::default()),
             inbox: None,
             validators: Validators::default(),
             #[cfg(feature = "sqlite")]

@@ -139,7 +139,7 @@ mod tests {
     use mgp_types::service::{Stack, mock};
 
     use super::*;
-    use crate::permission::grants::GrantStanding;
+    use crate::permission::grants::GrantState;
 
     fn client() -> mock::Client {
         mock::client(Stack::new(Grants::router()))
@@ -158,18 +158,18 @@ mod tests {
             );
             let grants = Grants::of(&client.cx);
             for (name, standing) in [
-                ("shell", GrantStanding::Granted),
-                ("network.outbound", GrantStanding::Granted),
-                ("camera", GrantStanding::Deferred),
-                ("com.example.x", GrantStanding::Denied),
-                ("memory.read", GrantStanding::Deferred),
+                ("shell", GrantState::Granted),
+                ("network.outbound", GrantState::Granted),
+                ("camera", GrantState::Deferred),
+                ("com.example.x", GrantState::Denied),
+                ("memory.read", GrantState::Deferred),
             ] {
                 assert_eq!(grants.standing(&name.into()), standing, "{name}");
             }
             let ended = r#"{"request_id":"b","grants":{"shell":"approved"},"expires_at":"2020-01-01T00:00:00Z"}"#;
             let ack = client.request(method, ended).await.unwrap();
             assert!(!ack.as_str().contains("shell"), "{}", ack.as_str());
-            assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Expired);
+            assert_eq!(grants.standing(&Permission::ShellExecute), GrantState::Expired);
         }
     }
 
@@ -184,8 +184,8 @@ mod tests {
             let answer = client.request(method, asked).await.unwrap();
             assert_eq!(answer.as_str(), r#"{"request_id":"b","status":"waiting"}"#);
             let grants = Grants::of(&client.cx);
-            assert_eq!(grants.standing(&Permission::Camera), GrantStanding::Granted);
-            assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Deferred);
+            assert_eq!(grants.standing(&Permission::Camera), GrantState::Granted);
+            assert_eq!(grants.standing(&Permission::ShellExecute), GrantState::Deferred);
         }
     }
 
@@ -203,14 +203,14 @@ mod tests {
         client.request(PermissionGrant::METHOD, &many(0, 200)).await.unwrap();
         client.request(PermissionGrant::METHOD, &many(200, 400)).await.unwrap();
         assert_eq!(grants.active().len(), NOTED_MAX);
-        assert_eq!(grants.standing(&"com.example.p255".into()), GrantStanding::Granted);
-        assert_eq!(grants.standing(&"com.example.p256".into()), GrantStanding::Deferred);
+        assert_eq!(grants.standing(&"com.example.p255".into()), GrantState::Granted);
+        assert_eq!(grants.standing(&"com.example.p256".into()), GrantState::Deferred);
     }
 
     #[test]
     fn a_modern_request_carries_its_grants() {
         #[track_caller]
-        fn check(meta: &str, expected: Option<GrantStanding>) {
+        fn check(meta: &str, expected: Option<GrantState>) {
             let params = format!(r#"{{"name":"run","_meta":{meta}}}"#);
             let params = Params::split("tools/call", params.into()).unwrap();
             let standing = Grants::told_in(&params).map(|told| {
@@ -222,17 +222,17 @@ mod tests {
         }
         check("{}", None);
         check(r#"{"x":"grants"}"#, None);
-        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"approved"}}}"#, Some(GrantStanding::Granted));
+        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"approved"}}}"#, Some(GrantState::Granted));
         check(
             r#"{"dev.cloto/mgp/grants":{"shell.execute":"approved"}}"#,
-            Some(GrantStanding::Granted),
+            Some(GrantState::Granted),
         );
-        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"denied"}}}"#, Some(GrantStanding::Denied));
+        check(r#"{"dev.cloto/mgp":{"grants":{"shell":"denied"}}}"#, Some(GrantState::Denied));
         check(
             r#"{"dev.cloto/mgp":{"grants":{"grants":{"shell":{"decision":"approved"}},"expires_at":"2020-01-01T00:00:00Z"}}}"#,
-            Some(GrantStanding::Expired),
+            Some(GrantState::Expired),
         );
-        check(r#"{"dev.cloto/mgp":{"grants":[1]}}"#, Some(GrantStanding::Deferred));
-        check(r#"{"dev.cloto/mgp/grants":{"shell":7}}"#, Some(GrantStanding::Deferred));
+        check(r#"{"dev.cloto/mgp":{"grants":[1]}}"#, Some(GrantState::Deferred));
+        check(r#"{"dev.cloto/mgp/grants":{"shell":7}}"#, Some(GrantState::Deferred));
     }
 }

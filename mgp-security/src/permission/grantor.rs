@@ -5,13 +5,13 @@ use std::time::SystemTime;
 
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision, ScopedGrant};
-use mgp_types::service::{BoxFuture, Context, Grantor, ServerId};
+use mgp_types::service::{BoxFuture, Context, PermissionAuthority, ServerId};
 use tokio::sync::watch;
 
 use super::permissions::{Permissions, standard};
 use super::rule::{PermissionState, is_listed};
 
-impl Grantor for Permissions {
+impl PermissionAuthority for Permissions {
     fn decide(
         &self,
         cx: &Context,

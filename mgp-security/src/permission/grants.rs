@@ -23,14 +23,14 @@ const NAME_MAX: usize = 128;
 /// one that was notified refuses a tool whose permission was not granted, with 1000.
 ///
 /// ```
-/// use mgp_security::{Grants, GrantStanding};
+/// use mgp_security::{Grants, GrantState};
 /// use mgp_types::mgp::{GrantDecision, Permission};
 ///
 /// let grants = Grants::default();
-/// assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Unknown);
+/// assert_eq!(grants.standing(&Permission::ShellExecute), GrantState::Unknown);
 /// grants.note(&Permission::from("filesystem"), GrantDecision::Approved, None);
 /// assert!(grants.is_granted(&Permission::FilesystemRead));
-/// assert_eq!(grants.standing(&Permission::ShellExecute), GrantStanding::Deferred);
+/// assert_eq!(grants.standing(&Permission::ShellExecute), GrantState::Deferred);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Grants(Arc<Mutex<OpenQuestions>>);
@@ -38,7 +38,7 @@ pub struct Grants(Arc<Mutex<OpenQuestions>>);
 /// The state of a permission, as the server knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum GrantStanding {
+pub enum GrantState {
     /// The server was not notified of any decision.
     Unknown,
     /// It is granted.
@@ -51,7 +51,7 @@ pub enum GrantStanding {
     Expired,
 }
 
-impl GrantStanding {
+impl GrantState {
     /// The word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -127,23 +127,23 @@ impl Grants {
 
     /// Returns the state of a permission; for a short name the worst of those it means.
     #[must_use]
-    pub fn standing(&self, permission: &Permission) -> GrantStanding {
+    pub fn standing(&self, permission: &Permission) -> GrantState {
         let board = self.board();
         if !board.told {
-            return GrantStanding::Unknown;
+            return GrantState::Unknown;
         }
         let now = SystemTime::now();
         let stands = permission.expand().into_iter().map(|name| board.standing(&name, now));
         stands
             .into_iter()
-            .find(|standing| *standing != GrantStanding::Granted)
-            .unwrap_or(GrantStanding::Granted)
+            .find(|standing| *standing != GrantState::Granted)
+            .unwrap_or(GrantState::Granted)
     }
 
     /// Returns whether a permission is granted; `false` also if nothing is known.
     #[must_use]
     pub fn is_granted(&self, permission: &Permission) -> bool {
-        self.standing(permission) == GrantStanding::Granted
+        self.standing(permission) == GrantState::Granted
     }
 
     /// The permissions that are granted now, by their standard names.
@@ -154,7 +154,7 @@ impl Grants {
         let granted = board
             .decisions
             .keys()
-            .filter(|permission| board.standing(permission, now) == GrantStanding::Granted);
+            .filter(|permission| board.standing(permission, now) == GrantState::Granted);
         granted.cloned().collect()
     }
 
@@ -172,12 +172,12 @@ impl OpenQuestions {
         self.decisions.insert(name, (decision, until));
     }
 
-    fn standing(&self, permission: &Permission, now: SystemTime) -> GrantStanding {
+    fn standing(&self, permission: &Permission, now: SystemTime) -> GrantState {
         match self.decisions.get(permission) {
-            Some((GrantDecision::Approved, Some(until))) if *until <= now => GrantStanding::Expired,
-            Some((GrantDecision::Approved, _)) => GrantStanding::Granted,
-            Some((GrantDecision::Denied, _)) => GrantStanding::Denied,
-            _ => GrantStanding::Deferred,
+            Some((GrantDecision::Approved, Some(until))) if *until <= now => GrantState::Expired,
+            Some((GrantDecision::Approved, _)) => GrantState::Granted,
+            Some((GrantDecision::Denied, _)) => GrantState::Denied,
+            _ => GrantState::Deferred,
         }
     }
 }

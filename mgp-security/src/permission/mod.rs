@@ -23,7 +23,7 @@ mod tests;
 
 pub use admin::PermissionChange;
 pub use entry::{Approval, ApprovalDecision, ApprovalSource};
-pub use grants::{GrantStanding, Grants};
+pub use grants::{GrantState, Grants};
 pub use permissions::Permissions;
 pub(crate) use permissions::{AskOutcomes, PermissionNeed, PermissionView};
 pub use refused::PermissionRefused;

@@ -5,10 +5,10 @@ use mgp_types::service::{Context, ServerId};
 use super::entry::Approval;
 use super::permissions::Permissions;
 use crate::policy::ConfirmRule;
-use crate::tool::{Named, Naming};
+use crate::tool::{Named, NamedTool};
 
 impl Named for Permissions {
-    fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
+    fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<NamedTool> {
         let approval = self.names_tool(&cx.principal, server, tool, self.inner.entries.now())?;
         Some(approval.naming())
     }
@@ -16,9 +16,9 @@ impl Named for Permissions {
 
 impl Approval {
     /// Returns what the approval decides about confirmations of the tools it names.
-    pub(crate) fn naming(&self) -> Naming {
+    pub(crate) fn naming(&self) -> NamedTool {
         let naming =
-            Naming::by(format!("permission `{}` by {}", self.permission, self.approved_by));
+            NamedTool::by(format!("permission `{}` by {}", self.permission, self.approved_by));
         match self.confirm {
             Some(ConfirmRule::Never) => naming.never_confirm(),
             None => naming,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use mgp_types::service::{Audited, BoxFuture, MemoryAudit};
+use mgp_types::service::{AuditFuture, BoxFuture, MemoryAudit};
 use mgp_types::store::{Loaded, MemoryStore, PendingEvent};
 use tokio::sync::watch;
 
@@ -252,12 +252,12 @@ async fn a_change_that_cannot_be_read_back_is_not_reported_as_refused() {
 struct Full;
 
 impl AuditSink for Full {
-    fn begin(&self, _: mgp_types::service::Start) -> Audited<mgp_types::service::Ticket> {
-        Audited::Ready(Err(Unaudited::Full))
+    fn begin(&self, _: mgp_types::service::Start) -> AuditFuture<mgp_types::service::Ticket> {
+        AuditFuture::Ready(Err(Unaudited::Full))
     }
 
-    fn record(&self, _: AuditEvent) -> Audited<()> {
-        Audited::Ready(Err(Unaudited::Full))
+    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
+        AuditFuture::Ready(Err(Unaudited::Full))
     }
 }
 

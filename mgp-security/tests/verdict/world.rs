@@ -15,7 +15,7 @@ use mgp_types::mgp::{
     EntryType, GrantDecision, RiskLevel, TrustLevel, Validator,
 };
 use mgp_types::service::{
-    BoxFuture, Call, Context, Method, Params, Principal, Reply, ServerId, Stack, Waited, mock,
+    BoxFuture, Call, Context, Method, Params, Principal, Reply, ServerId, Stack, WaitMark, mock,
 };
 use mgp_types::{Payload, RpcError, mcp};
 use tower_layer::Layer;
@@ -334,7 +334,7 @@ impl World {
     /// Checks the call as one that has waited further in.
     pub(crate) fn recheck(&self) -> Option<RpcError> {
         let mut cx = self.client.cx.clone();
-        Waited::mark(&mut cx);
+        WaitMark::mark(&mut cx);
         let arguments = Payload::parse(self.arguments.to_owned()).unwrap();
         let params = Params::tool(self.tool, &arguments);
         self.layer.recheck()(&Call::request(Method::of("tools/call"), params, cx)).err()

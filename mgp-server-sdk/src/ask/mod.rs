@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 pub use elicit::{Elicitation, Elicited};
 pub use roots::RootsRequest;
 pub use sample::Sampling;
-pub use url::{UrlElicitation, Visited};
+pub use url::{UrlElicitation, UrlElicited};
 
 use crate::log::Logger;
 

@@ -13,7 +13,7 @@ use super::{ClientCapability, Question, read};
 
 /// The user's answer to a request to visit a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visited {
+pub enum UrlElicited {
     /// The user agreed to visit it; the outcome of the visit is not known yet.
     Agreed,
     /// The user declined.
@@ -70,13 +70,13 @@ impl UrlElicitation {
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
-    /// use mgp_server_sdk::{ContextExt, Visited};
+    /// use mgp_server_sdk::{ContextExt, UrlElicited};
     ///
     /// let repos = Tool::new("repos", "Lists repositories", |cx: Context| async move {
     ///     let is_signed_in = false; // Looked up somewhere.
     ///     if !is_signed_in {
     ///         let page = cx.elicit_url("Sign in first", "https://example.com/in");
-    ///         if page.call_again().await? != Visited::Agreed {
+    ///         if page.call_again().await? != UrlElicited::Agreed {
     ///             return Ok("not signed in");
     ///         }
     ///     }
@@ -91,7 +91,7 @@ impl UrlElicitation {
 }
 
 impl IntoFuture for UrlElicitation {
-    type Output = Result<Visited, RpcError>;
+    type Output = Result<UrlElicited, RpcError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -115,9 +115,9 @@ impl IntoFuture for UrlElicitation {
         Box::pin(async move {
             let answer: ElicitResult = read(&answer.await?, "result of an elicitation")?;
             match answer.action {
-                ElicitAction::Accept => Ok(Visited::Agreed),
-                ElicitAction::Decline => Ok(Visited::Declined),
-                ElicitAction::Cancel => Ok(Visited::Cancelled),
+                ElicitAction::Accept => Ok(UrlElicited::Agreed),
+                ElicitAction::Decline => Ok(UrlElicited::Declined),
+                ElicitAction::Cancel => Ok(UrlElicited::Cancelled),
                 other => Err(unknown(&other)),
             }
         })

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use tower_layer::Layer;
 
 pub use extract::{
-    Args, Cancelled, FromCall, GrantStanding, Grants, Need, SessionInfo, State, ToolRequest, Trace,
+    Args, Cancelled, FromCall, GrantState, Grants, Need, SessionInfo, State, ToolRequest, Trace,
 };
 pub use handler::Handler;
 use layers::Layers;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    ClientOffer, ConnectConfig, EraChoice, MgpOffer, Session, StampLayer, connect,
+    ClientOffer, ConnectConfig, EraChoice, MgpOffer, RequestMetaLayer, Session, connect,
 };
 use mgp_server_sdk::ServerMonitor;
 use mgp_server_sdk::prelude::*;
@@ -149,7 +149,7 @@ impl Pair {
         let mut offer = ClientOffer::new(Implementation::new("test", "1.0"));
         offer.mgp = Some(MgpOffer::new(ExtensionSet::EMPTY.with(Extension::Streaming)));
         let cx = client.context();
-        let stamp = StampLayer::new(cx.scope.state::<Session>(), &offer).unwrap();
+        let stamp = RequestMetaLayer::new(cx.scope.state::<Session>(), &offer).unwrap();
         let outbound =
             ServiceBuilder::new().layer(stamp).layer(CollectLayer::new()).service(client.peer());
         let pair = Self {

@@ -1,7 +1,7 @@
 //! Requests to the user, the model and for the roots, in both eras.
 
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, Visited};
+use mgp_server_sdk::{ContextExt, Elicited, Prompt, Resource, UrlElicited};
 use mgp_types::mcp::Era;
 use mgp_types::service::{Call, Stack, around};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn server() -> Server {
     });
     let visit = Tool::new("visit", "Sends the person to a page", |cx: Context| async move {
         let visited = cx.elicit_url("Sign in", "https://example.com/in").id("e1").await?;
-        Ok::<_, RpcError>(if visited == Visited::Agreed { "agreed" } else { "no" })
+        Ok::<_, RpcError>(if visited == UrlElicited::Agreed { "agreed" } else { "no" })
     });
     let tools =
         Tool::new("with_tools", "Asks a model that may use tools", |cx: Context| async move {

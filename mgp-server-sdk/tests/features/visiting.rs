@@ -1,7 +1,7 @@
 //! Requests to visit a page, with a call that waits or is repeated, and the notification after the visit.
 
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{ContextExt, Visited};
+use mgp_server_sdk::{ContextExt, UrlElicited};
 use mgp_types::mcp::Era;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::wire::{ERAS, Wire, code};
 fn server() -> Server {
     let again = Tool::new("again", "Is called again after the visit", |cx: Context| async move {
         let page = cx.elicit_url("Sign in", "https://example.com/in").id("e1").call_again();
-        Ok::<_, RpcError>(if page.await? == Visited::Agreed { "agreed" } else { "no" })
+        Ok::<_, RpcError>(if page.await? == UrlElicited::Agreed { "agreed" } else { "no" })
     });
     let done = Tool::new("done", "Tells that the page was visited", |cx: Context| async move {
         cx.elicitation_complete("e1").await;

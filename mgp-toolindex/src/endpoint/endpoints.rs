@@ -11,7 +11,7 @@ use mgp_types::service::{AgentId, Context, Router, Visibility};
 use super::bounds;
 use super::caller::{Caller, Version};
 use super::counting::TokenCounting;
-use super::hooks::{Create, Standing, StandingOf};
+use super::hooks::{AvailabilityCheck, Create, Standing};
 use crate::catalog::Listed;
 use crate::error::SessionError;
 use crate::index::ToolIndex;
@@ -62,7 +62,7 @@ pub(super) struct EndpointsState {
     version: Option<Version>,
     /// Distinguishes the cached decisions of several endpoints over one index.
     decisions_id: u64,
-    standing: Option<Arc<dyn StandingOf>>,
+    standing: Option<Arc<dyn AvailabilityCheck>>,
     pub(super) create: Option<Arc<dyn Create>>,
     changed: Option<Changed>,
     pub(super) counting: TokenCounting,
@@ -111,7 +111,7 @@ impl Endpoints {
     ///
     /// The hook is called for tools that were found. Tools that a caller can never call belong to
     /// [`visibility`](Self::visibility), which also hides them from counts and categories.
-    pub fn standing(self, standing: impl StandingOf + 'static) -> Self {
+    pub fn standing(self, standing: impl AvailabilityCheck + 'static) -> Self {
         self.with(|inner| inner.standing = Some(Arc::new(standing)))
     }
 

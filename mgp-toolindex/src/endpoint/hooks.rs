@@ -27,22 +27,22 @@ pub enum Standing {
 /// The hook is called for tools that the caller sees; it must read a snapshot and never wait.
 ///
 /// ```
-/// use mgp_toolindex::{Listed, Standing, StandingOf};
+/// use mgp_toolindex::{Listed, Standing, AvailabilityCheck};
 /// use mgp_types::service::Context;
 ///
 /// let none_of_files = |_: &Context, tool: &Listed| match tool.server_id() {
 ///     "files" => Standing::Refused,
 ///     _ => Standing::Callable,
 /// };
-/// fn takes(_: impl StandingOf) {}
+/// fn takes(_: impl AvailabilityCheck) {}
 /// takes(none_of_files);
 /// ```
-pub trait StandingOf: Send + Sync {
+pub trait AvailabilityCheck: Send + Sync {
     /// Decides about one tool.
     fn standing(&self, cx: &Context, tool: &Listed) -> Standing;
 }
 
-impl<F> StandingOf for F
+impl<F> AvailabilityCheck for F
 where
     F: Fn(&Context, &Listed) -> Standing + Send + Sync,
 {
@@ -72,7 +72,7 @@ pub struct Wanted {
 /// The result of a request to create a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Creating {
+pub enum CreationOutcome {
     /// The tool is being created; the text describes what to expect.
     Begun(String),
     /// The tool is not created, for this reason.
@@ -86,5 +86,5 @@ pub enum Creating {
 /// tool by `notifications/tools/list_changed` and its session.
 pub trait Create: Send + Sync {
     /// Starts to create a tool. Dropping the future must leave nothing behind.
-    fn create(&self, cx: Context, wanted: Wanted) -> BoxFuture<'static, Creating>;
+    fn create(&self, cx: Context, wanted: Wanted) -> BoxFuture<'static, CreationOutcome>;
 }

@@ -16,5 +16,5 @@ mod tests;
 
 pub use self::caller::Caller;
 pub use self::endpoints::Endpoints;
-pub use self::hooks::{Create, Creating, Standing, StandingOf, Wanted};
+pub use self::hooks::{AvailabilityCheck, Create, CreationOutcome, Standing, Wanted};
 pub use self::present::present;

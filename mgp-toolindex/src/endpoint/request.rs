@@ -16,7 +16,7 @@ use super::bounds;
 use super::caller::Caller;
 use super::discover::run_blocking;
 use super::endpoints::EndpointsState;
-use super::hooks::{Creating, Standing, Wanted};
+use super::hooks::{CreationOutcome, Standing, Wanted};
 use super::present::loaded;
 use crate::catalog::Listed;
 use crate::meta::name_for;
@@ -369,11 +369,11 @@ async fn create(
                 task_trace_id: params.task_trace_id,
             };
             match create.create(cx, wanted).await {
-                Creating::Begun(what) => {
-                    result.status = RequestStatus::Creating;
+                CreationOutcome::Begun(what) => {
+                    result.status = RequestStatus::CreationOutcome;
                     what
                 }
-                Creating::Refused(why) => format!("no tool is made for it: {why}"),
+                CreationOutcome::Refused(why) => format!("no tool is made for it: {why}"),
             }
         }
     };

@@ -386,10 +386,10 @@ async fn tools_that_need_approval_are_pending_and_refused_ones_are_hidden() {
     assert!(!found.to_string().contains("delete_file"), "{found}");
 }
 
-struct Workshop(Creating);
+struct Workshop(CreationOutcome);
 
 impl Create for Workshop {
-    fn create(&self, _: Context, wanted: Wanted) -> BoxFuture<'static, Creating> {
+    fn create(&self, _: Context, wanted: Wanted) -> BoxFuture<'static, CreationOutcome> {
         assert_eq!(wanted.capabilities, ["xylophone quantum brewing"]);
         Box::pin(std::future::ready(self.0.clone()))
     }
@@ -398,8 +398,8 @@ impl Create for Workshop {
 #[tokio::test]
 async fn a_missing_tool_is_created_only_with_a_hook() {
     for (creating, status) in [
-        (Creating::Begun("it waits for approval".to_owned()), "creating"),
-        (Creating::Refused("the operator is asleep".to_owned()), "unavailable"),
+        (CreationOutcome::Begun("it waits for approval".to_owned()), "creating"),
+        (CreationOutcome::Refused("the operator is asleep".to_owned()), "unavailable"),
     ] {
         let mut client = client(&endpoints().create(Workshop(creating)));
         let asked = json!({"requirements": {"capabilities": ["xylophone quantum brewing"]}});

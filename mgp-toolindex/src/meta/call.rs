@@ -14,14 +14,14 @@ const MAX_NAMED: usize = 16;
 /// A call of a found tool, with its arguments.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct FoundCall {
+pub struct ForwardedCall {
     /// The tool.
     pub tool: Listed,
     /// The arguments.
     pub arguments: RawObject,
 }
 
-impl FoundCall {
+impl ForwardedCall {
     /// Parses the arguments of `mgp_tools_call`: `name`, `arguments`, and `server_id` if the name is ambiguous.
     ///
     /// This does not decide whether the tool may run: the call passes all gates like one that names the tool directly.

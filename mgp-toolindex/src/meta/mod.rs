@@ -7,7 +7,7 @@ mod summary;
 mod tests;
 mod tools;
 
-pub use self::call::FoundCall;
+pub use self::call::ForwardedCall;
 pub(crate) use self::call::brief;
 pub use self::level::{name_for, surface};
 pub use self::tools::{MetaTool, MetaTools, Spelling};

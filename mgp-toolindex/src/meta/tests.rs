@@ -25,7 +25,7 @@ impl Allowed for Not {
 #[track_caller]
 fn check(arguments: &str, allowed: &dyn Allowed, expected: Result<&str, i32>) {
     let arguments: RawObject = serde_json::from_str(arguments).unwrap();
-    let found = FoundCall::read(&arguments, &index(), allowed);
+    let found = ForwardedCall::read(&arguments, &index(), allowed);
     let found = found.as_ref().map(|call| call.tool.tool_id()).map_err(|error| error.code().0);
     assert_eq!(found, expected.map(str::to_owned));
 }
@@ -61,7 +61,7 @@ fn a_tool_without_access_is_unknown_and_hides_no_other() {
 #[test]
 fn an_ambiguous_name_is_refused_with_the_qualified_names() {
     let arguments = serde_json::from_str(r#"{"name":"read"}"#).unwrap();
-    let error = FoundCall::read(&arguments, &index(), &Everything).unwrap_err();
+    let error = ForwardedCall::read(&arguments, &index(), &Everything).unwrap_err();
     assert!(error.message().contains("files.read, mail.read"), "{error}");
     let index = ToolIndex::new();
     for (server, name) in [("c", "a.b"), ("c.a", "b")] {
@@ -69,7 +69,7 @@ fn an_ambiguous_name_is_refused_with_the_qualified_names() {
         index.put(ServerEntry::new(server).tool(tool)).unwrap();
     }
     let arguments = serde_json::from_str(r#"{"name":"c.a.b"}"#).unwrap();
-    let error = FoundCall::read(&arguments, &index, &Everything).unwrap_err();
+    let error = ForwardedCall::read(&arguments, &index, &Everything).unwrap_err();
     assert!(
         error.message().ends_with("use one of `server_id` c, `server_id` c.a")
             || error.message().ends_with("use one of `server_id` c.a, `server_id` c"),
@@ -77,7 +77,7 @@ fn an_ambiguous_name_is_refused_with_the_qualified_names() {
     );
     let long = format!(r#"{{"name":"{}"}}"#, "n\\n".repeat(9000));
     let arguments = serde_json::from_str(&long).unwrap();
-    let error = FoundCall::read(&arguments, &index, &Everything).unwrap_err();
+    let error = ForwardedCall::read(&arguments, &index, &Everything).unwrap_err();
     assert!(error.message().len() < 200, "{error}");
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 use mgp_types::service::{
-    BadMessage, Message, Method, OutMeta, Params, Reply, write_answer, write_call,
+    BadMessage, HopMembers, Message, Method, Params, Reply, write_answer, write_call,
 };
 use mgp_types::{Id, RpcError};
 use serde::de::IgnoredAny;
@@ -69,7 +69,7 @@ fn written_as_read(id: Option<&Id>, method: &Method, params: &Params) -> Result<
 
 fn write(id: Option<&Id>, method: &Method, params: &Params) -> Result<String, String> {
     let mut out = Vec::with_capacity(256);
-    write_call(&mut out, id, method.as_str(), params, &OutMeta::default());
+    write_call(&mut out, id, method.as_str(), params, &HopMembers::default());
     let line = String::from_utf8(out).map_err(|error| error.to_string())?;
     valid(line.as_bytes())?;
     Ok(line)

@@ -15,7 +15,7 @@ use tracing::instrument::WithSubscriber;
 
 use super::handle::ShutdownTimeouts;
 use super::stderr::{StderrCallback, drain};
-use super::{Child, ChildError, StderrCap, environment, imp};
+use super::{Child, ChildError, StderrLimits, environment, imp};
 
 /// Description of a child process; each [`spawn`](Self::spawn) starts one.
 ///
@@ -51,7 +51,7 @@ pub struct ChildCommand {
     inherit: Vec<OsString>,
     cwd: Option<PathBuf>,
     server: Option<String>,
-    stderr: StderrCap,
+    stderr: StderrLimits,
     on_stderr: Option<StderrCallback>,
     timeouts: ShutdownTimeouts,
 }
@@ -69,7 +69,7 @@ impl ChildCommand {
             inherit: Vec::new(),
             cwd: None,
             server: None,
-            stderr: StderrCap::default(),
+            stderr: StderrLimits::default(),
             on_stderr: None,
             timeouts: ShutdownTimeouts::default(),
         }
@@ -121,7 +121,7 @@ impl ChildCommand {
     }
 
     /// Limits how much of the child's stderr is logged.
-    pub fn stderr_cap(mut self, cap: StderrCap) -> Self {
+    pub fn stderr_cap(mut self, cap: StderrLimits) -> Self {
         self.stderr = cap;
         self
     }

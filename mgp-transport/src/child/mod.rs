@@ -9,7 +9,7 @@
 //!   close-on-exec between fork and exec, also those that other libraries forgot; elsewhere only
 //!   those that the standard library opened.
 //! - **Stderr** is read without pause and logged with `tracing` (target `mgp::child`) up to a
-//!   [`StderrCap`]; lines beyond it are counted and dropped, so a flood neither blocks the child
+//!   [`StderrLimits`]; lines beyond it are counted and dropped, so a flood neither blocks the child
 //!   nor uses memory.
 //! - **Shutdown** escalates: close stdin, wait, SIGTERM to the group, wait, SIGKILL to the group.
 //! - **Dropping** a [`Child`] kills the group at once. One thread of this process (`mgp-spawner`)
@@ -39,7 +39,7 @@ pub use self::command::ChildCommand;
 pub use self::handle::Child;
 pub use self::keeper::Keeper;
 pub use self::pipes::{ChildReader, ChildWriter};
-pub use self::stderr::StderrCap;
+pub use self::stderr::StderrLimits;
 
 mod command;
 mod environment;

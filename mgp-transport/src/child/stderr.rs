@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[must_use]
-pub struct StderrCap {
+pub struct StderrLimits {
     /// Length at which a line is cut.
     pub line_bytes: usize,
     /// Time after which lines and bytes are counted from zero.
@@ -36,7 +36,7 @@ pub(super) type StderrCallback = Arc<dyn Fn(&str) + Send + Sync>;
 /// Reads and logs until the child, and all processes that inherited its stderr, are gone.
 pub(super) async fn drain(
     mut stderr: ChildStderr,
-    cap: StderrCap,
+    cap: StderrLimits,
     callback: Option<StderrCallback>,
     server: String,
     pid: u32,
@@ -73,7 +73,7 @@ pub(super) async fn drain(
 
 /// Cuts bytes into lines and decides which are logged.
 struct LineLog<F> {
-    cap: StderrCap,
+    cap: StderrLimits,
     emit: F,
     line: Vec<u8>,
     /// Bytes of the current line beyond its limit.
@@ -93,7 +93,7 @@ enum Event {
 
 // === impl StderrCap ===
 
-impl StderrCap {
+impl StderrLimits {
     /// Sets the length at which a line is cut.
     pub fn line_bytes(mut self, bytes: usize) -> Self {
         self.line_bytes = bytes;
@@ -109,7 +109,7 @@ impl StderrCap {
     }
 }
 
-impl Default for StderrCap {
+impl Default for StderrLimits {
     fn default() -> Self {
         Self {
             line_bytes: 8 * 1024,
@@ -123,7 +123,7 @@ impl Default for StderrCap {
 // === impl LineLog ===
 
 impl<F: FnMut(Event)> LineLog<F> {
-    fn new(cap: StderrCap, emit: F) -> Self {
+    fn new(cap: StderrLimits, emit: F) -> Self {
         Self {
             window_ends: Instant::now() + cap.window,
             cap,
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     /// Feeds chunks, a second apart, and returns the logged events.
-    async fn logged(cap: StderrCap, chunks: &[&[u8]]) -> Vec<Event> {
+    async fn logged(cap: StderrLimits, chunks: &[&[u8]]) -> Vec<Event> {
         tokio::time::pause();
         let mut events = Vec::new();
         let mut log = LineLog::new(cap, |event| events.push(event));
@@ -255,19 +255,19 @@ mod tests {
     #[tokio::test]
     async fn lines_join_across_reads_and_blank_ones_vanish() {
         let chunks: &[&[u8]] = &[b"one\ntw", b"o\r\n\n\nthree"];
-        let events = logged(StderrCap::default(), chunks).await;
+        let events = logged(StderrLimits::default(), chunks).await;
         assert_eq!(events, [line("one", 0), line("two", 0), line("three", 0)]);
     }
 
     #[tokio::test]
     async fn a_long_line_is_cut_once() {
-        let events = logged(StderrCap::default().line_bytes(4), &[b"abcdef", b"gh\nij\n"]).await;
+        let events = logged(StderrLimits::default().line_bytes(4), &[b"abcdef", b"gh\nij\n"]).await;
         assert_eq!(events, [line("abcd", 4), line("ij", 0)]);
     }
 
     #[tokio::test]
     async fn lines_above_the_rate_are_counted() {
-        let cap = StderrCap::default().rate(2, 1_000, Duration::from_millis(1_500));
+        let cap = StderrLimits::default().rate(2, 1_000, Duration::from_millis(1_500));
         let events = logged(cap, &[b"a\nb\nc\nd\n", b"e\n", b"f\n"]).await;
         let dropped = Event::Dropped { lines: 3, bytes: 3 };
         assert_eq!(events, [line("a", 0), line("b", 0), dropped, line("f", 0)]);
@@ -275,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_count_as_well() {
-        let cap = StderrCap::default().rate(100, 5, Duration::from_mins(1));
+        let cap = StderrLimits::default().rate(100, 5, Duration::from_mins(1));
         let events = logged(cap, &[b"abc\ndef\nx\n"]).await;
         let dropped = Event::Dropped { lines: 1, bytes: 3 };
         assert_eq!(events, [line("abc", 0), line("x", 0), dropped]);

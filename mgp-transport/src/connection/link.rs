@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mgp_types::method::{Cancelled, Initialize, Notification};
 use mgp_types::service::{
-    BoxFuture, Call, Context, InFlight, Kind, Link, OutMeta, Params, Reply, closed, write_call,
+    BoxFuture, Call, Context, HopMembers, InFlight, Kind, Link, Params, Reply, closed, write_call,
 };
 use mgp_types::{Id, Payload, RpcError};
 
@@ -81,7 +81,7 @@ impl Drop for PendingGuard<'_> {
 pub(crate) fn write_cancelled(out: &mut Vec<u8>, number: i64) {
     let text = format!(r#"{{"requestId":{number},"reason":"the caller stopped waiting"}}"#);
     let params = Params::split(Cancelled::METHOD, text.into()).unwrap_or_default();
-    write_call(out, None, Cancelled::METHOD, &params, &OutMeta::default());
+    write_call(out, None, Cancelled::METHOD, &params, &HopMembers::default());
 }
 
 /// [`Link`] of a connection.
@@ -138,7 +138,7 @@ pub(crate) fn read_reply(cx: &Context, result: Payload) -> Reply {
 #[cfg(test)]
 mod tests {
     use mgp_types::mcp::Revision;
-    use mgp_types::service::{Facts, Peer, Principal, Scope, ScopeKind};
+    use mgp_types::service::{Peer, PeerInfo, Principal, Scope, ScopeKind};
 
     use super::*;
 
@@ -147,7 +147,7 @@ mod tests {
         let kind = |text: &'static str| {
             let scope = Scope::new(ScopeKind::Connection);
             let mut cx = Context::new(Peer::none(), scope, Principal::local());
-            cx.callee = Arc::new(Facts::new(Revision::MODERN));
+            cx.callee = Arc::new(PeerInfo::new(Revision::MODERN));
             match read_reply(&cx, Payload::from_trusted(text)) {
                 Reply::InputRequired(_) => "questions",
                 Reply::Task(_) => "task",

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 
 use mgp_types::service::{
-    Call, Context, InFlight, Inbox, Item, ItemKind, Mailslot, Outlet, Params, Reply, Room, lost,
+    Call, Context, InFlight, Inbox, Item, ItemReceiver, Outlet, OutletItemKind, Params, QueueRoom,
+    Reply, lost,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
@@ -97,7 +98,7 @@ impl PendingRequests {
             table.next += 1;
             table.next
         };
-        if call.cx().outlet.wants(ItemKind::Progress) {
+        if call.cx().outlet.wants(OutletItemKind::Progress) {
             let token = Payload::from_trusted(number.to_string());
             call.hop_mut().meta.push((Cow::Borrowed("progressToken"), token));
         }
@@ -170,7 +171,7 @@ impl Entry {
         InFlight {
             id: Id::Number(number),
             cx: self.call.cx().clone(),
-            inbox: Inbox::new(Arc::clone(&self.slot) as Arc<dyn Mailslot>),
+            inbox: Inbox::new(Arc::clone(&self.slot) as Arc<dyn ItemReceiver>),
         }
     }
 }
@@ -268,8 +269,8 @@ fn item_size(item: &Item) -> usize {
     text + ITEM_COST
 }
 
-impl Mailslot for Slot {
-    fn push(&self, item: Item) -> Room {
+impl ItemReceiver for Slot {
+    fn push(&self, item: Item) -> QueueRoom {
         let mut state = self.state.lock();
         // A gap after one dropped chunk would corrupt the text, so all further chunks are dropped as well.
         let stopped = state.dropped > 0 && matches!(item, Item::Chunk(_));
@@ -279,12 +280,16 @@ impl Mailslot for Slot {
         if stopped || over || state.items.len() >= MAX_INBOX_ITEMS || !self.budget.has_room(size) {
             state.dropped += 1;
             self.budget.lost.fetch_add(1, Ordering::Relaxed);
-            return Room::Full;
+            return QueueRoom::Full;
         }
         state.bytes += size;
         self.budget.held.fetch_add(size, Ordering::Relaxed);
         state.items.push_back(item);
-        let room = if state.items.len() == MAX_INBOX_ITEMS / 2 { Room::High } else { Room::Free };
+        let room = if state.items.len() == MAX_INBOX_ITEMS / 2 {
+            QueueRoom::High
+        } else {
+            QueueRoom::Free
+        };
         let consumer = state.consumer.take();
         drop(state);
         if let Some(consumer) = consumer {
@@ -317,16 +322,16 @@ mod tests {
         let pending = PendingRequests::new(64 << 20);
         let (_, slot) = insert(&pending);
         let rooms: Vec<_> = (0..8).map(|_| slot.push(chunk(1 << 20))).collect();
-        assert_eq!(rooms, [[Room::Free; 3].as_slice(), &[Room::Full; 5]].concat());
+        assert_eq!(rooms, [[QueueRoom::Free; 3].as_slice(), &[QueueRoom::Full; 5]].concat());
         assert_eq!(pending.inbox().lost(), 5);
         assert!(matches!(slot.next().await, SlotEvent::Item(_)));
         // There is room again, but a chunk was dropped before.
-        assert_eq!(slot.push(chunk(1)), Room::Full);
+        assert_eq!(slot.push(chunk(1)), QueueRoom::Full);
 
         // A single large item fits.
         let (_, other) = insert(&pending);
-        assert_eq!(other.push(chunk(16 << 20)), Room::Free);
-        assert_eq!(other.push(chunk(1)), Room::Full);
+        assert_eq!(other.push(chunk(16 << 20)), QueueRoom::Free);
+        assert_eq!(other.push(chunk(1)), QueueRoom::Full);
     }
 
     #[test]
@@ -334,7 +339,7 @@ mod tests {
         let pending = PendingRequests::new(3 << 20);
         let slots: Vec<_> = (0..4).map(|_| insert(&pending)).collect();
         let rooms: Vec<_> = slots.iter().map(|(_, slot)| slot.push(chunk(1_000_000))).collect();
-        assert_eq!(rooms, [Room::Free, Room::Free, Room::Free, Room::Full]);
+        assert_eq!(rooms, [QueueRoom::Free, QueueRoom::Free, QueueRoom::Free, QueueRoom::Full]);
         for (number, _) in &slots {
             assert!(pending.remove(*number));
         }

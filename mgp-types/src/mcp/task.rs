@@ -1,7 +1,7 @@
 //! Tasks: requests whose results follow later (MCP 2025-11-25 core; extension `io.modelcontextprotocol/tasks`).
 
 use super::{InputRequests, InputResponses, Meta, ResultType};
-use crate::record::{Maybe, RawObject, open_enum, record};
+use crate::record::{Nullable, RawObject, open_enum, record};
 use crate::{RpcError, Timestamp};
 
 open_enum! {
@@ -68,11 +68,11 @@ record! {
         /// The time of the last change.
         opt last_updated_at as "lastUpdatedAt": Option<Timestamp>,
         /// The time the task is kept, in milliseconds (extension).
-        tri ttl_ms as "ttlMs": Maybe<u64>,
+        tri ttl_ms as "ttlMs": Nullable<u64>,
         /// The polling interval, in milliseconds (extension).
         opt poll_interval_ms as "pollIntervalMs": Option<u64>,
         /// The time the task is kept, in milliseconds (2025-11-25).
-        tri ttl: Maybe<u64>,
+        tri ttl: Nullable<u64>,
         /// The polling interval, in milliseconds (2025-11-25).
         opt poll_interval as "pollInterval": Option<u64>,
         /// The input that the task waits for (extension).

@@ -1,6 +1,6 @@
 //! Access control: the tools that agents may use (MGP §5).
 
-use crate::record::{List, Maybe, open_enum, record, string_enum};
+use crate::record::{List, Nullable, open_enum, record, string_enum};
 use crate::{Id, Payload, Timestamp};
 
 string_enum! {
@@ -59,11 +59,11 @@ record! {
         /// The origin of the decision.
         opt source: Option<AccessSource>,
         /// The author of the entry.
-        tri granted_by: Maybe<String>,
+        tri granted_by: Nullable<String>,
         /// The time the entry was made.
-        tri granted_at: Maybe<Timestamp>,
+        tri granted_at: Nullable<Timestamp>,
         /// The expiry time.
-        tri expires_at: Maybe<Timestamp>,
+        tri expires_at: Nullable<Timestamp>,
         /// The queried agent.
         opt agent_id: Option<String>,
         /// The queried server.

@@ -27,7 +27,7 @@ open_enum! {
         /// Tools were found, but a permission must be approved.
         PendingApproval = "pending_approval",
         /// No tools were found; one is being created.
-        Creating = "creating",
+        CreationOutcome = "creating",
     }
 
     /// The reason of a request for tools.

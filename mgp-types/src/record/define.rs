@@ -12,8 +12,8 @@
 ///         opt title: Option<String>,
 ///         /// Optional list: absent and null read as empty; an empty one is written only if it was received.
 ///         list side_effects: List<SideEffect>,
-///         /// Absent, null or a value: three things, all kept (`Maybe`).
-///         tri granted_by: Maybe<String>,
+///         /// Absent, null or a value: three things, all kept (`Nullable`).
+///         tri granted_by: Nullable<String>,
 ///         /// Absent and null read as `None`; always written, `null` when `None`.
 ///         nul expires_at as "expiresAt": Option<Timestamp>,
 ///         /// Absent and null read as the default; always written.

@@ -31,7 +31,7 @@ pub use lenient::Lenient;
 pub use number::Number;
 pub use object::RawObject;
 pub(crate) use presence::Presence;
-pub use presence::{List, Maybe};
+pub use presence::{List, Nullable};
 #[cfg(feature = "schema")]
 pub(crate) use schema::ObjectSchema;
 pub(crate) use word::{open_enum, string_enum};

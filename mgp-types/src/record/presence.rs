@@ -122,7 +122,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
 /// A member that may be absent, null, or a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Maybe<T> {
+pub enum Nullable<T> {
     /// The member is absent.
     #[default]
     Absent,
@@ -132,7 +132,7 @@ pub enum Maybe<T> {
     Value(T),
 }
 
-impl<T> Maybe<T> {
+impl<T> Nullable<T> {
     /// Returns the value, if there is one.
     #[must_use]
     pub fn as_option(&self) -> Option<&T> {
@@ -143,32 +143,32 @@ impl<T> Maybe<T> {
     }
 }
 
-impl<T> Presence for Maybe<T> {
+impl<T> Presence for Nullable<T> {
     fn is_written(&self) -> bool {
         !matches!(self, Self::Absent)
     }
 }
 
-impl<T> From<T> for Maybe<T> {
+impl<T> From<T> for Nullable<T> {
     fn from(value: T) -> Self {
         Self::Value(value)
     }
 }
 
-impl<T> From<Option<T>> for Maybe<T> {
-    /// Maps `None` to null; use `Maybe::Absent` to omit a member.
+impl<T> From<Option<T>> for Nullable<T> {
+    /// Maps `None` to null; use `Nullable::Absent` to omit a member.
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Self::Value)
     }
 }
 
-impl<T: Serialize> Serialize for Maybe<T> {
+impl<T: Serialize> Serialize for Nullable<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.as_option().serialize(serializer)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Maybe<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Nullable<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Option::deserialize(deserializer).map(Self::from)
     }
@@ -190,7 +190,7 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for List<T> {
 }
 
 #[cfg(feature = "schema")]
-impl<T: schemars::JsonSchema> schemars::JsonSchema for Maybe<T> {
+impl<T: schemars::JsonSchema> schemars::JsonSchema for Nullable<T> {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         Option::<T>::schema_name()
     }

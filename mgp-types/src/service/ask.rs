@@ -45,7 +45,7 @@ impl Ask {
 }
 
 /// A channel for questions to the caller of one logical call.
-pub trait Asker: Send + Sync {
+pub trait CallerChannel: Send + Sync {
     /// Asks a question; `key` identifies it within the call and must be the same in every round.
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>>;
 
@@ -75,7 +75,7 @@ pub enum Asking {
     /// A request on the caller's own connection.
     Peer(Peer),
     /// Another way, e.g. answers of earlier rounds, or a parked call.
-    Via(Arc<dyn Asker>),
+    Via(Arc<dyn CallerChannel>),
 }
 
 impl Asking {
@@ -136,7 +136,7 @@ pub(super) fn cannot_ask(key: &str) -> RpcError {
 
 /// The answers of earlier rounds, and the questions of this one.
 ///
-/// This is the [`Asker`] of a modern caller; [`Asking::drive`] turns suspended questions into the reply.
+/// This is the [`CallerChannel`] of a modern caller; [`Asking::drive`] turns suspended questions into the reply.
 #[derive(Clone, Default)]
 pub struct Rounds(Arc<Mutex<RoundData>>);
 
@@ -190,7 +190,7 @@ impl fmt::Debug for Rounds {
     }
 }
 
-impl Asker for Rounds {
+impl CallerChannel for Rounds {
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
         let mut round = self.0.lock();
         if let Some(answer) = round.state.answers.get(key) {
@@ -228,7 +228,7 @@ impl Asker for Rounds {
 
 struct Suspend<'a, F> {
     handler: Pin<&'a mut F>,
-    asker: &'a dyn Asker,
+    asker: &'a dyn CallerChannel,
 }
 
 impl<F: Future<Output = Result<Reply, RpcError>>> Future for Suspend<'_, F> {

@@ -1,6 +1,6 @@
 //! Calls: requests and notifications on their way through a stack.
 
-use super::hop::OutMeta;
+use super::hop::HopMembers;
 use super::params::Target;
 use super::{CallKey, Context, Method, Params};
 use crate::method::{Kind, Notification, Request};
@@ -16,7 +16,7 @@ struct CallData {
     kind: Kind,
     params: Params,
     /// Rare on inbound calls, so it takes only one word.
-    hop: Option<Box<OutMeta>>,
+    hop: Option<Box<HopMembers>>,
     related: Option<CallKey>,
     cx: Context,
 }
@@ -128,14 +128,14 @@ impl Call {
 
     /// Returns the members that this hop adds to the params when it sends them.
     #[must_use]
-    pub fn hop(&self) -> &OutMeta {
-        static NOTHING: OutMeta = OutMeta::nothing();
+    pub fn hop(&self) -> &HopMembers {
+        static NOTHING: HopMembers = HopMembers::nothing();
         self.0.hop.as_deref().unwrap_or(&NOTHING)
     }
 
     /// Returns the members that this hop adds, mutably.
     #[must_use]
-    pub fn hop_mut(&mut self) -> &mut OutMeta {
+    pub fn hop_mut(&mut self) -> &mut HopMembers {
         self.0.hop.get_or_insert_default()
     }
 

@@ -11,7 +11,7 @@ use super::ask::{Ask, Asking, cannot_ask, not_offered};
 use super::outlet::Outlet;
 use super::trace;
 use super::{
-    Call, CallKey, Deadline, Extensions, Facts, Method, Params, Peer, Principal, Scope, ServerId,
+    Call, CallKey, Deadline, Extensions, Method, Params, Peer, PeerInfo, Principal, Scope, ServerId,
 };
 use crate::wire::{Id, Payload, RpcError};
 
@@ -24,9 +24,9 @@ pub struct Context {
     /// The caller; only the transport sets it, and forwarding never changes it.
     pub principal: Principal,
     /// The parameters negotiated with the caller.
-    pub caller: Arc<Facts>,
+    pub caller: Arc<PeerInfo>,
     /// The parameters negotiated with the callee, on an outbound stack.
-    pub callee: Arc<Facts>,
+    pub callee: Arc<PeerInfo>,
     /// The called server, on an outbound stack.
     pub server: Option<ServerId>,
     /// The scope of the call: its connection, session or handle.
@@ -56,8 +56,8 @@ impl Context {
         Self {
             key: CallKey::next(),
             principal,
-            caller: Facts::none(),
-            callee: Facts::none(),
+            caller: PeerInfo::none(),
+            callee: PeerInfo::none(),
             server: None,
             scope,
             peer,

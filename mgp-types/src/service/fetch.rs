@@ -16,7 +16,7 @@ pub trait Fetch: Send + Sync + 'static {
 }
 
 /// A shared [`Fetch`].
-pub type Fetcher = Arc<dyn Fetch>;
+pub type SharedFetch = Arc<dyn Fetch>;
 
 /// A request for a document.
 #[derive(Clone)]

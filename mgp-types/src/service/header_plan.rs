@@ -45,7 +45,7 @@ struct Mirrored {
 /// The error of an invalid annotation in a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BadHeaderPlan {
+pub enum HeaderPlanError {
     /// The name is not a valid header name.
     #[error("the name `{0}` cannot be part of a header's name")]
     Name(String),
@@ -89,7 +89,7 @@ impl HeaderPlan {
     ///
     /// # Errors
     /// Returns the fault of an invalid annotation; a client must not use such a tool over HTTP.
-    pub fn of(schema: &RawObject) -> Result<Self, BadHeaderPlan> {
+    pub fn of(schema: &RawObject) -> Result<Self, HeaderPlanError> {
         let text = schema.as_payload().as_str();
         // Most schemas have none, and a search is cheaper than a parse. The name may be written with escapes.
         if !text.contains(ANNOTATION) && !text.contains(r"\u") {
@@ -97,11 +97,11 @@ impl HeaderPlan {
         }
         // A schema nested too deep for the parser is refused.
         let Ok(Value::Object(schema)) = serde_json::from_str(text) else {
-            return Err(BadHeaderPlan::Place("the schema cannot be read".to_owned()));
+            return Err(HeaderPlanError::Place("the schema cannot be read".to_owned()));
         };
         let mut plan = Self::default();
         if schema.contains_key(ANNOTATION) {
-            return Err(BadHeaderPlan::Place("the schema itself".to_owned()));
+            return Err(HeaderPlanError::Place("the schema itself".to_owned()));
         }
         plan.walk(&schema, &mut Vec::new())?;
         Ok(plan)
@@ -180,7 +180,7 @@ impl HeaderPlan {
         &mut self,
         schema: &Map<String, Value>,
         path: &mut Vec<String>,
-    ) -> Result<(), BadHeaderPlan> {
+    ) -> Result<(), HeaderPlanError> {
         for (keyword, value) in schema {
             match (keyword.as_str(), value) {
                 (ANNOTATION, _) => {}
@@ -199,20 +199,24 @@ impl HeaderPlan {
         Ok(())
     }
 
-    fn add(&mut self, property: &Map<String, Value>, path: &[String]) -> Result<(), BadHeaderPlan> {
+    fn add(
+        &mut self,
+        property: &Map<String, Value>,
+        path: &[String],
+    ) -> Result<(), HeaderPlanError> {
         let header = match property.get(ANNOTATION) {
             None => return Ok(()),
             Some(Value::String(header)) => header,
-            Some(_) => return Err(BadHeaderPlan::NoText),
+            Some(_) => return Err(HeaderPlanError::NoText),
         };
         if header.is_empty() || !header.bytes().all(is_token) {
-            return Err(BadHeaderPlan::Name(header.escape_debug().take(80).collect()));
+            return Err(HeaderPlanError::Name(header.escape_debug().take(80).collect()));
         }
         if !is_primitive(property.get("type")) {
-            return Err(BadHeaderPlan::Type(path.join(".")));
+            return Err(HeaderPlanError::Type(path.join(".")));
         }
         if self.0.iter().any(|known| known.header.eq_ignore_ascii_case(header)) {
-            return Err(BadHeaderPlan::Twice(header.clone()));
+            return Err(HeaderPlanError::Twice(header.clone()));
         }
         self.0.push(Mirrored { path: path.to_vec(), header: header.clone() });
         Ok(())
@@ -228,7 +232,7 @@ impl From<HeaderMismatch> for RpcError {
 // === Schemas ===
 
 /// Finds annotations that are not allowed: below any keyword but `properties`.
-fn find_stray(keyword: &str, value: &Value) -> Result<(), BadHeaderPlan> {
+fn find_stray(keyword: &str, value: &Value) -> Result<(), HeaderPlanError> {
     if DATA_KEYWORDS.contains(&keyword) {
         return Ok(());
     }
@@ -238,7 +242,7 @@ fn find_stray(keyword: &str, value: &Value) -> Result<(), BadHeaderPlan> {
             map.values().try_for_each(|value| find_stray("", value))
         }
         Value::Object(map) if map.contains_key(ANNOTATION) => {
-            Err(BadHeaderPlan::Place(format!("behind `{keyword}`")))
+            Err(HeaderPlanError::Place(format!("behind `{keyword}`")))
         }
         Value::Object(map) => {
             map.iter().try_for_each(|(keyword, value)| find_stray(keyword, value))

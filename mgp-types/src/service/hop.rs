@@ -13,7 +13,7 @@ const SENDER_MEMBERS: [&str; 3] =
 /// The members that one hop adds to the params it sends.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct OutMeta {
+pub struct HopMembers {
     /// Members of `_meta`.
     pub meta: Vec<(Cow<'static, str>, Payload)>,
     /// `_mgp`.
@@ -26,7 +26,7 @@ pub struct OutMeta {
     pub request_state: Option<Payload>,
 }
 
-impl OutMeta {
+impl HopMembers {
     /// Creates an empty addition.
     #[must_use]
     pub const fn nothing() -> Self {

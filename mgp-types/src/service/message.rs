@@ -8,7 +8,7 @@ use serde::Deserializer;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
-use super::hop::OutMeta;
+use super::hop::HopMembers;
 use super::method::Method;
 use super::params::{Params, Parts, PartsSeed, TargetKind};
 use super::reply::Reply;
@@ -372,7 +372,7 @@ pub fn write_call(
     id: Option<&Id>,
     method: &str,
     params: &Params,
-    meta: &OutMeta,
+    meta: &HopMembers,
 ) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","#);
     if let Some(id) = id {

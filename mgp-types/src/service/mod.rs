@@ -5,7 +5,6 @@
 //! so a layer works on either side.
 
 mod ask;
-mod at_call;
 mod attempt;
 mod audit;
 mod call;
@@ -13,16 +12,14 @@ mod context;
 mod deadline;
 mod either;
 mod extensions;
-mod facts;
 mod fetch;
 mod gate;
-mod grantor;
 mod header_params;
 mod header_plan;
 mod header_target;
 mod header_value;
 mod hop;
-mod http_fault;
+mod http_failure;
 mod key;
 mod loopback;
 mod message;
@@ -32,7 +29,10 @@ mod outlet;
 mod params;
 mod pass;
 mod peer;
+mod peer_info;
+mod permission_authority;
 mod principal;
+mod ready_per_call;
 mod reply;
 mod router;
 mod rule;
@@ -42,44 +42,44 @@ mod spawn;
 mod stack;
 mod trace;
 mod visibility;
-mod waited;
+mod wait_mark;
 mod wire_rules;
 
 use std::future::Future;
 use std::pin::Pin;
 
 pub use crate::method::Kind;
-pub use ask::{Ask, Asker, Asking, RoundState, Rounds};
-pub use at_call::{AtCall, AtCallService};
+pub use ask::{Ask, Asking, CallerChannel, RoundState, Rounds};
 pub use attempt::Attempt;
 pub use audit::{
-    AuditSink, Audited, DigestOf, Digested, Ended, Ledger, MemoryAudit, Outcome, Start, Suspended,
-    Ticket, Unaudited,
+    ArgumentsDigest, AuditFuture, AuditSink, DigestForm, Ended, MemoryAudit, Outcome, Start,
+    Suspended, Ticket, TicketSink, Unaudited,
 };
 pub use call::{Call, ToolCall};
 pub use context::Context;
 pub use deadline::Deadline;
 pub use either::Either;
 pub use extensions::Extensions;
-pub use facts::{Asks, Facts};
-pub use fetch::{Fetch, FetchError, FetchRequest, Fetched, Fetcher};
+pub use fetch::{Fetch, FetchError, FetchRequest, Fetched, SharedFetch};
 pub use gate::{AroundLayer, Gate, GateLayer, around, gate};
-pub use grantor::Grantor;
 pub use header_params::HeaderParams;
-pub use header_plan::{BadHeaderPlan, HeaderMismatch, HeaderPlan};
+pub use header_plan::{HeaderMismatch, HeaderPlan, HeaderPlanError};
 pub use header_target::HeaderTarget;
 pub use header_value::{decode_header, encode_header};
-pub use hop::OutMeta;
-pub use http_fault::HttpFault;
+pub use hop::HopMembers;
+pub use http_failure::HttpFailure;
 pub use key::CallKey;
 pub use loopback::is_loopback_host;
 pub use message::{BadMessage, Message, write_answer, write_call};
 pub use method::Method;
-pub use outlet::{Gone, Item, ItemKind, Outlet, Progress, Sink};
+pub use outlet::{Gone, Item, Outlet, OutletItemKind, Progress, Sink};
 pub use params::{MetaKey, Params, Target};
 pub use pass::Pass;
-pub use peer::{InFlight, Inbox, Link, Mailslot, Peer, Room, closed, is_lost, lost};
+pub use peer::{InFlight, Inbox, ItemReceiver, Link, Peer, QueueRoom, closed, is_lost, lost};
+pub use peer_info::{Asks, PeerInfo};
+pub use permission_authority::PermissionAuthority;
 pub use principal::{AgentId, Authority, Principal, ServerId, Subject, TenantId};
+pub use ready_per_call::{ReadyPerCall, ReadyPerCallService};
 pub use reply::{Body, InputRequired, Reply, result_type};
 pub use router::{Routed, Router, RouterLayer};
 pub use rule::Rule;
@@ -88,7 +88,7 @@ pub use shown_url::shown_url;
 pub use spawn::{Exit, Spawn, SpawnError, Spawned};
 pub use stack::{MgpService, Stack};
 pub use visibility::{Everyone, Hidden, Visibility, visibility};
-pub use waited::Waited;
+pub use wait_mark::WaitMark;
 pub use wire_rules::WireRules;
 
 /// A boxed future.

@@ -57,7 +57,7 @@ pub enum Item {
 /// The kind of an [`Item`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ItemKind {
+pub enum OutletItemKind {
     /// [`Item::Chunk`].
     Chunk,
     /// [`Item::Progress`].
@@ -97,7 +97,7 @@ pub trait Sink: Send + Sync {
     fn send(&self, item: Item) -> BoxFuture<'_, Result<(), Gone>>;
 
     /// Returns whether items of a kind are accepted, so that callers need not create items in vain.
-    fn wants(&self, _kind: ItemKind) -> bool {
+    fn wants(&self, _kind: OutletItemKind) -> bool {
         true
     }
 }
@@ -113,13 +113,13 @@ impl Item {
 
     /// Returns the kind.
     #[must_use]
-    pub fn kind(&self) -> ItemKind {
+    pub fn kind(&self) -> OutletItemKind {
         match self {
-            Self::Chunk(_) => ItemKind::Chunk,
-            Self::Progress(_) => ItemKind::Progress,
-            Self::Log(_) => ItemKind::Log,
-            Self::Event(_) => ItemKind::Event,
-            Self::Callback(_) => ItemKind::Callback,
+            Self::Chunk(_) => OutletItemKind::Chunk,
+            Self::Progress(_) => OutletItemKind::Progress,
+            Self::Log(_) => OutletItemKind::Log,
+            Self::Event(_) => OutletItemKind::Event,
+            Self::Callback(_) => OutletItemKind::Callback,
         }
     }
 }
@@ -191,7 +191,7 @@ impl Outlet {
     /// # Cancel safety
     /// The item may or may not have been sent.
     pub async fn text(&self, text: &str) -> Result<(), Gone> {
-        if !self.wants(ItemKind::Chunk) {
+        if !self.wants(OutletItemKind::Chunk) {
             return Ok(());
         }
         self.send(Item::text(text)).await
@@ -211,7 +211,7 @@ impl Outlet {
 
     /// Returns whether items of a kind are accepted.
     #[must_use]
-    pub fn wants(&self, kind: ItemKind) -> bool {
+    pub fn wants(&self, kind: OutletItemKind) -> bool {
         self.0.as_ref().is_some_and(|sink| sink.wants(kind))
     }
 

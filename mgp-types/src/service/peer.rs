@@ -53,17 +53,17 @@ pub struct InFlight {
 
 /// A bounded queue from the read loop to the consumer of a call's partial results.
 #[derive(Clone)]
-pub struct Inbox(Arc<dyn Mailslot>);
+pub struct Inbox(Arc<dyn ItemReceiver>);
 
 /// A receiver of items that runs on the read loop and never waits.
-pub trait Mailslot: Send + Sync {
+pub trait ItemReceiver: Send + Sync {
     /// Adds an item and returns the remaining room.
-    fn push(&self, item: super::Item) -> Room;
+    fn push(&self, item: super::Item) -> QueueRoom;
 }
 
 /// The room of an [`Inbox`] after a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum QueueRoom {
     /// There is room.
     Free,
     /// The queue passed its high-water mark: the peer should be asked to slow down, if it supports that.
@@ -75,13 +75,13 @@ pub enum Room {
 impl Inbox {
     /// Creates an inbox.
     #[must_use]
-    pub fn new(slot: Arc<dyn Mailslot>) -> Self {
+    pub fn new(slot: Arc<dyn ItemReceiver>) -> Self {
         Self(slot)
     }
 
     /// Adds an item without waiting.
     #[must_use]
-    pub fn push(&self, item: super::Item) -> Room {
+    pub fn push(&self, item: super::Item) -> QueueRoom {
         self.0.push(item)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
 use mgp_discovery::{
-    Expanded, ExpandedReach, ExpandedServer, Expander, Reach, Server, clear_secrets,
+    Expanded, ExpandedServer, ExpandedTarget, Expander, Reach, Server, clear_secrets,
 };
 use mgp_security::Definitions;
 use mgp_transport::ChildCommand;
@@ -189,7 +189,7 @@ impl Prober {
         }
         let ExpandedServer { id, reach, .. } = expanded;
         let connected = match reach {
-            ExpandedReach::Program { command, args, cwd, env } => {
+            ExpandedTarget::Program { command, args, cwd, env } => {
                 let path = env.get("PATH").map(Expanded::as_str);
                 find_program(command.as_str(), cwd.as_deref(), path.map(OsStr::new))?;
                 let stderr = stderr.clone();
@@ -205,7 +205,7 @@ impl Prober {
                 }
                 builder.spawn(program).await
             }
-            ExpandedReach::Url { url, headers, .. } => {
+            ExpandedTarget::Url { url, headers, .. } => {
                 let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
                 let builder = builder.http(|config| config.headers.extend(headers));
                 builder.connect_url(url.as_str()).await

@@ -13,7 +13,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{AgentId, Authority, Context, Peer, Principal, Scope, ScopeKind};
 
 use super::methods::record;
-use crate::clients::Carrier;
+use crate::clients::ClientTransport;
 use crate::handle::Kernel;
 
 pub(super) async fn info(
@@ -72,10 +72,10 @@ pub(super) async fn sessions(
             continue;
         }
         let carrier = match cx.scope.kind() {
-            ScopeKind::Session => Some(Carrier::Http),
+            ScopeKind::Session => Some(ClientTransport::Http),
             _ => clients
                 .iter()
-                .find(|one| one.carrier != Carrier::Http && one.principal == cx.principal)
+                .find(|one| one.carrier != ClientTransport::Http && one.principal == cx.principal)
                 .map(|one| one.carrier),
         };
         let mut session = session(&kernel, &cx)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_discovery::Config;
-use mgp_toolindex::{Create, Creating, MetaTool, MetaTools, Wanted};
+use mgp_toolindex::{Create, CreationOutcome, MetaTool, MetaTools, Wanted};
 use mgp_types::mgp::Extension;
 use mgp_types::service::{BoxFuture, Context};
 
@@ -46,13 +46,13 @@ impl MetaToolConfig {
 }
 
 impl Create for MetaToolConfig {
-    fn create(&self, _: Context, _: Wanted) -> BoxFuture<'static, Creating> {
+    fn create(&self, _: Context, _: Wanted) -> BoxFuture<'static, CreationOutcome> {
         // A created tool is registered as `sandboxed`, and no judge of registrations can read code yet.
         let reason = if self.0.allows_creation.load(Ordering::Relaxed) {
             "there is no code safety to judge it yet; ask an operator to register a server that has it"
         } else {
             "`tool_creation` is not enabled"
         };
-        Box::pin(std::future::ready(Creating::Refused(reason.to_owned())))
+        Box::pin(std::future::ready(CreationOutcome::Refused(reason.to_owned())))
     }
 }

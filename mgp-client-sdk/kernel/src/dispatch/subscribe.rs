@@ -1,13 +1,13 @@
 //! Subscriptions of clients to resources of servers (MCP `resources/subscribe`).
 
-use mgp_server_sdk::{Watch, Watches};
+use mgp_server_sdk::{ResourceSubscriber, Watch};
 use mgp_types::RpcError;
 use mgp_types::service::{BoxFuture, Context};
 
 use super::dispatcher::Dispatcher;
 use super::server_features::{find_resource, unknown_resource};
 
-impl Watches for Dispatcher {
+impl ResourceSubscriber for Dispatcher {
     fn watch(&self, cx: &Context, uri: &str) -> BoxFuture<'static, Result<Watch, RpcError>> {
         let (dispatcher, cx, uri) = (self.clone(), cx.clone(), uri.to_owned());
         Box::pin(async move {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use mgp_client_sdk::gateway::AwaitLegacyTask;
-use mgp_lifecycle::TakesTask;
+use mgp_lifecycle::AcceptsTask;
 use mgp_toolindex::{Everything, Listed, Resolved, ToolIndex};
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, TaskSupport};
@@ -41,7 +41,7 @@ pub(super) async fn call_and_wait(
     let client = if has_access { server.wake_for(&call.cx().principal).await.ok() } else { None };
     let Some(client) = client else { return server.send(call, has_access).await };
     if client.server().era == Era::Modern {
-        call.cx_mut().extensions.insert(TakesTask);
+        call.cx_mut().extensions.insert(AcceptsTask);
         return server.send(call, has_access).await;
     }
     let Some(tool) = call.tool() else { return server.send(call, has_access).await };

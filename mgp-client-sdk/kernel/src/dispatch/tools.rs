@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mgp_toolindex::{Allowed, Everything, FoundCall, Listed, MetaTool, Outcome, Resolved};
+use mgp_toolindex::{Allowed, Everything, ForwardedCall, Listed, MetaTool, Outcome, Resolved};
 use mgp_types::mcp::{CallToolParams, TaskSupport};
 use mgp_types::method::method_of_tool;
 use mgp_types::service::{Call, Context, MgpService, Params, Reply, Target, Visibility as _};
@@ -113,11 +113,11 @@ fn resolve_tool(dispatcher: &Dispatcher, call: &mut Call) -> Result<ResolvedTool
     let (tool, is_visible) = match find_by_name(dispatcher, call).filter(|_| meta.is_none()) {
         Some(tool) => (tool, true),
         None => match find_by_params(dispatcher, call, meta) {
-            Ok(FoundCall { tool, arguments, .. }) if meta.is_some() => {
+            Ok(ForwardedCall { tool, arguments, .. }) if meta.is_some() => {
                 *call.params_mut() = Params::tool(tool.name(), &arguments.into());
                 return Ok(ResolvedTool::Found(tool));
             }
-            Ok(FoundCall { tool, .. }) => (tool, false),
+            Ok(ForwardedCall { tool, .. }) => (tool, false),
             Err(unknown) if unknown.code() == ErrorCode::TOOL_NOT_FOUND => {
                 let held = find_held(dispatcher, call, meta)?;
                 return held.map(ResolvedTool::Held).ok_or(unknown);
@@ -167,15 +167,17 @@ fn find_by_params(
     dispatcher: &Dispatcher,
     call: &Call,
     meta: Option<MetaTool>,
-) -> Result<FoundCall, RpcError> {
+) -> Result<ForwardedCall, RpcError> {
     let DispatcherParts { fleet, search, .. } = dispatcher.parts();
     let index = &fleet.context().index;
     let params = naming_params(call, meta)?;
-    FoundCall::read(&params, index, &search.caller(call.cx())).or_else(|error| match error.code() {
-        ErrorCode::TOOL_NOT_FOUND => {
-            FoundCall::read(&params, index, &Everything).map_err(|_| error)
+    ForwardedCall::read(&params, index, &search.caller(call.cx())).or_else(|error| {
+        match error.code() {
+            ErrorCode::TOOL_NOT_FOUND => {
+                ForwardedCall::read(&params, index, &Everything).map_err(|_| error)
+            }
+            _ => Err(error),
         }
-        _ => Err(error),
     })
 }
 

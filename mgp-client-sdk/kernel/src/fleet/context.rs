@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_discovery::Expander;
 use mgp_security::Governance;
-use mgp_server_sdk::Herald;
+use mgp_server_sdk::ChangeNotifier;
 use mgp_toolindex::ToolIndex;
 use mgp_types::service::ServerId;
 use tokio::sync::Semaphore;
@@ -32,7 +32,7 @@ pub(crate) struct FleetContext {
     /// The servers of this process.
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
     /// Notifies clients that lists and resources changed.
-    pub(crate) notifications: Herald,
+    pub(crate) notifications: ChangeNotifier,
     pub(crate) callers: Callers,
     pub(crate) subscriptions: ResourceSubscriptions,
 }

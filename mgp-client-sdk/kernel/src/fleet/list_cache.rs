@@ -10,7 +10,7 @@ use std::time::Duration;
 use mgp_client_sdk::{Error, SupervisedClient, gateway};
 use mgp_types::mcp::{ListParams, Prompt, Resource, ResourceTemplate, ServerCapabilities};
 use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesList};
-use mgp_types::service::{Call, Facts, Method, Params, ServerId};
+use mgp_types::service::{Call, Method, Params, PeerInfo, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload};
 use serde::{Deserialize, Serialize};
@@ -328,7 +328,7 @@ impl Page {
 }
 
 /// Counts one more kernel for an entry that a kernel lists; `None` behind too many.
-fn nested(kind: ListKind, text: Payload, callee: &Facts) -> Option<Payload> {
+fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
     if !hops::is_kernel(callee) {
         return Some(text);
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use mgp_client_sdk::Changed;
 use mgp_security::Access;
-use mgp_server_sdk::Herald;
+use mgp_server_sdk::ChangeNotifier;
 use mgp_types::mcp::LogLevel;
 use mgp_types::method::{Request as _, RootsList};
 use mgp_types::service::{Asking, Context, Principal, ServerId};
@@ -25,7 +25,7 @@ pub(crate) struct ServerNotifier {
     pub(super) server: ServerId,
     pub(super) access: Access,
     pub(super) stale: StaleLists,
-    pub(super) notifications: Herald,
+    pub(super) notifications: ChangeNotifier,
     pub(super) callers: Callers,
 }
 
@@ -101,7 +101,7 @@ impl ServerNotifier {
 /// Notifies all clients when the rules of access changed, until the governance is dropped.
 pub(super) async fn announce_access_changes(
     mut changes: watch::Receiver<u64>,
-    notifications: Herald,
+    notifications: ChangeNotifier,
 ) {
     while changes.changed().await.is_ok() {
         notifications.tools_changed(|_| true);

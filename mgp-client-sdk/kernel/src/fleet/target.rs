@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::gateway::ServerTarget;
-use mgp_discovery::{Approved, Expanded, ExpandedReach, ExpandedServer, Reach, Server};
+use mgp_discovery::{Approved, Expanded, ExpandedServer, ExpandedTarget, Reach, Server};
 use mgp_transport::{ChildCommand, duplex};
 use mgp_types::service::{BoxFuture, SpawnError};
 
@@ -69,7 +69,7 @@ fn in_memory(create: &CreateServer) -> ServerTarget {
 fn resolved(server: ExpandedServer, log: Arc<ServerLog>) -> Result<ServerTarget, SpawnError> {
     let ExpandedServer { id, reach, .. } = server;
     match reach {
-        ExpandedReach::Program { command, args, cwd, env } => {
+        ExpandedTarget::Program { command, args, cwd, env } => {
             let mut program = ChildCommand::new(command.as_str())
                 .args(args.iter().map(Expanded::as_str))
                 .envs(env.iter().map(|(name, value)| (name, value.as_str())))
@@ -81,7 +81,7 @@ fn resolved(server: ExpandedServer, log: Arc<ServerLog>) -> Result<ServerTarget,
             }
             Ok(ServerTarget::Child(Box::new(program)))
         }
-        ExpandedReach::Url { url, headers, .. } => {
+        ExpandedTarget::Url { url, headers, .. } => {
             let headers = headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
             Ok(ServerTarget::Url { url: url.as_str().to_owned(), headers })
         }

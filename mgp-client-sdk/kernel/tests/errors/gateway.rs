@@ -1,6 +1,6 @@
 //! A gateway in front of a server that fails or is missing.
 
-use mgp_client_sdk::{Client, ClientBuilder, Hop, Switchboard};
+use mgp_client_sdk::{Client, ClientBuilder, Hop, ToolRouter};
 use mgp_server_sdk::Server;
 use mgp_transport::duplex;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 /// Returns a server that passes on `tools/list` and calls of the tool `t`.
 pub(crate) fn to(client: Client) -> Server {
     let hop = Hop::new("below", client);
-    let board = Switchboard::new().route("t", hop.clone());
+    let board = ToolRouter::new().route("t", hop.clone());
     let lists = Stack::from_fn(move |call| hop.send(call));
     let calls =
         Router::new().route(ToolsCall::METHOD, Stack::new(board)).route(ToolsList::METHOD, lists);

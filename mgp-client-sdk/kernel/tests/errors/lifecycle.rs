@@ -11,7 +11,7 @@ use mgp_transport::ChildCommand;
 use mgp_types::ErrorCode;
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::mgp::{AuditEvent, ServerState, ShutdownReason};
-use mgp_types::service::{AuditSink, Audited, Router, Stack, Start, Ticket, Unaudited};
+use mgp_types::service::{AuditFuture, AuditSink, Router, Stack, Start, Ticket, Unaudited};
 use serde_json::json;
 
 use crate::expected_error::ExpectedError;
@@ -24,12 +24,12 @@ use crate::script;
 struct Closed;
 
 impl AuditSink for Closed {
-    fn begin(&self, _: Start) -> Audited<Ticket> {
-        Audited::Ready(Err(Unaudited::Closed))
+    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
+        AuditFuture::Ready(Err(Unaudited::Closed))
     }
 
-    fn record(&self, _: AuditEvent) -> Audited<()> {
-        Audited::Ready(Err(Unaudited::Closed))
+    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
+        AuditFuture::Ready(Err(Unaudited::Closed))
     }
 }
 

@@ -7,7 +7,7 @@ use mgp_client_sdk::ToolResult;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
-use mgp_server_sdk::{ContextExt, Visited};
+use mgp_server_sdk::{ContextExt, UrlElicited};
 use mgp_types::mcp::{
     CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, EmptyParams, Era,
     ListRootsResult, Root,
@@ -31,7 +31,7 @@ fn curious(era: Era) -> Server {
     let page = Tool::new("page", "Shows", |cx: Context| async move {
         let visited = cx.elicit_url("Sign in", "https://example.com/x").id("page-1").await?;
         cx.elicitation_complete("page-1").await;
-        Ok::<_, RpcError>(if matches!(visited, Visited::Agreed) {
+        Ok::<_, RpcError>(if matches!(visited, UrlElicited::Agreed) {
             "visited"
         } else {
             "not visited"

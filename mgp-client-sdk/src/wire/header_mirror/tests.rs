@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_types::mcp::Revision;
 use mgp_types::method::ToolsCall;
-use mgp_types::service::{Facts, Stack, mock};
+use mgp_types::service::{PeerInfo, Stack, mock};
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn server(lists: &Arc<AtomicUsize>, calls: &Arc<Mutex<Vec<String>>>) -> Stack {
 
 fn client(layer: &HeaderMirrorLayer, server: Stack, revision: Revision) -> mock::Client {
     let mut client = mock::client(Stack::new(layer.layer(server)));
-    client.cx.callee = Arc::new(Facts::new(revision));
+    client.cx.callee = Arc::new(PeerInfo::new(revision));
     client
 }
 
@@ -114,7 +114,7 @@ async fn a_schema_that_changed_is_fetched_once_more() {
                 match call.cx().extensions.get::<HeaderParams>() {
                     Some(_) => Ok(r#"{"content":[]}"#.to_owned()),
                     None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
-                        .because(HttpFault::Answered(400))),
+                        .because(HttpFailure::Answered(400))),
                 }
             } else if listed.fetch_add(1, Ordering::Relaxed) == 1 && changes {
                 Ok(format!(r#"{{"tools":[{VALID}]}}"#))
@@ -132,7 +132,7 @@ async fn a_schema_that_changed_is_fetched_once_more() {
 
 #[tokio::test]
 async fn a_call_that_may_have_run_is_not_repeated() {
-    for fault in [Some(HttpFault::Answered(200)), Some(HttpFault::Answered(500)), None] {
+    for fault in [Some(HttpFailure::Answered(200)), Some(HttpFailure::Answered(500)), None] {
         let made = Arc::new(AtomicUsize::new(0));
         let called = Arc::clone(&made);
         let server = Stack::from_fn(move |call: Call| {
@@ -181,7 +181,7 @@ async fn a_failed_list_is_not_requested_with_every_call() {
             match call.cx().extensions.get::<HeaderParams>() {
                 Some(_) => Ok(Reply::empty()),
                 None => Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
-                    .because(HttpFault::Answered(400))),
+                    .because(HttpFailure::Answered(400))),
             }
         } else if listed.fetch_add(1, Ordering::Relaxed) == 0 {
             Err(RpcError::internal("no list"))
@@ -208,7 +208,7 @@ async fn a_list_with_too_many_pages_is_not_read_with_every_call() {
     let server = Stack::from_fn(move |call: Call| {
         let answer = if call.is::<ToolsCall>() {
             Err(RpcError::new(ErrorCode::HEADER_MISMATCH, "missing")
-                .because(HttpFault::Answered(400)))
+                .because(HttpFailure::Answered(400)))
         } else {
             listed.fetch_add(1, Ordering::Relaxed);
             Ok(Reply::raw(Payload::from_trusted(r#"{"tools":[],"nextCursor":"more"}"#)))

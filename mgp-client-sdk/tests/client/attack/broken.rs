@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mgp_security::{Access, Elicit, Governance, Policies, ServerPolicy};
+use mgp_security::{Access, ElicitApprover, Governance, Policies, ServerPolicy};
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, AuditEvent, DefaultPolicy, EntryType};
 use mgp_types::service::{
-    AuditSink, Audited, BoxFuture, MemoryAudit, Stack, Start, Ticket, Unaudited,
+    AuditFuture, AuditSink, BoxFuture, MemoryAudit, Stack, Start, Ticket, Unaudited,
 };
 use mgp_types::store::{Change, Loaded, MemoryStore, PendingEvent, Store, StoreError};
 use serde_json::json;
@@ -147,16 +147,16 @@ struct Stopping {
 }
 
 impl AuditSink for Stopping {
-    fn begin(&self, start: Start) -> Audited<Ticket> {
+    fn begin(&self, start: Start) -> AuditFuture<Ticket> {
         if self.full.load(Ordering::SeqCst) {
-            return Audited::Ready(Err(Unaudited::Full));
+            return AuditFuture::Ready(Err(Unaudited::Full));
         }
         self.inner.begin(start)
     }
 
-    fn record(&self, event: AuditEvent) -> Audited<()> {
+    fn record(&self, event: AuditEvent) -> AuditFuture<()> {
         if self.full.load(Ordering::SeqCst) {
-            return Audited::Ready(Err(Unaudited::Full));
+            return AuditFuture::Ready(Err(Unaudited::Full));
         }
         self.inner.record(event)
     }
@@ -168,8 +168,10 @@ async fn with_a_full_log_nothing_runs_and_nothing_changes() {
         let full = Arc::new(AtomicBool::new(false));
         let log = MemoryAudit::new();
         let sink = Stopping { inner: log.clone(), full: Arc::clone(&full) };
-        let governance =
-            Governance::builder().audit(Arc::new(sink)).approver(Elicit::everyone()).build();
+        let governance = Governance::builder()
+            .audit(Arc::new(sink))
+            .approver(ElicitApprover::everyone())
+            .build();
         let world = World { governance, log, ..World::new() };
         world.grant("mallory").await;
         let stack: Stack = world.disk().into_stack().unwrap();

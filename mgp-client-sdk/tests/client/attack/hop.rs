@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_client_sdk::{Client, EraChoice, Hop, Switchboard};
-use mgp_security::{ConfirmFrom, Elicit, Governance, ServerPolicy};
+use mgp_client_sdk::{Client, EraChoice, Hop, ToolRouter};
+use mgp_security::{ConfirmFrom, ElicitApprover, Governance, ServerPolicy};
 use mgp_server_sdk::prelude::*;
 use mgp_transport::duplex;
 use mgp_types::Payload;
@@ -30,14 +30,14 @@ async fn gateway(below: Server, era: EraChoice, above: &Governance) -> Stack {
         .await
         .unwrap();
     let hop = Hop::new("below", client);
-    let board = Switchboard::new().route("wipe", hop.clone());
+    let board = ToolRouter::new().route("wipe", hop.clone());
     let lists = Stack::from_fn(move |call| hop.send(call));
     let calls =
         Router::new().route(ToolsCall::METHOD, Stack::new(board)).route(ToolsList::METHOD, lists);
     Server::new("gateway", "1").endpoints(calls).layer(above.layer("below")).into_stack().unwrap()
 }
 
-fn lenient(approver: Elicit) -> Governance {
+fn lenient(approver: ElicitApprover) -> Governance {
     let mut policy = ServerPolicy::default();
     policy.default_policy = DefaultPolicy::OptOut;
     policy.risk.insert("wipe".to_owned(), RiskLevel::Moderate);
@@ -81,7 +81,7 @@ fn asks_as(key: Arc<std::sync::Mutex<String>>, ran: &Arc<AtomicUsize>) -> Server
 #[tokio::test]
 async fn an_innocent_question_of_a_server_never_confirms_its_call() {
     // The same call at a gateway that confirms shows the key of its question.
-    let spy = lenient(Elicit::everyone());
+    let spy = lenient(ElicitApprover::everyone());
     let mut strict = ServerPolicy::default();
     strict.default_policy = DefaultPolicy::OptOut;
     strict.risk.insert("wipe".to_owned(), RiskLevel::Moderate);
@@ -97,7 +97,7 @@ async fn an_innocent_question_of_a_server_never_confirms_its_call() {
 
     // Now the server uses that key, and the operator turns confirmations on before the answer arrives.
     key.lock().unwrap().clone_from(&ours);
-    let governance = lenient(Elicit::everyone());
+    let governance = lenient(ElicitApprover::everyone());
     let stack = gateway(asks_as(key, &ran), EraChoice::Modern, &governance).await;
     let mut agent = RawClient::modern(&stack, mallory());
     let asked = agent.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;
@@ -116,13 +116,13 @@ async fn an_innocent_question_of_a_server_never_confirms_its_call() {
 #[tokio::test]
 async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
     for era in [EraChoice::Legacy, EraChoice::Modern] {
-        let above = lenient(Elicit::default());
+        let above = lenient(ElicitApprover::default());
         // The server behind the gateway governs itself and asks its caller.
         let mut policy = ServerPolicy::default();
         policy.default_policy = DefaultPolicy::OptOut;
         let below = Governance::builder()
             .policies(mgp_security::Policies::all(policy))
-            .approver(Elicit::everyone())
+            .approver(ElicitApprover::everyone())
             .build();
         let ran = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&ran);

@@ -7,7 +7,7 @@ use mgp_client_sdk::{Client, ClientBuilder};
 use mgp_security::{Approver, Decision, Governance, Policies, Question, ServerPolicy, Standing};
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{AuditResult, DefaultPolicy, GrantDecision};
-use mgp_types::service::{BoxFuture, Context, Facts, MemoryAudit, Reply, ServerId, Stack, mock};
+use mgp_types::service::{BoxFuture, Context, MemoryAudit, PeerInfo, Reply, ServerId, Stack, mock};
 use mgp_types::{Payload, RpcError};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -188,7 +188,7 @@ async fn a_list_under_another_spelling_shows_no_held_tool() {
         async move { Ok(Reply::raw(Payload::from_trusted(text))) }
     });
     let mut client = mock::client(Stack::new(governance.layer("disk").layer(server)));
-    let mut facts = Facts::new(Revision::MODERN);
+    let mut facts = PeerInfo::new(Revision::MODERN);
     facts.capabilities = None;
     client.cx.caller = Arc::new(facts);
     let shown = client.request("tools/list", "{}").await.unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_security::{Elicit, Governance};
+use mgp_security::{ElicitApprover, Governance};
 use mgp_server_sdk::{Server, Tool};
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessRevokeParams, AuditEvent, EntryType, Permission,
@@ -31,8 +31,10 @@ impl World {
     /// Callers confirm their own calls, and nothing is granted yet.
     pub(crate) fn new() -> Self {
         let log = MemoryAudit::new();
-        let governance =
-            Governance::builder().audit(Arc::new(log.clone())).approver(Elicit::everyone()).build();
+        let governance = Governance::builder()
+            .audit(Arc::new(log.clone()))
+            .approver(ElicitApprover::everyone())
+            .build();
         Self { governance, log, ran: Arc::default() }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, ClientBuilder};
 use mgp_types::Timestamp;
 use mgp_types::mgp::{Grant, GrantDecision, Permission, PermissionDecision};
-use mgp_types::service::{BoxFuture, Context, Grantor, ServerId};
+use mgp_types::service::{BoxFuture, Context, PermissionAuthority, ServerId};
 use tokio::sync::watch;
 
 /// Decisions about permissions, the same for every server.
@@ -86,7 +86,7 @@ impl TestAuthority {
     }
 }
 
-impl Grantor for TestAuthority {
+impl PermissionAuthority for TestAuthority {
     fn decide(
         &self,
         _: &Context,

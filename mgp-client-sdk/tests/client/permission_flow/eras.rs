@@ -1,6 +1,6 @@
 //! Our client, our server, and a hop between the eras: granted tools run, others are refused.
 
-use mgp_client_sdk::{Client, EraChoice, Hop, Switchboard, TestClient, ToolResult as _};
+use mgp_client_sdk::{Client, EraChoice, Hop, TestClient, ToolResult as _, ToolRouter};
 use mgp_server_sdk::{Grants, Server, Tool};
 use mgp_transport::duplex;
 use mgp_types::ErrorCode;
@@ -69,7 +69,7 @@ async fn a_hop_decides_itself_for_each_pair_of_eras() {
             for (decision, says) in [(Approved, "granted"), (Denied, "to this server (1000)")] {
                 let authority = TestAuthority::new(&[("shell.execute", decision)]);
                 let hop = Hop::new("files", connected(&authority, below).await);
-                let board = Switchboard::new().route("run", hop);
+                let board = ToolRouter::new().route("run", hop);
                 let upstream = Server::new("hub", "1")
                     .endpoints(Router::new().route(ToolsCall::METHOD, Stack::new(board)));
                 let client = Client::builder("c", "1").plain().era(above);

@@ -2,7 +2,7 @@
 
 use mgp_types::method::DiscoveryList;
 use mgp_types::mgp::DiscoveryListResult;
-use mgp_types::service::{AuditSink, Audited, Everyone, Start, Ticket, Unaudited};
+use mgp_types::service::{AuditFuture, AuditSink, Everyone, Start, Ticket, Unaudited};
 use mgp_types::store::{Change, Loaded, PendingEvent, StoreError};
 use tokio::sync::watch;
 
@@ -176,11 +176,11 @@ async fn a_refused_commit_changes_nothing_and_a_late_one_is_found() {
 async fn a_change_that_cannot_be_recorded_is_not_made() {
     struct Full;
     impl AuditSink for Full {
-        fn begin(&self, _: Start) -> Audited<Ticket> {
-            Audited::Ready(Err(Unaudited::Full))
+        fn begin(&self, _: Start) -> AuditFuture<Ticket> {
+            AuditFuture::Ready(Err(Unaudited::Full))
         }
-        fn record(&self, _: AuditEvent) -> Audited<()> {
-            Audited::Ready(Err(Unaudited::Full))
+        fn record(&self, _: AuditEvent) -> AuditFuture<()> {
+            AuditFuture::Ready(Err(Unaudited::Full))
         }
     }
     let world = World::with(|_| {}, |builder| builder.audit(Arc::new(Full)));
@@ -193,10 +193,10 @@ async fn a_change_that_cannot_be_recorded_is_not_made() {
 async fn a_log_that_takes_its_events_from_the_store_gets_them_with_the_change() {
     struct Outbox;
     impl AuditSink for Outbox {
-        fn begin(&self, _: Start) -> Audited<Ticket> {
-            Audited::Ready(Err(Unaudited::Closed))
+        fn begin(&self, _: Start) -> AuditFuture<Ticket> {
+            AuditFuture::Ready(Err(Unaudited::Closed))
         }
-        fn record(&self, _: AuditEvent) -> Audited<()> {
+        fn record(&self, _: AuditEvent) -> AuditFuture<()> {
             panic!("the sink takes events from the store")
         }
         fn outbox(&self, _: &dyn Store) -> Option<&str> {

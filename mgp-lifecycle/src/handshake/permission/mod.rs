@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use mgp_types::mcp::{Era, ServerCapabilities, key};
 use mgp_types::mgp::{Extension, PermissionDecision};
-use mgp_types::service::{BoxFuture, Context, Facts, Grantor, ServerId};
+use mgp_types::service::{BoxFuture, Context, PeerInfo, PermissionAuthority, ServerId};
 use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 
@@ -30,14 +30,14 @@ const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The permission flow of one connection; cheap to clone.
 ///
 /// It is stored in the [`Session`](super::Session) of the connection if [`connect`](super::connect) was given a
-/// [`Grantor`]; the driver of the connection must run [`follow`](Self::follow), and call [`answer`](Self::answer) for
+/// [`PermissionAuthority`]; the driver of the connection must run [`follow`](Self::follow), and call [`answer`](Self::answer) for
 /// the server's own requests.
 #[derive(Clone)]
 pub struct PermissionFlow(Arc<FlowShared>);
 
 struct FlowShared {
     server: ServerId,
-    grantor: Arc<dyn Grantor>,
+    grantor: Arc<dyn PermissionAuthority>,
     changes: watch::Receiver<u64>,
     /// The time limit of a decision, after which it counts as deferred.
     limit: Duration,
@@ -74,7 +74,7 @@ enum Dialect {
 
 impl Dialect {
     /// Returns the later one if the server named the extension `permissions` explicitly.
-    fn of(facts: &Facts, capabilities: &ServerCapabilities) -> Option<Self> {
+    fn of(facts: &PeerInfo, capabilities: &ServerCapabilities) -> Option<Self> {
         if facts.era != Era::Legacy || !facts.has(Extension::Permissions) {
             return None;
         }
@@ -87,13 +87,17 @@ impl Dialect {
 }
 
 impl PermissionFlow {
-    pub(super) fn new(server: ServerId, grantor: Arc<dyn Grantor>, limit: Duration) -> Self {
+    pub(super) fn new(
+        server: ServerId,
+        grantor: Arc<dyn PermissionAuthority>,
+        limit: Duration,
+    ) -> Self {
         let changes = grantor.changes();
         Self(Arc::new(FlowShared { server, grantor, changes, limit, state: Mutex::default() }))
     }
 
     /// Stores what the server declared in the handshake.
-    fn read_handshake(&self, facts: &Facts) {
+    fn read_handshake(&self, facts: &PeerInfo) {
         let capabilities: ServerCapabilities =
             facts.capabilities.as_ref().and_then(|all| all.get().ok()).unwrap_or_default();
         let named = facts.permissions_required.iter().map(|name| name.as_str().into());

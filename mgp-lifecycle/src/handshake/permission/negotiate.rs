@@ -6,7 +6,7 @@ use mgp_types::method::{
     PermissionAwait, PermissionGrant, PermissionRequest, PermissionResponse, Request,
 };
 use mgp_types::mgp::{ApprovalPolicy, GrantDecision, PermissionDecision, PermissionRequestParams};
-use mgp_types::service::{BoxFuture, Call, CallKey, Context, Facts, MgpService};
+use mgp_types::service::{BoxFuture, Call, CallKey, Context, MgpService, PeerInfo};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::timeout;
 
@@ -30,7 +30,7 @@ impl PermissionFlow {
     pub(in crate::handshake) async fn run<S: MgpService>(
         &self,
         stack: &S,
-        facts: &Facts,
+        facts: &PeerInfo,
         cx: &Context,
         config: &ConnectConfig,
     ) -> Result<(), ConnectError> {

@@ -109,7 +109,7 @@ mod tests {
 
     use mgp_types::mgp::{GrantDecision, Permission, PermissionDecision};
     use mgp_types::service::{
-        BoxFuture, Grantor, Method, Params, Peer, Principal, Scope, ScopeKind, ServerId,
+        BoxFuture, Method, Params, Peer, PermissionAuthority, Principal, Scope, ScopeKind, ServerId,
     };
     use tokio::sync::watch;
 
@@ -122,7 +122,7 @@ mod tests {
         changes: watch::Sender<u64>,
     }
 
-    impl Grantor for Camera {
+    impl PermissionAuthority for Camera {
         fn decide(
             &self,
             cx: &Context,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn flow(camera: &Arc<Camera>) -> PermissionFlow {
-        let grantor = Arc::clone(camera) as Arc<dyn Grantor>;
+        let grantor = Arc::clone(camera) as Arc<dyn PermissionAuthority>;
         let flow = PermissionFlow::new("files".into(), grantor, Duration::from_secs(1));
         flow.0.state.lock().requested = RequestedPermissions::of([Permission::Camera]);
         flow

@@ -1,7 +1,7 @@
 //! The tool a server proposes once all attempts have failed.
 
 use super::*;
-use crate::FollowFallback;
+use crate::FallbackPolicy;
 
 /// Tools of three risks; `send` is moderate.
 const TOOLS: &str = r#"{"name":"send","inputSchema":{},"security":{"risk_level":"moderate"}},
@@ -78,7 +78,7 @@ async fn a_fallback_is_not_called_if_a_retry_is_ruled_out() {
         assert_eq!(tools, ["send"], "{hints}");
     }
     let mut config = RetryConfig::default();
-    config.fallback = FollowFallback::Never;
+    config.fallback = FallbackPolicy::Never;
     let server = server("queue");
     server.client(&RetryLayer::new(config)).request("tools/call", CALL).await.unwrap_err();
     assert_eq!(server.names(), ["send", "send"]);

@@ -89,7 +89,7 @@ async fn a_task_asks_its_legacy_caller_on_a_connection_that_waits() {
         let late = call.cx().ask("b", elicit()).await?;
         text_result(&format!("{} {}", early.as_str(), late.as_str()))
     }));
-    let mut facts = Facts::new(Revision::V2025_11_25);
+    let mut facts = PeerInfo::new(Revision::V2025_11_25);
     facts.asks = Asks::default();
     facts.asks.elicitation = true;
     client.cx.caller = Arc::new(facts);

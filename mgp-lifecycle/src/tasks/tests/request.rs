@@ -84,7 +84,7 @@ async fn a_call_without_negotiated_or_supported_tasks_stays_a_request() {
     let layer = layer(config());
     let stack = over(&layer, slow);
     let mut plain = mock::client(stack.clone());
-    plain.cx.caller = Arc::new(Facts::new(Revision::MODERN));
+    plain.cx.caller = Arc::new(PeerInfo::new(Revision::MODERN));
     assert_eq!(call(&mut plain).await["content"][0]["text"], "done");
     let error = plain.request("tools/call", r#"{"name":"must"}"#).await.unwrap_err();
     assert_eq!(error.code().0, -32021);
@@ -119,7 +119,7 @@ async fn a_call_without_negotiated_or_supported_tasks_stays_a_request() {
     );
 
     let mut old = mock::client(stack);
-    old.cx.caller = Arc::new(Facts::new(Revision::V2025_06_18));
+    old.cx.caller = Arc::new(PeerInfo::new(Revision::V2025_06_18));
     let result = request(&mut old, "tools/call", r#"{"name":"a","task":{}}"#).await;
     assert_eq!(result["content"][0]["text"], "done");
     assert_eq!(code(&mut old, "tasks/get", r#"{"taskId":"x"}"#).await, -32601);

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use mgp_types::mgp::{Actor, AuditResult, EventType, Extension, ExtensionSet};
-use mgp_types::service::{Facts, ServerId};
+use mgp_types::service::{PeerInfo, ServerId};
 
 use super::{Event, EventActor};
 
 impl Event {
     /// Creates `SERVER_CONNECTED`: the handshake with a server is complete; the details hold the negotiated values.
-    pub fn server_connected(server: &ServerId, facts: &Facts) -> Self {
+    pub fn server_connected(server: &ServerId, facts: &PeerInfo) -> Self {
         let names = |set: ExtensionSet| set.iter().map(Extension::as_str).collect::<Vec<_>>();
         let event = Self::new(EventType::ServerConnected, Actor::kernel(), AuditResult::Success)
             .server(Some(server))

@@ -10,7 +10,7 @@ use mgp_types::mgp::{
     AccessEntry, AccessPermission, Actor, AuditEvent, AuditResult, EntryType, Extension,
     ExtensionSet, Permission, PermissionScope, RiskLevel,
 };
-use mgp_types::service::{Facts, Principal, Rule, ServerId};
+use mgp_types::service::{PeerInfo, Principal, Rule, ServerId};
 use mgp_types::{ErrorCode, Hash, RpcError, Timestamp};
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ fn all() -> Vec<AuditEvent> {
     entry.expires_at = Some(dusk.clone());
     let mut scope = PermissionScope::default();
     scope.hosts = vec!["weather.example".to_owned()].into();
-    let mut facts = Facts::new(Revision::V2025_11_25);
+    let mut facts = PeerInfo::new(Revision::V2025_11_25);
     facts.mgp = Some(ExtensionSet::EMPTY.with(Extension::Audit).with(Extension::Streaming));
     facts.claimed_server_id = Some("best.garden".to_owned());
     let refused = RpcError::new(ErrorCode::PERMISSION_DENIED, "not the text")

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mgp_types::method::{AuditNotification, Notification};
 use mgp_types::mgp::{Actor, AuditEvent};
-use mgp_types::service::{AuditSink, Audited, Call, Reply, Router, ServerId, Stack};
+use mgp_types::service::{AuditFuture, AuditSink, Call, Reply, Router, ServerId, Stack};
 use mgp_types::sync::Mutex;
 use mgp_types::{Object, Payload, RpcError, Timestamp};
 use tokio::time::Instant;
@@ -175,7 +175,7 @@ impl ServerEvents {
 
     /// Records the event; a handler of notifications must not wait for the sink.
     fn record(&self, event: AuditEvent) {
-        if let Audited::Ready(Err(reason)) = self.sink.record(event) {
+        if let AuditFuture::Ready(Err(reason)) = self.sink.record(event) {
             let error = &reason as &dyn std::error::Error;
             tracing::error!(server = %self.server, error, "dropped an event of a server: it cannot be recorded");
         }

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use mgp_types::mgp::AuditEvent;
-use mgp_types::service::{AuditSink, Audited, BoxFuture, Start, Ticket, Unaudited};
+use mgp_types::service::{AuditFuture, AuditSink, BoxFuture, Start, Ticket, Unaudited};
 use mgp_types::store::{Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -138,24 +138,24 @@ impl AuditLog {
     ///
     /// # Errors
     /// As [`record`](AuditSink::record).
-    pub fn append(&self, event: &AuditEvent) -> Audited<u64> {
+    pub fn append(&self, event: &AuditEvent) -> AuditFuture<u64> {
         let shared = &self.0.shared;
         if let Some(failure) = shared.failure() {
-            return Audited::Ready(Err(failure));
+            return AuditFuture::Ready(Err(failure));
         }
         let Some(text) = encode::event(event).filter(|text| text.len() <= MAX_EVENT) else {
-            return Audited::Ready(Err(Unaudited::failed(NotRecordable)));
+            return AuditFuture::Ready(Err(Unaudited::failed(NotRecordable)));
         };
         let room = if shared.take(1) {
             Reservation::Permit
         } else if shared.reserve_place() {
             Reservation::Waiting
         } else {
-            return Audited::Ready(Err(Unaudited::Full));
+            return AuditFuture::Ready(Err(Unaudited::Full));
         };
         let (ack, answer) = oneshot::channel();
         shared.push(Item::Event { text, room, ack });
-        Audited::Later(Box::pin(async move { answer.await.unwrap_or(Err(Unaudited::Closed)) }))
+        AuditFuture::Later(Box::pin(async move { answer.await.unwrap_or(Err(Unaudited::Closed)) }))
     }
 
     /// Waits until everything recorded before is durable, including the head: records of this handle, and events
@@ -242,10 +242,10 @@ impl Drop for Open {
 // === impl AuditSink ===
 
 impl AuditSink for AuditLog {
-    fn begin(&self, mut start: Start) -> Audited<Ticket> {
+    fn begin(&self, mut start: Start) -> AuditFuture<Ticket> {
         let shared = &self.0.shared;
         if let Some(failure) = shared.failure() {
-            return Audited::Ready(Err(failure));
+            return AuditFuture::Ready(Err(failure));
         }
         let mut needs_intent = start.needs_intent();
         let mut earlier_intent = None;
@@ -265,10 +265,10 @@ impl AuditSink for AuditLog {
         if !waits && !needs_intent && earlier_intent.is_none() {
             // The type annotation makes the clone coerce to the trait object.
             let ledger: Arc<LogQueue> = Arc::clone(shared);
-            return Audited::Ready(Ok(Ticket::new(start, ledger)));
+            return AuditFuture::Ready(Ok(Ticket::new(start, ledger)));
         }
         if waits && !goes_on && !shared.reserve_place() {
-            return Audited::Ready(Err(Unaudited::Full));
+            return AuditFuture::Ready(Err(Unaudited::Full));
         }
         let intent = if needs_intent { Some(Arc::new(Intent::default())) } else { earlier_intent };
         let account = Arc::new(CallLedger {
@@ -280,15 +280,15 @@ impl AuditSink for AuditLog {
         let ledger: Arc<CallLedger> = Arc::clone(&account);
         let ticket = Ticket::new(start, ledger);
         if !waits && !needs_intent {
-            return Audited::Ready(Ok(ticket));
+            return AuditFuture::Ready(Ok(ticket));
         }
         let intent = intent.filter(|_| needs_intent);
         if !waits {
             // Submitted now, before the future is polled.
             let answer = submit_intent(&account, &ticket, intent);
-            return Audited::Later(Box::pin(await_intent(ticket, answer)));
+            return AuditFuture::Later(Box::pin(await_intent(ticket, answer)));
         }
-        Audited::Later(Box::pin(async move {
+        AuditFuture::Later(Box::pin(async move {
             let room = account.shared.room.acquire_many(records);
             let Ok(Ok(permits)) = tokio::time::timeout(ROOM_TIMEOUT, room).await else {
                 // A call that began in an earlier round is recorded as cancelled; any other call never ran.
@@ -306,11 +306,11 @@ impl AuditSink for AuditLog {
         }))
     }
 
-    fn record(&self, event: AuditEvent) -> Audited<()> {
+    fn record(&self, event: AuditEvent) -> AuditFuture<()> {
         match self.append(&event) {
-            Audited::Ready(answer) => Audited::Ready(answer.map(drop)),
-            Audited::Later(answer) => {
-                Audited::Later(Box::pin(async move { answer.await.map(drop) }))
+            AuditFuture::Ready(answer) => AuditFuture::Ready(answer.map(drop)),
+            AuditFuture::Later(answer) => {
+                AuditFuture::Later(Box::pin(async move { answer.await.map(drop) }))
             }
         }
     }

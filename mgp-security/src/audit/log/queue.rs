@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::task::Wake;
 use std::time::Duration;
 
-use mgp_types::service::{Ended, Ledger, Outcome, Start, Suspended, Unaudited};
+use mgp_types::service::{Ended, Outcome, Start, Suspended, TicketSink, Unaudited};
 use mgp_types::sync::Mutex;
 use tokio::sync::{Semaphore, oneshot, watch};
 
@@ -316,7 +316,7 @@ impl Wake for LogQueue {
 }
 
 /// The ledger of calls without an intent, which need no state of their own.
-impl Ledger for LogQueue {
+impl TicketSink for LogQueue {
     fn close(&self, ended: Ended) {
         self.push(Item::Call { ended, intent: None, room: Reservation::Permit });
     }
@@ -367,7 +367,7 @@ impl CallLedger {
     }
 }
 
-impl Ledger for CallLedger {
+impl TicketSink for CallLedger {
     fn close(&self, ended: Ended) {
         let unwritten = self.intent.as_ref().is_some_and(|intent| intent.is_void());
         if unwritten || self.void.load(Ordering::Acquire) {

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{
-    AuditSink, Audited, Authority, MemoryAudit, Principal, Start, Ticket, Unaudited,
+    AuditFuture, AuditSink, Authority, MemoryAudit, Principal, Start, Ticket, Unaudited,
 };
 use mgp_types::{PrivateFile, PrivateFileError, to_hex};
 
@@ -409,12 +409,12 @@ async fn two_processes_that_change_a_file_lose_nothing() {
 struct FullLog;
 
 impl AuditSink for FullLog {
-    fn begin(&self, _: Start) -> Audited<Ticket> {
-        Audited::Ready(Err(Unaudited::Full))
+    fn begin(&self, _: Start) -> AuditFuture<Ticket> {
+        AuditFuture::Ready(Err(Unaudited::Full))
     }
 
-    fn record(&self, _: AuditEvent) -> Audited<()> {
-        Audited::Ready(Err(Unaudited::Full))
+    fn record(&self, _: AuditEvent) -> AuditFuture<()> {
+        AuditFuture::Ready(Err(Unaudited::Full))
     }
 }
 

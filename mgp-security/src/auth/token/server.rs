@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_types::service::{BoxFuture, Fetcher, Principal};
+use mgp_types::service::{BoxFuture, Principal, SharedFetch};
 
 use super::TokenVerifier;
 use super::algorithm::SignatureAlgorithm;
@@ -27,9 +27,9 @@ const LEEWAY: Duration = Duration::from_mins(1);
 ///
 /// ```
 /// use mgp_security::auth::{AuthLayer, ResourceServer};
-/// use mgp_types::service::Fetcher;
+/// use mgp_types::service::SharedFetch;
 ///
-/// fn guard(fetcher: Fetcher) -> Result<AuthLayer, mgp_security::auth::BadResource> {
+/// fn guard(fetcher: SharedFetch) -> Result<AuthLayer, mgp_security::auth::BadResource> {
 ///     let tokens = ResourceServer::new("https://example.com/mcp", "https://issuer.example")?
 ///         .keys_from("https://issuer.example/jwks.json", fetcher)
 ///         .require_scope("mcp");
@@ -89,7 +89,7 @@ impl ResourceServer {
     /// Fetched keys are used for ten minutes, or up to a day if they cannot be fetched again.
     /// A token with an unknown key causes another fetch, at most once a minute.
     /// The fetcher decides which hosts may be reached; it should insist on `https`.
-    pub fn keys_from(mut self, url: impl Into<String>, fetcher: Fetcher) -> Self {
+    pub fn keys_from(mut self, url: impl Into<String>, fetcher: SharedFetch) -> Self {
         self.keys = KeySource::fetched(url, fetcher);
         self
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::service::{FetchRequest, Fetcher};
+use mgp_types::service::{FetchRequest, SharedFetch};
 use mgp_types::sync::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
@@ -34,7 +34,7 @@ pub(super) enum KeySource {
 /// A fetch runs in its own task: a caller that disconnects does not cancel it for the others.
 pub(super) struct FetchedKeys {
     url: String,
-    fetcher: Fetcher,
+    fetcher: SharedFetch,
     cached: Mutex<CachedKeys>,
     /// Held while keys are fetched.
     fetching: Arc<AsyncMutex<()>>,
@@ -64,7 +64,7 @@ enum FetchKeysError {
 // === impl KeySource ===
 
 impl KeySource {
-    pub(super) fn fetched(url: impl Into<String>, fetcher: Fetcher) -> Self {
+    pub(super) fn fetched(url: impl Into<String>, fetcher: SharedFetch) -> Self {
         Self::Fetched(Arc::new(FetchedKeys {
             url: url.into(),
             fetcher,

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AuditEvent, AuditResult, EntryType, EventType, Validator,
 };
-use mgp_types::service::{AuditSink, Audited, BoxFuture, Start, Ticket};
+use mgp_types::service::{AuditFuture, AuditSink, BoxFuture, Start, Ticket};
 use mgp_types::store::{Change, Loaded, PendingEvent, Store, StoreError};
 use tokio::sync::watch;
 
@@ -31,13 +31,13 @@ fn overrides(audit: &MemoryAudit) -> usize {
 struct Slow(MemoryAudit);
 
 impl AuditSink for Slow {
-    fn begin(&self, start: Start) -> Audited<Ticket> {
+    fn begin(&self, start: Start) -> AuditFuture<Ticket> {
         self.0.begin(start)
     }
 
-    fn record(&self, event: AuditEvent) -> Audited<()> {
+    fn record(&self, event: AuditEvent) -> AuditFuture<()> {
         let audit = self.0.clone();
-        Audited::Later(Box::pin(async move {
+        AuditFuture::Later(Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(10)).await;
             audit.record(event).await
         }))

@@ -3,7 +3,8 @@
 use mgp_types::mcp::{Era, key};
 use mgp_types::mgp::{Grant, ScopedGrant};
 use mgp_types::service::{
-    Ask, Asker as _, Asking, Facts, Grantor as _, InputRequired, RoundState, Rounds,
+    Ask, Asking, CallerChannel as _, InputRequired, PeerInfo, PermissionAuthority as _, RoundState,
+    Rounds,
 };
 use mgp_types::{Payload, Timestamp};
 
@@ -281,7 +282,7 @@ async fn a_modern_call_is_asked_in_rounds() {
     );
     let ran = Arc::new(AtomicUsize::new(0));
     let mut client = mock::client(stack(&permissions, &ran));
-    let mut facts = Facts::default();
+    let mut facts = PeerInfo::default();
     facts.era = Era::Modern;
     facts.asks.elicitation = true;
     client.cx.caller = Arc::new(facts);
@@ -365,8 +366,8 @@ async fn servers_are_told_what_stands() {
     let params = mgp_types::service::Params::of("tools/call", &params).unwrap();
     let grants = Grants::default();
     grants.apply(&Grants::told_in(&params).unwrap());
-    assert_eq!(grants.standing(&Permission::Camera), GrantStanding::Denied);
-    assert_eq!(grants.standing(&Permission::FilesystemRead), GrantStanding::Granted);
+    assert_eq!(grants.standing(&Permission::Camera), GrantState::Denied);
+    assert_eq!(grants.standing(&Permission::FilesystemRead), GrantState::Granted);
     world.runs("com.example.x").await;
 }
 

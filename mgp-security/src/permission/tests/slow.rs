@@ -1,6 +1,6 @@
 //! A store that takes its time: what is written is not given up because nobody is asked.
 
-use mgp_types::service::Grantor as _;
+use mgp_types::service::PermissionAuthority as _;
 use mgp_types::store::{Change, Loaded, PendingEvent, Store, StoreError};
 use tokio::sync::watch;
 

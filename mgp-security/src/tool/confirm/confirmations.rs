@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mgp_types::mgp::{Actor, AuditEvent, GrantDecision, RiskLevel};
 use mgp_types::service::{
-    AgentId, Asker, Asking, AuditSink, Context, MemoryAudit, ServerId, Start,
+    AgentId, Asking, AuditSink, CallerChannel, Context, MemoryAudit, ServerId, Start,
 };
 use mgp_types::{Hash, Object, Payload, Timestamp, canonical};
 use serde::{Deserialize, Serialize};
 
-use super::naming::{Named, Naming};
+use super::naming::{Named, NamedTool};
 use super::pending::{OpenQuestion, Pending};
 use super::refused::{ConfirmRefused, Unconfirmed, is_past};
 use super::used::{NotUsable, Used};
@@ -121,9 +121,9 @@ impl Confirmations {
         cx: &Context,
         server: Option<&ServerId>,
         tool: &str,
-    ) -> Option<Naming> {
+    ) -> Option<NamedTool> {
         let namings = self.named.iter().filter_map(|named| named.named(cx, server, tool));
-        namings.reduce(Naming::stronger)
+        namings.reduce(NamedTool::stronger)
     }
 
     pub(crate) fn policies(&self) -> &Policies {
@@ -282,7 +282,7 @@ impl RiskyCall {
 
 /// The store of a confirmation between the rounds of a call.
 struct RoundStore<'a> {
-    asker: Option<&'a dyn Asker>,
+    asker: Option<&'a dyn CallerChannel>,
     key: String,
 }
 

@@ -14,26 +14,26 @@ pub trait Named: Send + Sync {
     /// Returns the unexpired entry in this caller's favour that names this tool.
     ///
     /// An entry for the whole server names no tool.
-    fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming>;
+    fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<NamedTool>;
 }
 
 impl<F> Named for F
 where
-    F: Fn(&Context, Option<&ServerId>, &str) -> Option<Naming> + Send + Sync,
+    F: Fn(&Context, Option<&ServerId>, &str) -> Option<NamedTool> + Send + Sync,
 {
-    fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<Naming> {
+    fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<NamedTool> {
         self(cx, server, tool)
     }
 }
 
 /// An operator's entry that names a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Naming {
+pub struct NamedTool {
     entry: ByteString,
     never: bool,
 }
 
-impl Naming {
+impl NamedTool {
     /// Creates an entry, with its description for the audit log.
     #[must_use]
     pub fn by(entry: impl Into<ByteString>) -> Self {
@@ -62,7 +62,7 @@ impl Naming {
 impl Assessment {
     /// Returns whether a call must be confirmed before it runs (§4.4).
     #[must_use]
-    pub fn needs_confirmation(&self, policy: &ServerPolicy, named: Option<&Naming>) -> bool {
+    pub fn needs_confirmation(&self, policy: &ServerPolicy, named: Option<&NamedTool>) -> bool {
         let risky = match self.effective_risk {
             RiskLevel::Safe => false,
             RiskLevel::Moderate => policy.confirm == ConfirmFrom::Moderate,

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, GrantDecision, RiskLevel};
 use mgp_types::service::{
-    Ask, Asking, Asks, BoxFuture, Call, Context, Facts, InputRequired, MemoryAudit, Principal,
+    Ask, Asking, Asks, BoxFuture, Call, Context, InputRequired, MemoryAudit, PeerInfo, Principal,
     Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
 };
 use mgp_types::{ErrorCode, Payload, RpcError, Timestamp};
@@ -16,7 +16,8 @@ use tower_layer::Layer;
 
 use crate::{
     About, Access, Approver, Assessment, AuditLayer, ConfirmConfig, ConfirmFrom, ConfirmLayer,
-    Confirmations, Decision, Definitions, Elicit, Naming, Policies, Question, ServerPolicy,
+    Confirmations, Decision, Definitions, ElicitApprover, NamedTool, Policies, Question,
+    ServerPolicy,
 };
 
 const CALL: &str = r#"{"name":"rm","arguments":{"b":1,"a":2}}"#;
@@ -85,8 +86,8 @@ fn confirmations(approver: impl Approver + 'static) -> Confirmations {
 
 #[test]
 fn the_table() {
-    let named = Naming::by("grant");
-    let never = Naming::by("grant").never_confirm();
+    let named = NamedTool::by("grant");
+    let never = NamedTool::by("grant").never_confirm();
     // Risk, confirmation_required, confirm = moderate; who asks: nobody named it, named, named with never.
     let rows = [
         ("safe", false, false, [false, false, false]),
@@ -144,7 +145,7 @@ async fn a_confirmed_call_runs_and_a_denied_one_does_not() {
 
 #[tokio::test]
 async fn where_nobody_can_be_asked_the_refusal_says_what_would_help() {
-    let (stack, ran) = guarded(confirmations(Elicit::default()));
+    let (stack, ran) = guarded(confirmations(ElicitApprover::default()));
     let mut client = mock::client(stack);
     client.request("tools/list", "{}").await.unwrap();
     let error = client.request("tools/call", CALL).await.unwrap_err();
@@ -163,7 +164,7 @@ async fn an_entry_that_names_the_tool_spares_the_question() {
     let judge = Judge::says(GrantDecision::Denied);
     let grants = |_: &Context, server: Option<&ServerId>, tool: &str| {
         (server.is_some_and(|server| server.as_str() == "files") && tool == "rm")
-            .then(|| Naming::by("tool_grant of local"))
+            .then(|| NamedTool::by("tool_grant of local"))
     };
     let audit = MemoryAudit::new();
     let (stack, ran) = guarded(confirmations(judge.clone()).named(grants));
@@ -270,7 +271,8 @@ async fn a_grant_of_the_tool_spares_the_question_where_definitions_are_known() {
     let tool = r#"{"name":"rm","inputSchema":{},"security":{"risk_level":"dangerous"}}"#;
     definitions.learn(Some(&files), &[serde_json::from_str(tool).unwrap()]);
     let access = Access::in_memory(policies.clone());
-    let confirmations = Confirmations::new(policies, Elicit::default()).named(access.clone());
+    let confirmations =
+        Confirmations::new(policies, ElicitApprover::default()).named(access.clone());
     let tools = Stack::from_fn(|_| ready(Ok(Reply::empty())));
     let layer = ConfirmLayer::new(confirmations, definitions).server("files");
     let mut client = mock::client(Stack::new(layer.layer(tools)));
@@ -303,7 +305,7 @@ impl Modern {
     async fn round(&self) -> (Result<Reply, RpcError>, RoundState) {
         let rounds = Rounds::new(self.state.clone());
         let mut client = mock::client(self.stack.clone());
-        let mut facts = Facts::new(Revision::MODERN);
+        let mut facts = PeerInfo::new(Revision::MODERN);
         let mut asks = Asks::default();
         asks.elicitation = true;
         facts.asks = asks;
@@ -333,7 +335,8 @@ const YES: &str = r#"{"action":"accept","content":{"confirm":true}}"#;
 #[tokio::test]
 async fn an_answered_question_is_good_for_one_run() {
     let audit = MemoryAudit::new();
-    let (stack, ran) = guarded(confirmations(Elicit::everyone()).audit(Arc::new(audit.clone())));
+    let (stack, ran) =
+        guarded(confirmations(ElicitApprover::everyone()).audit(Arc::new(audit.clone())));
     let mut caller = Modern::new(&stack);
     let keys = caller.go_on(YES).await;
     assert!(keys.len() == 1 && keys[0].starts_with("mgp.confirm"), "{keys:?}");
@@ -350,7 +353,7 @@ async fn an_answered_question_is_good_for_one_run() {
 
 #[tokio::test]
 async fn an_answer_that_came_before_its_question_is_none() {
-    let (stack, ran) = guarded(confirmations(Elicit::everyone()));
+    let (stack, ran) = guarded(confirmations(ElicitApprover::everyone()));
     let mut caller = Modern::new(&stack);
     let key = caller.go_on(YES).await.remove(0);
     let mut early = Modern::new(&stack);

@@ -5,7 +5,7 @@ use mgp_types::mcp::{Tool, ToolAnnotations};
 use mgp_types::mgp::{Permission, RiskLevel, SideEffect, ToolSecurity, TrustLevel, Validator};
 use proptest::prelude::*;
 
-use crate::{Assessment, Naming, ServerPolicy};
+use crate::{Assessment, NamedTool, ServerPolicy};
 
 fn words<T: From<&'static str> + std::fmt::Debug + Clone + 'static>(
     words: &'static [&'static str],
@@ -74,7 +74,7 @@ fn policy(trust: &str) -> ServerPolicy {
 /// Whether the second one asks for all that the first one does.
 fn covers(less: &Assessment, more: &Assessment) -> bool {
     let policy = ServerPolicy::default();
-    let naming = Naming::by("grant");
+    let naming = NamedTool::by("grant");
     more.effective_risk >= less.effective_risk
         && less.permissions.iter().all(|permission| more.permissions.contains(permission))
         && less.validators.iter().all(|validator| more.validators.contains(validator))

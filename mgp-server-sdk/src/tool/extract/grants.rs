@@ -1,6 +1,6 @@
 //! The client's decisions about permissions, as a parameter of tools (MGP §3.6, §8.2).
 
-use mgp_security::{GrantStanding, Grants};
+use mgp_security::{GrantState, Grants};
 use mgp_types::RpcError;
 use mgp_types::mgp::Permission;
 
@@ -15,7 +15,7 @@ pub(crate) fn admit(
 ) -> Result<(), PermissionMissing> {
     for permission in needed {
         match grants.standing(permission) {
-            GrantStanding::Unknown | GrantStanding::Granted => {}
+            GrantState::Unknown | GrantState::Granted => {}
             standing => return Err(PermissionMissing::new(tool, permission.clone(), standing)),
         }
     }

@@ -15,7 +15,7 @@ use mgp_types::{Payload, RawObject, RpcError};
 pub use args::Args;
 pub use cancelled::Cancelled;
 pub(super) use grants::admit;
-pub use mgp_security::{GrantStanding, Grants};
+pub use mgp_security::{GrantState, Grants};
 pub use session::{SessionInfo, Trace};
 pub use state::{Need, State};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mgp_types::RpcError;
 use mgp_types::mcp::{Era, Implementation, Revision};
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::Facts;
+use mgp_types::service::PeerInfo;
 
 use super::{FromCall, ToolRequest};
 
@@ -24,7 +24,7 @@ use super::{FromCall, ToolRequest};
 /// # drop(who);
 /// ```
 #[derive(Clone, Debug)]
-pub struct SessionInfo(Arc<Facts>);
+pub struct SessionInfo(Arc<PeerInfo>);
 
 impl SessionInfo {
     /// Returns the family of MCP revisions.
@@ -59,7 +59,7 @@ impl SessionInfo {
 
     /// Returns everything known about the client.
     #[must_use]
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &PeerInfo {
         &self.0
     }
 }

@@ -11,8 +11,8 @@ use mgp_types::RpcError;
 use mgp_types::mcp::InitializeResult;
 use mgp_types::method::{Initialized, Notification as _};
 use mgp_types::service::{
-    BoxFuture, Context, OutMeta, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack, closed,
-    write_call,
+    BoxFuture, Context, HopMembers, Params, Peer, Principal, Reply, Scope, ScopeKind, Stack,
+    closed, write_call,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
@@ -347,7 +347,7 @@ pub(super) fn session_headers(reply: &Reply, headers: Option<&HeaderMap>) -> Ses
 fn initialized() -> Bytes {
     let mut text = Vec::new();
     let params = Params::none();
-    write_call(&mut text, None, Initialized::METHOD, &params, &OutMeta::nothing());
+    write_call(&mut text, None, Initialized::METHOD, &params, &HopMembers::nothing());
     text.into()
 }
 

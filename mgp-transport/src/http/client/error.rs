@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
-use mgp_types::service::HttpFault;
+use mgp_types::service::HttpFailure;
 use mgp_types::{ErrorCode, Recovery, RpcError};
 
 /// Reason why a client cannot be created for a URL.
@@ -106,14 +106,14 @@ impl From<Fault> for RpcError {
         match fault {
             Fault::Unreached { place, why } => {
                 Self::new(ErrorCode::SERVER_NOT_READY, format!("cannot reach {place}: {why}"))
-                    .because(HttpFault::Unreached)
+                    .because(HttpFailure::Unreached)
             }
             Fault::Untrusted { place, why } => {
                 let error = Self::new(
                     ErrorCode::SERVER_NOT_READY,
                     format!("cannot trust {place}: {why}"),
                 )
-                .because(HttpFault::Unreached);
+                .because(HttpFailure::Unreached);
                 // The next attempt would fail with the same certificate.
                 match Recovery::default_for(ErrorCode::SERVER_NOT_READY) {
                     Some(hints) => error.recovery(hints.no_retry()),
@@ -125,12 +125,12 @@ impl From<Fault> for RpcError {
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the connection to {place} broke before the answer: {why}"),
             )
-            .because(HttpFault::Cut),
+            .because(HttpFailure::Cut),
             Fault::Redirect { status, to } => Self::new(
                 ErrorCode::INVALID_REQUEST,
                 format!("the server redirects to `{to}`, which is not followed; connect to that URL if you trust it"),
             )
-            .because(HttpFault::Status(status.as_u16())),
+            .because(HttpFailure::Status(status.as_u16())),
             Fault::Status { status, wait, challenge, has_credentials } => {
                 refusal(status, wait, &challenge, has_credentials)
             }
@@ -143,7 +143,7 @@ impl From<Fault> for RpcError {
                 ErrorCode::UPSTREAM_ERROR,
                 format!("the stream ended before the answer: {why}"),
             )
-            .because(HttpFault::Cut),
+            .because(HttpFailure::Cut),
             Fault::Timeout { what, bound } => {
                 Self::new(ErrorCode::TIMEOUT, format!("{what} was not accepted within {bound:?}"))
             }
@@ -208,7 +208,7 @@ fn refusal(
             format!("the server refuses the request (HTTP {status}): check that the URL is that of its MCP endpoint, and check its log{detail}"),
         ),
     };
-    let error = RpcError::new(code, message).because(HttpFault::Status(status.as_u16()));
+    let error = RpcError::new(code, message).because(HttpFailure::Status(status.as_u16()));
     match (wait, Recovery::default_for(code)) {
         (Some(wait), Some(mut hints)) if hints.is_retryable() => {
             hints.retry_after_ms = u64::try_from(wait.as_millis()).ok();
@@ -229,7 +229,7 @@ mod tests {
         let error = error_for(StatusCode::UNAUTHORIZED);
         assert_eq!(error.code(), ErrorCode::AUTH_REQUIRED);
         assert!(error.message().contains(".bearer(token)"), "{error}");
-        assert_eq!(HttpFault::of(&error), Some(HttpFault::Status(401)));
+        assert_eq!(HttpFailure::of(&error), Some(HttpFailure::Status(401)));
         assert_eq!(error_for(StatusCode::BAD_GATEWAY).code(), ErrorCode::UPSTREAM_ERROR);
         assert_eq!(error_for(StatusCode::GONE).code(), ErrorCode::INVALID_REQUEST);
     }

@@ -6,7 +6,7 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use mgp_types::RpcError;
-use mgp_types::service::HttpFault;
+use mgp_types::service::HttpFailure;
 use serde::Deserialize;
 
 use super::error::{Fault, causes};
@@ -78,7 +78,7 @@ impl HttpSender {
         if content_kind(headers) == Some(ContentKind::Json) {
             let text = read_body(body, MAX_REFUSAL_BYTES, "the refusal").await.unwrap_or_default();
             if let Ok(refusal) = serde_json::from_str::<Refusal>(&text) {
-                return refusal.error.because(HttpFault::Answered(status.as_u16()));
+                return refusal.error.because(HttpFailure::Answered(status.as_u16()));
             }
         } else {
             super::sender::drain(body).await;

@@ -7,28 +7,28 @@ use crate::service::message::format_u64;
 /// A keyed digest of arguments, and their size: it shows whether two calls had equal arguments, and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Digested {
+pub struct ArgumentsDigest {
     /// The digest; `None` if there is no key.
     pub digest: Option<[u8; 16]>,
     /// The size of the arguments as received.
     pub bytes: u64,
     /// The form of the text that was digested.
-    pub of: DigestOf,
+    pub of: DigestForm,
 }
 
 /// The form of a digested text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DigestOf {
+pub enum DigestForm {
     /// The canonical form: equal arguments have equal digests.
     Canonical,
     /// The text as received, since it has no canonical form or is too long for one.
     AsItCame,
 }
 
-impl Digested {
+impl ArgumentsDigest {
     /// Creates the record of a digest and a size.
     #[must_use]
-    pub fn new(digest: Option<[u8; 16]>, bytes: u64, of: DigestOf) -> Self {
+    pub fn new(digest: Option<[u8; 16]>, bytes: u64, of: DigestForm) -> Self {
         Self { digest, bytes, of }
     }
 
@@ -42,7 +42,7 @@ impl Digested {
         }
         out.extend_from_slice(br#""bytes":"#);
         out.extend_from_slice(format_u64(self.bytes, &mut [0; 20]));
-        if self.of == DigestOf::AsItCame {
+        if self.of == DigestForm::AsItCame {
             out.extend_from_slice(br#","raw":true"#);
         }
         out.push(b'}');

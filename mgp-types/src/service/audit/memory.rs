@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{AuditSink, Audited, Ended, Ledger, Outcome, Start, Suspended, Ticket};
+use super::{AuditFuture, AuditSink, Ended, Outcome, Start, Suspended, Ticket, TicketSink};
 use crate::mgp::AuditEvent;
 use crate::service::CallKey;
 use crate::sync::Mutex;
@@ -119,11 +119,11 @@ impl fmt::Debug for MemoryAudit {
 }
 
 impl AuditSink for MemoryAudit {
-    fn begin(&self, mut start: Start) -> Audited<Ticket> {
+    fn begin(&self, mut start: Start) -> AuditFuture<Ticket> {
         let logical = start.logical.is_some();
         let intent = start.needs_intent();
         if !logical && !intent {
-            return Audited::Ready(Ok(Ticket::new(start, self.ledger())));
+            return AuditFuture::Ready(Ok(Ticket::new(start, self.ledger())));
         }
         let mut state = self.0.state.lock();
         if logical && let Some((earlier, ())) = state.suspended.resume(&start) {
@@ -134,24 +134,24 @@ impl AuditSink for MemoryAudit {
             state.open(Arc::clone(&start));
         }
         drop(state);
-        Audited::Ready(Ok(Ticket::new(start, self.ledger())))
+        AuditFuture::Ready(Ok(Ticket::new(start, self.ledger())))
     }
 
-    fn record(&self, event: AuditEvent) -> Audited<()> {
+    fn record(&self, event: AuditEvent) -> AuditFuture<()> {
         self.0.push(&mut self.0.state.lock(), Record::Other(Box::new(event)));
-        Audited::Ready(Ok(()))
+        AuditFuture::Ready(Ok(()))
     }
 }
 
 impl MemoryAudit {
-    fn ledger(&self) -> Arc<dyn Ledger> {
+    fn ledger(&self) -> Arc<dyn TicketSink> {
         // The annotated type lets the clone coerce to the trait object.
         let log: Arc<EventLog> = Arc::clone(&self.0);
         log
     }
 }
 
-impl Ledger for EventLog {
+impl TicketSink for EventLog {
     fn close(&self, end: Ended) {
         let mut state = self.state.lock();
         if end.start.needs_intent() {

@@ -12,12 +12,12 @@ mod start;
 mod suspended;
 mod ticket;
 
-pub use digested::{DigestOf, Digested};
+pub use digested::{ArgumentsDigest, DigestForm};
 pub use end::{Ended, Outcome};
 pub use memory::MemoryAudit;
 pub use start::Start;
 pub use suspended::Suspended;
-pub use ticket::{Ledger, Ticket};
+pub use ticket::{Ticket, TicketSink};
 
 use std::error::Error as StdError;
 use std::future::{IntoFuture, Ready, ready};
@@ -55,7 +55,7 @@ pub trait AuditSink: Send + Sync {
     /// # Cancel safety
     /// A sink that waits must create the [`Ticket`] first and hold it in the future:
     /// dropping the future drops the ticket, which records the call as cancelled.
-    fn begin(&self, start: Start) -> Audited<Ticket>;
+    fn begin(&self, start: Start) -> AuditFuture<Ticket>;
 
     /// Records an event other than a call: a grant, a connection, rejected arguments.
     ///
@@ -63,7 +63,7 @@ pub trait AuditSink: Send + Sync {
     ///
     /// # Errors
     /// Returns [`Unaudited`] if the event cannot be recorded; the recorded action must then not happen.
-    fn record(&self, event: AuditEvent) -> Audited<()>;
+    fn record(&self, event: AuditEvent) -> AuditFuture<()>;
 
     /// Returns the outbox name under which this sink reads events from this very [`Store`], or `None` if it does not.
     ///
@@ -79,14 +79,14 @@ pub trait AuditSink: Send + Sync {
 ///
 /// It can be awaited directly.
 #[must_use = "what is to be recorded may not happen before the sink has answered"]
-pub enum Audited<T> {
+pub enum AuditFuture<T> {
     /// An immediate answer.
     Ready(Result<T, Unaudited>),
     /// An answer once the store accepts the record, or has room again.
     Later(BoxFuture<'static, Result<T, Unaudited>>),
 }
 
-impl<T: Send> IntoFuture for Audited<T> {
+impl<T: Send> IntoFuture for AuditFuture<T> {
     type Output = Result<T, Unaudited>;
     type IntoFuture = Either<Ready<Self::Output>, BoxFuture<'static, Self::Output>>;
 
@@ -98,7 +98,7 @@ impl<T: Send> IntoFuture for Audited<T> {
     }
 }
 
-impl<T> std::fmt::Debug for Audited<T> {
+impl<T> std::fmt::Debug for AuditFuture<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Ready(Ok(_)) => "Ready",

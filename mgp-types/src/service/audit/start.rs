@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytestring::ByteString;
 use tokio::time::Instant;
 
-use super::Digested;
+use super::ArgumentsDigest;
 use crate::mgp::RiskLevel;
 use crate::record::Object;
 use crate::service::{Attempt, Call, CallKey, Context, Principal, ServerId, Target};
@@ -37,7 +37,7 @@ pub struct Start {
     /// The effective risk, if known.
     pub risk: Option<RiskLevel>,
     /// The recorded form of the arguments, unless a note of that name replaces it.
-    pub arguments: Option<Digested>,
+    pub arguments: Option<ArgumentsDigest>,
     /// The time the first round of the call began.
     pub started_at: SystemTime,
     since: Instant,

@@ -9,7 +9,7 @@ use crate::wire::ErrorCode;
 /// The receiver of the end of each ticket; the inner side of an [`AuditSink`](super::AuditSink).
 ///
 /// Exactly one of the methods is called per ticket. Neither may wait or fail, since `begin` reserved the room.
-pub trait Ledger: Send + Sync {
+pub trait TicketSink: Send + Sync {
     /// Writes the final record of a call.
     fn close(&self, ended: Ended);
 
@@ -25,13 +25,13 @@ pub trait Ledger: Send + Sync {
 #[must_use = "dropping a ticket records the call as cancelled"]
 pub struct Ticket {
     start: Arc<Start>,
-    ledger: Arc<dyn Ledger>,
+    ledger: Arc<dyn TicketSink>,
     open: bool,
 }
 
 impl Ticket {
     /// Creates a ticket that reports to a ledger.
-    pub fn new(start: impl Into<Arc<Start>>, ledger: Arc<dyn Ledger>) -> Self {
+    pub fn new(start: impl Into<Arc<Start>>, ledger: Arc<dyn TicketSink>) -> Self {
         Self { start: start.into(), ledger, open: true }
     }
 

@@ -26,7 +26,7 @@ fn forwarded(params: &str) -> String {
     let Message::Request { mut params, .. } = parse(&line) else { panic!("a request") };
     params.forget_hop();
     let mut out = Vec::new();
-    params.write(&mut out, &OutMeta::default());
+    params.write(&mut out, &HopMembers::default());
     String::from_utf8(out).unwrap()
 }
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use self::hop_meta::HopMeta;
 pub use self::hop_meta::MetaKey;
 pub(super) use self::read::PartsSeed;
-use super::hop::{OutMeta, merge_meta};
+use super::hop::{HopMembers, merge_meta};
 use super::message::write_text;
 use crate::wire::{Id, Payload, RpcError};
 use crate::{Hash, canonical_hash};
@@ -272,7 +272,7 @@ impl Params {
             return Err(RpcError::invalid_params("params must be an object"));
         }
         let mut text = Vec::with_capacity(self.text.len());
-        self.write(&mut text, &OutMeta::default());
+        self.write(&mut text, &HopMembers::default());
         serde_json::from_slice(&text).map_err(RpcError::invalid_params)
     }
 
@@ -393,7 +393,7 @@ impl Params {
         let mut body_only = self.clone();
         body_only.forget_hop();
         let mut text = Vec::new();
-        body_only.write(&mut text, &OutMeta::default());
+        body_only.write(&mut text, &HopMembers::default());
         canonical_hash(&String::from_utf8_lossy(&text))
     }
 
@@ -413,7 +413,7 @@ impl Params {
     }
 
     /// Writes the params object with the members that this hop adds.
-    pub fn write(&self, out: &mut Vec<u8>, meta: &OutMeta) {
+    pub fn write(&self, out: &mut Vec<u8>, meta: &HopMembers) {
         out.push(b'{');
         let mut first = true;
         let mut comma = |out: &mut Vec<u8>| {
@@ -462,7 +462,7 @@ impl Params {
 
     /// Returns whether writing them with these additions produces nothing.
     #[must_use]
-    pub fn is_empty_with(&self, meta: &OutMeta) -> bool {
+    pub fn is_empty_with(&self, meta: &HopMembers) -> bool {
         self.is_none() && meta.is_empty()
     }
 
@@ -478,7 +478,7 @@ impl Params {
 impl fmt::Debug for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = Vec::new();
-        self.write(&mut text, &OutMeta::default());
+        self.write(&mut text, &HopMembers::default());
         f.write_str(&String::from_utf8_lossy(&text))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use mgp_types::service::{Audited, BoxFuture, Unaudited};
+use mgp_types::service::{AuditFuture, BoxFuture, Unaudited};
 use mgp_types::store::{Change, Loaded, MemoryStore, PendingEvent, StoreError};
 use tokio::sync::watch;
 
@@ -256,8 +256,8 @@ async fn a_full_queue_lets_calls_wait_and_then_refuses_them() {
     assert!(began.elapsed() >= Duration::from_millis(450));
     // Two may wait, the next one is refused at once; an event takes a place too.
     let waits = [safe(), safe()];
-    assert!(matches!(safe(), Audited::Ready(Err(Unaudited::Full))));
-    assert!(matches!(log.record(event("x")), Audited::Ready(Err(Unaudited::Full))));
+    assert!(matches!(safe(), AuditFuture::Ready(Err(Unaudited::Full))));
+    assert!(matches!(log.record(event("x")), AuditFuture::Ready(Err(Unaudited::Full))));
     one.finish(Outcome::Success);
     let mut tickets = Vec::new();
     let [first, second] = waits;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mgp::{AuditEvent, RiskLevel};
-use mgp_types::service::{AuditSink as _, Audited, Outcome};
+use mgp_types::service::{AuditFuture, AuditSink as _, Outcome};
 use mgp_types::store::{Change, MemoryStore, Store as _};
 
 use super::*;
@@ -31,8 +31,8 @@ async fn a_risky_call_is_on_disk_before_it_runs_and_a_safe_call_does_not_wait() 
     let folder = Folder::new();
     let log = folder.open().await;
     let safe = match log.begin(start("read", Some(RiskLevel::Safe), None)) {
-        Audited::Ready(ticket) => ticket.unwrap(),
-        Audited::Later(_) => panic!("a safe call waits"),
+        AuditFuture::Ready(ticket) => ticket.unwrap(),
+        AuditFuture::Later(_) => panic!("a safe call waits"),
     };
     for risk in [Some(RiskLevel::Moderate), Some(RiskLevel::Dangerous), None] {
         let before = folder.lines().len();

@@ -8,17 +8,17 @@ use super::Context;
 /// Calls without the mark are decided once.
 ///
 /// ```
-/// use mgp_types::service::{Reply, Stack, Waited, mock};
+/// use mgp_types::service::{Reply, Stack, WaitMark, mock};
 ///
 /// let mut cx = mock::client(Stack::from_fn(|_| async { Ok(Reply::empty()) })).cx;
-/// assert!(!Waited::is(&cx));
-/// Waited::mark(&mut cx);
-/// assert!(Waited::is(&cx));
+/// assert!(!WaitMark::is(&cx));
+/// WaitMark::mark(&mut cx);
+/// assert!(WaitMark::is(&cx));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Waited(());
+pub struct WaitMark(());
 
-impl Waited {
+impl WaitMark {
     /// Marks a call; the code that makes it wait must call this.
     pub fn mark(cx: &mut Context) {
         cx.extensions.insert(Self(()));

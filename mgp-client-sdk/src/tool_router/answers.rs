@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_types::Payload;
 use mgp_types::RpcError;
-use mgp_types::service::{Ask, Asker, Asking, BoxFuture, Context};
+use mgp_types::service::{Ask, Asking, BoxFuture, CallerChannel, Context};
 use mgp_types::sync::Mutex;
 
 /// Asks the caller of one logical call each question once.
@@ -26,7 +26,7 @@ impl AnswerCache {
     }
 }
 
-impl Asker for AnswerCache {
+impl CallerChannel for AnswerCache {
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
         if let Some(answer) = self.cache.lock().answers.get(key) {
             return Box::pin(std::future::ready(Ok(answer.clone())));

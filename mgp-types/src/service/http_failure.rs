@@ -7,7 +7,7 @@ use crate::wire::RpcError;
 /// The HTTP failure that is the source of an [`RpcError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum HttpFault {
+pub enum HttpFailure {
     /// The server was not reached.
     #[error("the server was not reached")]
     Unreached,
@@ -22,7 +22,7 @@ pub enum HttpFault {
     Answered(u16),
 }
 
-impl HttpFault {
+impl HttpFailure {
     /// Returns the HTTP failure behind an error; `None` if the error was an ordinary answer.
     #[must_use]
     pub fn of(error: &RpcError) -> Option<Self> {

@@ -9,7 +9,7 @@ use crate::mgp::{Extension, ExtensionSet};
 /// The parameters negotiated with one party: shared by its calls in the legacy era, created per call in the modern one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Facts {
+pub struct PeerInfo {
     /// The era.
     pub era: Era,
     /// The MCP revision.
@@ -72,13 +72,13 @@ impl Asks {
     }
 }
 
-impl Default for Facts {
+impl Default for PeerInfo {
     fn default() -> Self {
         Self::new(Revision::V2024_11_05)
     }
 }
 
-impl Facts {
+impl PeerInfo {
     /// Creates the facts of a party that supports a revision and nothing else.
     #[must_use]
     pub fn new(revision: Revision) -> Self {
@@ -98,7 +98,7 @@ impl Facts {
     /// Returns the facts before any negotiation.
     #[must_use]
     pub fn none() -> Arc<Self> {
-        static NONE: LazyLock<Arc<Facts>> = LazyLock::new(Arc::default);
+        static NONE: LazyLock<Arc<PeerInfo>> = LazyLock::new(Arc::default);
         Arc::clone(&NONE)
     }
 

@@ -18,12 +18,12 @@ pub use hop::Hop;
 
 /// A service that sends each tool call to the server that has the tool.
 #[derive(Clone, Default)]
-pub struct Switchboard {
+pub struct ToolRouter {
     tools: Arc<HashMap<String, Hop>>,
 }
 
-impl Switchboard {
-    /// Creates a switchboard without tools.
+impl ToolRouter {
+    /// Creates a tool router without tools.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -37,13 +37,13 @@ impl Switchboard {
     }
 }
 
-impl fmt::Debug for Switchboard {
+impl fmt::Debug for ToolRouter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.tools.keys()).finish()
     }
 }
 
-impl Service<Call> for Switchboard {
+impl Service<Call> for ToolRouter {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;

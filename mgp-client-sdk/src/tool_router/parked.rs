@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use mgp_types::service::{Ask, Asker, BoxFuture, Principal, Reply};
+use mgp_types::service::{Ask, BoxFuture, CallerChannel, Principal, Reply};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tokio::sync::oneshot;
@@ -43,7 +43,7 @@ impl ParkedCall {
     /// Starts a call; `make` gets the channel for its questions.
     pub(crate) fn start(
         principal: Principal,
-        make: impl FnOnce(Arc<dyn Asker>) -> BoxFuture<'static, Result<Reply, RpcError>>,
+        make: impl FnOnce(Arc<dyn CallerChannel>) -> BoxFuture<'static, Result<Reply, RpcError>>,
     ) -> Self {
         let questions = Arc::new(Questions::default());
         let running = tokio::spawn(make(Arc::new(ParkedChannel(Arc::clone(&questions)))));
@@ -113,7 +113,7 @@ impl Questions {
 
 struct ParkedChannel(Arc<Questions>);
 
-impl Asker for ParkedChannel {
+impl CallerChannel for ParkedChannel {
     fn ask(&self, key: &str, ask: Ask) -> BoxFuture<'static, Result<Payload, RpcError>> {
         let (sender, receiver) = oneshot::channel();
         let waker = {

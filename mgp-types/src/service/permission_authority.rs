@@ -8,7 +8,7 @@ use crate::mgp::{Permission, PermissionDecision};
 /// The authority that decides about the permissions of servers.
 ///
 /// The layer that guards calls stores the decisions; the code that connects requests them and sends them to the server.
-pub trait Grantor: Send + Sync {
+pub trait PermissionAuthority: Send + Sync {
     /// Decides about the permissions that a server declares, asking an operator if the policy requires it.
     ///
     /// The decision covers every requested permission; undecided ones are `deferred`.

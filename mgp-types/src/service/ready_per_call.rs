@@ -16,41 +16,41 @@ use crate::wire::RpcError;
 ///
 /// ```
 /// use std::time::Duration;
-/// use mgp_types::service::{AtCall, Router, Stack, mock};
+/// use mgp_types::service::{ReadyPerCall, Router, Stack, mock};
 /// use tower_layer::Layer;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// let limited = AtCall::new(tower::limit::ConcurrencyLimitLayer::new(1)).layer(Router::new());
+/// let limited = ReadyPerCall::new(tower::limit::ConcurrencyLimitLayer::new(1)).layer(Router::new());
 /// let mut client = mock::client(Stack::new(limited));
 /// assert_eq!(client.request("pong", "{}").await.unwrap_err().code().0, -32601);
 /// # });
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct AtCall<L>(L);
+pub struct ReadyPerCall<L>(L);
 
-impl<L> AtCall<L> {
+impl<L> ReadyPerCall<L> {
     /// Wraps a layer.
     pub const fn new(layer: L) -> Self {
         Self(layer)
     }
 }
 
-impl<L: Layer<S>, S> Layer<S> for AtCall<L> {
-    type Service = AtCallService<L::Service>;
+impl<L: Layer<S>, S> Layer<S> for ReadyPerCall<L> {
+    type Service = ReadyPerCallService<L::Service>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        AtCallService(self.0.layer(inner))
+        ReadyPerCallService(self.0.layer(inner))
     }
 }
 
-/// Service of [`AtCall`].
+/// Service of [`ReadyPerCall`].
 #[derive(Clone)]
-pub struct AtCallService<S>(S);
+pub struct ReadyPerCallService<S>(S);
 
-crate::opaque_debug!(AtCallService<S>);
+crate::opaque_debug!(ReadyPerCallService<S>);
 
-impl<S> Service<Call> for AtCallService<S>
+impl<S> Service<Call> for ReadyPerCallService<S>
 where
     S: Service<Call, Response = Reply, Future: Send> + Clone + Send + 'static,
     S::Error: Into<Box<dyn StdError + Send + Sync>>,
