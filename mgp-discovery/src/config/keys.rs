@@ -53,6 +53,7 @@ const APPROVAL: &[&str] = &["interactive", "auto_approve", "deny_all", "config_o
 const DEFAULTS: &[&str] = &["opt-in", "opt-out"];
 const RISKS: &[&str] = &["safe", "moderate", "dangerous"];
 const VALIDATORS: &[&str] = &["sandbox", "readonly", "network_restricted", "code_safety", "none"];
+const PROOFS: &[&str] = &["none", "terminal", "passphrase"];
 const RESTARTS: &[&str] = &["never", "on_failure", "always"];
 const MANY: u64 = i64::MAX as u64;
 
@@ -106,6 +107,10 @@ pub const KEYS: &[Key] = keys! {
         "tools_request" Kind::Switch, "false", "Whether `mgp_tools_request` is listed to all (§16.6); peers that negotiated `tool_discovery` see it anyway.";
         "tool_context_budget" Kind::Table, "", "The tokens that definitions of tools may cost a caller (§16.8).";
         "audit" Kind::Table, "", "The audit log.";
+        "operator" Kind::Table, "", "Who may change things over the local socket.";
+    }
+    "kernel.operator": {
+        "proof" Kind::Word(PROOFS), "none", "What a command must show before it changes anything: `terminal` a terminal of its own outside the hosts, `passphrase` the passphrase of `mgp operator passphrase set`. Reads need none.";
     }
     "kernel.tool_context_budget": {
         "max_tokens" Kind::Number(0, MANY), "8000", "In all.";

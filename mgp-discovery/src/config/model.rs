@@ -255,6 +255,21 @@ pub struct Kernel {
     pub tool_context_budget: Budget,
     /// The audit log.
     pub audit: Audit,
+    /// The proof that operators at the local socket give before they change anything.
+    pub operator_proof: OperatorProof,
+}
+
+/// The proof of an operator at the local socket (`kernel.operator.proof`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperatorProof {
+    /// None beyond a process outside the servers and hosts.
+    #[default]
+    None,
+    /// A terminal in whose foreground the command runs.
+    Terminal,
+    /// The passphrase.
+    Passphrase,
 }
 
 impl Default for Kernel {
@@ -265,6 +280,7 @@ impl Default for Kernel {
             tools_request: false,
             tool_context_budget: Budget::default(),
             audit: Audit::default(),
+            operator_proof: OperatorProof::None,
         }
     }
 }

@@ -15,8 +15,8 @@ use toml_edit::{Document, Item, TableLike};
 use super::finding::Report;
 use super::reader::Reader;
 use super::{
-    Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, Kernel, Reach,
-    RecordedArguments, Restart, Server, ServerMgp, ToolCreation, limits,
+    Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, Kernel,
+    OperatorProof, Reach, RecordedArguments, Restart, Server, ServerMgp, ToolCreation, limits,
 };
 use crate::source::Origin;
 
@@ -327,6 +327,16 @@ fn kernel(mut reader: Reader<'_, '_, '_>) -> Kernel {
                 Some("full") => RecordedArguments::Full,
                 _ => RecordedArguments::Redacted,
             },
+        };
+    }
+    if let Some(mut below) = reader.below("operator", "kernel.operator") {
+        let is_set = below.item("proof").is_some();
+        kernel.operator_proof = match below.text("proof").as_deref() {
+            Some("none") => OperatorProof::None,
+            Some("terminal") => OperatorProof::Terminal,
+            // A misspelt proof must not open the socket.
+            _ if is_set => OperatorProof::Passphrase,
+            _ => OperatorProof::None,
         };
     }
     kernel

@@ -420,7 +420,7 @@ async fn remove(global: &Global, rm: &Rm) -> CliResult {
         return removed.print(global);
     }
     // Without an entry in the file, it may be a registered server.
-    let client = match control::connect(global).await {
+    let client = match control::connect_to_change(global).await {
         Ok(client) => client,
         Err(failure) if failure.is_no_kernel() => {
             return Err(Failure::failed(format!(

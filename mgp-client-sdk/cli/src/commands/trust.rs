@@ -6,7 +6,6 @@ use std::sync::Arc;
 use clap::Args;
 use mgp_discovery::{Approval, Review, Severity, Sources, Trust};
 use mgp_types::Timestamp;
-use mgp_types::service::Principal;
 use serde::Serialize;
 
 use crate::args::Global;
@@ -15,6 +14,7 @@ use crate::offline_audit::OfflineAudit;
 use crate::output::{ActionReport, Output, Render, print, print_note};
 use crate::prompt;
 use crate::state;
+use crate::{backend, control};
 
 /// `mgp trust`.
 #[derive(Clone, Debug, Args)]
@@ -160,7 +160,7 @@ fn recorded_trust(audit: &OfflineAudit) -> Trust {
 
 pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
     let trust = Trust::new(Arc::new(state::db(global).await?));
-    let operator = Principal::local().operator();
+    let operator = backend::operator();
     if arguments.list {
         let all = trust.list().await?;
         return print(global, &ApprovalList(all.into_iter().map(ProjectApproval::from).collect()));
@@ -173,6 +173,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
                 "`{file}` is not approved; see `mgp trust --list`"
             )));
         }
+        control::admit_change(global).await?;
         let audit = OfflineAudit::open(global).await?;
         let revoked = recorded_trust(&audit).revoke(file, &operator).await;
         audit.close().await?;
@@ -204,6 +205,7 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
             }
         }
     }
+    control::admit_change(global).await?;
     // Opened after the question, so that a kernel can start meanwhile.
     let audit = OfflineAudit::open(global).await?;
     let approved = recorded_trust(&audit).approve(&review, &operator).await;

@@ -91,7 +91,7 @@ fn a_server_whose_program_is_not_there_stops_no_other() {
     let world = World::new(nowhere);
     let mut host = world.host(&["--standalone"]);
     host.echoes("works");
-    let listed = world.operator().ask("mgp/discovery/list", &json!({})).unwrap();
+    let listed = host.ask("mgp/discovery/list", &json!({})).unwrap();
     let servers = listed["servers"].as_array().unwrap();
     let status =
         |id: &str| servers.iter().find(|server| server["id"] == id).unwrap()["status"].clone();

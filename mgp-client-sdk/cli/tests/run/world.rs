@@ -12,6 +12,7 @@ use mgp_testkit::TempDir;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::host::below_host;
 use crate::program::program;
 use crate::wire::{OPERATOR, Wire, initialize_params};
 
@@ -160,7 +161,12 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn start(world: &World, args: &[&str]) -> Self {
         let mut command = world.mgp(&["--stdio"]);
-        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(args);
+        // The kernel of a standalone host is signalled as the child.
+        if !args.contains(&"--standalone") {
+            command = below_host(&command);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
