@@ -61,7 +61,8 @@ impl Setting {
     #[track_caller]
     pub(crate) fn is_granted(&self) -> bool {
         let query = self.succeed(&["--json", "access", "query", "eve", "files"]);
-        serde_json::from_str::<Value>(&query).unwrap()["permission"] == "allow"
+        let query: Value = serde_json::from_str(&query).unwrap();
+        query["entries"].as_array().unwrap().iter().any(|entry| entry["permission"] == "allow")
     }
 
     /// Returns the recorded events of a type.
@@ -86,10 +87,14 @@ impl Setting {
         self.world.folder.join(name)
     }
 
-    /// Waits for a file, and returns its text.
+    /// Waits for a file whose last line is an exit code or JSON, and returns its text.
     pub(crate) fn wait_for(&self, name: &str) -> String {
         let path = self.path(name);
-        within(|| fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n')))
+        let is_whole = |text: &String| {
+            let last = text.lines().last().unwrap_or_default();
+            text.ends_with('\n') && (last.starts_with('{') || last.parse::<u8>().is_ok())
+        };
+        within(|| fs::read_to_string(&path).ok().filter(is_whole))
     }
 
     /// Starts a shell as a host, with a shim below it, that then runs a script.
