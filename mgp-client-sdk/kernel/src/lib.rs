@@ -33,7 +33,7 @@ mod reload;
 mod upstream;
 
 pub use builder::KernelBuilder;
-pub use clients::{ClientTransport, Clients, Connected, Present};
+pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;
 pub use handle::Kernel;
-pub use process_info::Reachable;
+pub use process_info::KernelEndpoints;
