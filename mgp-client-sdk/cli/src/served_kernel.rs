@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mgp_kernel::{ClientTransport, Kernel};
 use mgp_lifecycle::Drain;
-use mgp_transport::{Closed, Connection};
+use mgp_transport::{CloseReason, Connection};
 use mgp_types::service::{Pass, Principal, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -31,7 +31,7 @@ impl ServedKernel {
         principal: Principal,
         pass: Option<Pass>,
         carrier: ClientTransport,
-    ) -> Closed
+    ) -> CloseReason
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,

@@ -72,8 +72,16 @@ name_newtype!(
 
 /// The principal for whom a call is made; forwarding never changes it.
 ///
-/// The [process](Self::process) it acts through is recorded, and is no part of its identity: two principals that differ
-/// only in it are equal.
+/// The [process](Self::process) it acts through is only for the record: two principals that differ only in it are equal.
+///
+/// ```
+/// use mgp_types::service::{PeerProcess, Principal};
+///
+/// let operator = Principal::local().operator();
+/// let through = operator.through(PeerProcess::new(4242));
+/// assert_eq!(through.process().unwrap().pid, 4242);
+/// assert_eq!(through, operator);
+/// ```
 #[derive(Clone)]
 pub struct Principal {
     identity: Arc<Identity>,

@@ -30,11 +30,10 @@ pub(crate) enum Operator {
 pub(crate) enum Passphrase {
     /// Set the passphrase, or replace it
     #[command(
-        after_help = "Then write this into your own configuration:\n  [kernel]\n  operator.proof = \"passphrase\""
+        after_help = "Changes need it once your own configuration has operator.proof = \"passphrase\" under [kernel].\n\nExample:\n  mgp operator passphrase set"
     )]
     Set,
     /// Remove the passphrase
-    #[command(alias = "rm")]
     Remove,
 }
 

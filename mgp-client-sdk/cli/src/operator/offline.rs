@@ -1,6 +1,6 @@
 //! The proof of a command that changes the state folder itself, without a kernel.
 //!
-//! It keeps a configured habit; it is no barrier, because a process of the same user can write the files.
+//! It protects against mistakes only: a process of the same user can write the files.
 
 use std::sync::Arc;
 
@@ -16,10 +16,7 @@ use crate::{prompt, state};
 pub(crate) async fn admit_offline(global: &Global) -> CliResult {
     check_place()?;
     let trust = Trust::new(Arc::new(state::db(global).await?));
-    // Without a configuration that can be read, nothing else works either.
-    let loaded = Sources::of_process().load(&trust).await;
-    let proof =
-        loaded.map_or_else(|_| OperatorProof::None, |loaded| loaded.config.kernel.operator_proof);
+    let proof = Sources::of_process().load(&trust).await?.config.kernel.operator_proof;
     match (proof, own_place()) {
         (OperatorProof::Passphrase, _) => check_passphrase(global),
         (_, Place::Inside(reason)) => Err(Failure::failed(format!("{reason}; {OUTSIDE_REMEDY}"))),

@@ -1,4 +1,4 @@
-//! The hosts that shims serve, and the places from which nobody may act as an operator or as another agent.
+//! The hosts that shims serve, and the processes that may not act as an operator or as another agent.
 //!
 //! A host is the parent of its shim; it stays known while it lives, because an agent with a shell can end the shim.
 

@@ -95,7 +95,7 @@ impl Hosts {
     /// Records the process that started this one and speaks to it over standard streams.
     pub(crate) fn admit_own_host(&self, agent: &str) {
         let Some(chain) = ancestry(&Proc, own_pid()) else { return };
-        // As a shim of its host; this process is the first of the chain, so it is no kernel above it.
+        // This process is the shim here; as the first of the chain it must not count as a kernel above.
         if let Err(reason) = self.0.lock().admit_agent(&Proc, &chain, agent, true, 0) {
             tracing::warn!(%reason, "host not recorded");
         }

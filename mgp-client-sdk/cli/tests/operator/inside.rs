@@ -131,6 +131,6 @@ fn a_shell_of_the_host_approves_nothing_and_an_operators_shell_does() {
     assert_eq!(process["parent"], env::current_exe().unwrap().to_str().unwrap(), "{granted}");
     drop(host.stdin.take());
     host.wait().unwrap();
-    // The test itself is no host either, though it speaks to the socket.
+    // The test itself is not a host either, though it uses the socket.
     setting.world.connect(OPERATOR).unwrap();
 }

@@ -103,7 +103,7 @@ fn guessing_the_passphrase_closes_the_gate_for_a_while() {
 fn a_person_in_the_terminal_of_a_host_shows_the_passphrase_and_a_server_cannot() {
     let setting = Setting::new(WITH_PASSPHRASE);
     set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
-    // Below a host even reading needs it, and there is no one to ask.
+    // Below a host even reading needs it, and there is no terminal to ask on.
     let mut host = setting.host(
         "setsid MGP status 2>read </dev/null; echo $? >>read
          mkfifo type; (sleep 1; echo 'correct horse'; sleep 5) >type &

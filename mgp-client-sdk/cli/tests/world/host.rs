@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// Passes the standard streams on to its one child; its own input is another, so that it is no wrapper of a host.
+/// Passes the standard streams on to its one child; its own input is another, so it does not count as a wrapper.
 const SCRIPT: &str = "exec 3<&0 </dev/null; \"$@\" <&3 3<&-; exit $?";
 
 /// Returns the arguments of `/bin/sh` that make it the host of a program.

@@ -10,11 +10,11 @@ use mgp_types::mgp::{
     AccessEntry, AccessPermission, Actor, AuditEvent, AuditResult, EntryType, Extension,
     ExtensionSet, Permission, PermissionScope, RiskLevel,
 };
-use mgp_types::service::{PeerInfo, Principal, Rule, ServerId};
-use mgp_types::{ErrorCode, Hash, RpcError, Timestamp};
+use mgp_types::service::{PeerInfo, PeerProcess, Principal, Rule, ServerId};
+use mgp_types::{ErrorCode, RpcError, Sha256Hash, Timestamp};
 use serde_json::Value;
 
-use super::{Event, Flagged};
+use super::{DefinitionFlag, Event};
 
 /// Event types that the audit layer writes; the tests of the layer cover them with real calls.
 const OF_CALLS: [&str; 2] = ["TOOL_EXECUTED", "TOOL_BLOCKED"];
@@ -47,7 +47,7 @@ fn all() -> Vec<AuditEvent> {
     let on = Some(&garden);
     let ada = Principal::new("acme", "ada").operator();
     let agent = Principal::new("acme", "ada").agent("agent.one");
-    let (old, new) = (Hash::of(b"old"), Hash::of(b"new"));
+    let (old, new) = (Sha256Hash::of(b"old"), Sha256Hash::of(b"new"));
     let dusk = Timestamp::from("2026-03-04T18:00:00.000Z");
     let outbound = &Permission::NetworkOutbound;
     let mut entry =
@@ -109,7 +109,7 @@ fn all() -> Vec<AuditEvent> {
         Event::definition_flagged(
             &garden,
             Some("weed"),
-            Flagged::Refused,
+            DefinitionFlag::Refused,
             "invisible characters in `description`",
         ),
         Event::server_registered(&ada, &garden, AuditResult::Success)
@@ -178,6 +178,18 @@ fn the_page_names_every_type_and_member() {
         count += 1;
     }
     assert_eq!(count, sections.len(), "a section has no golden file");
+}
+
+#[test]
+fn the_process_of_an_operator_is_recorded_with_short_paths() {
+    let mut process = PeerProcess::new(4242);
+    process.program = Some("/p".repeat(400));
+    let operator = Principal::local().operator().through(process);
+    let event = Event::administered(&operator, None, "approvals.decide").build();
+    let process: Value = event.details.unwrap().decode("process").unwrap().unwrap();
+    assert_eq!(process["pid"], 4242);
+    let program = process["program"].as_str().unwrap();
+    assert!(program.len() < 300 && program.ends_with('…') && process.get("parent").is_none());
 }
 
 #[test]

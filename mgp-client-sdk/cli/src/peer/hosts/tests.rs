@@ -39,7 +39,7 @@ fn inside(hosts: &HostTable, table: &FakeTable, pid: i32) -> Option<Inside> {
 #[test]
 fn servers_and_processes_of_a_host_are_inside_and_a_shell_beside_it_is_not() {
     let (table, mut hosts) = (system(), HostTable::default());
-    assert_eq!(inside(&hosts, &table, 24), None, "nobody knows the host yet");
+    assert_eq!(inside(&hosts, &table, 24), None, "the host is not known yet");
     admit(&mut hosts, &table, 22, "ada").unwrap();
     let host = |pid| Some(Inside::Host { name: String::new(), pid });
     assert_eq!(inside(&hosts, &table, 21), host(20));
