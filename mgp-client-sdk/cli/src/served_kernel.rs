@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mgp_kernel::{ClientTransport, Kernel};
 use mgp_lifecycle::Drain;
 use mgp_transport::{CloseReason, Connection};
-use mgp_types::service::{Pass, Principal, Stack};
+use mgp_types::service::{CredentialGrant, Principal, Stack};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 #[cfg(unix)]
@@ -29,7 +29,7 @@ impl ServedKernel {
         reader: R,
         writer: W,
         principal: Principal,
-        pass: Option<Pass>,
+        pass: Option<CredentialGrant>,
         carrier: ClientTransport,
     ) -> CloseReason
     where

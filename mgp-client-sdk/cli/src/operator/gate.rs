@@ -6,7 +6,7 @@ use std::time::Duration;
 use mgp_discovery::OperatorProof;
 use mgp_kernel::Kernel;
 use mgp_security::Event;
-use mgp_types::service::{Pass, Principal};
+use mgp_types::service::{CredentialGrant, Principal};
 use mgp_types::{Backoff, ErrorCode, RpcError};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ const ATTEMPT_DELAYS: Backoff = Backoff::new(Duration::from_secs(1), Duration::f
 pub(crate) struct Admission {
     pub(crate) principal: Principal,
     /// The credentials of an operator who gave no proof, and so only reads.
-    pub(crate) pass: Option<Pass>,
+    pub(crate) pass: Option<CredentialGrant>,
 }
 
 /// The decision about peers of the local socket.
@@ -134,7 +134,7 @@ impl OperatorGate {
             }
             // Outside, reading needs no proof.
             Place::Outside { .. } if proof != OperatorProof::None && !changes => {
-                let pass = Some(Pass::new(["admin.read"], || true));
+                let pass = Some(CredentialGrant::new(["admin.read"], || true));
                 return Ok(Admission { principal, pass });
             }
             Place::Outside { is_at_terminal: false } if proof == OperatorProof::Terminal => {
