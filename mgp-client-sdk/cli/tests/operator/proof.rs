@@ -100,7 +100,7 @@ fn guessing_the_passphrase_closes_the_gate_for_a_while() {
 }
 
 #[test]
-fn a_person_in_the_terminal_of_a_host_shows_the_passphrase_and_a_server_cannot() {
+fn a_person_in_the_terminal_of_a_host_shows_the_passphrase() {
     let setting = Setting::new(WITH_PASSPHRASE);
     set_passphrase(&setting.mgp(&["operator", "passphrase", "set"]));
     // Below a host even reading needs it, and there is no terminal to ask on.

@@ -3,7 +3,9 @@
 use std::process::Command;
 
 /// Passes the standard streams on to its one child; its own input is another, so it does not count as a wrapper.
-const SCRIPT: &str = "exec 3<&0 </dev/null; \"$@\" <&3 3<&-; exit $?";
+///
+/// In a subshell, because some shells redirect themselves while a command runs.
+const SCRIPT: &str = "exec 3<&0 </dev/null; (exec \"$@\" <&3 3<&-); exit $?";
 
 /// Returns the arguments of `/bin/sh` that make it the host of a program.
 pub(crate) fn host_args(program: &str) -> [&str; 4] {
