@@ -175,6 +175,10 @@ async fn serve_connection(
         }
         (Ok(_), Err(reason)) => return Err(io::Error::other(reason)),
     };
+    if served.drain.is_draining() {
+        // Without a reply a shim starts the next kernel, and does not wait for this one.
+        return Err(ErrorKind::ConnectionAborted.into());
+    }
     let reply = if pass.is_some() { reply.clone().reading_only() } else { reply.clone() };
     stream.write_all(&reply.line()).await?;
     let (reader, writer) = stream.into_split();
