@@ -326,7 +326,8 @@ impl<'a> Writer<'a> {
             }
             b'"' => Place { at: end_of_string(bytes, place.at), ..place },
             _ => {
-                let is_end = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | b',' | b'}' | b']');
+                let is_end =
+                    |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | b',' | b'}' | b']');
                 let rest = &bytes[place.at..];
                 let length = rest.iter().position(is_end).unwrap_or(rest.len());
                 Place { at: place.at + length, ..place }
@@ -417,7 +418,9 @@ mod tests {
                 serde_json::Value::Object(members) => {
                     let mut names: Vec<_> = members.keys().collect();
                     names.sort_by(|one, other| one.encode_utf16().cmp(other.encode_utf16()));
-                    let member = |name: &&String| format!("{}:{}", serde_json::json!(name), write(&members[*name]));
+                    let member = |name: &&String| {
+                        format!("{}:{}", serde_json::json!(name), write(&members[*name]))
+                    };
                     format!("{{{}}}", names.iter().map(member).collect::<Vec<_>>().join(","))
                 }
                 other => other.to_string(),

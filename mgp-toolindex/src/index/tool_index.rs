@@ -126,13 +126,14 @@ impl ToolIndex {
 
     /// Resolves a name for a caller: `server.tool`, else the name of exactly one tool that it may call.
     ///
-    /// Server ids are chosen by the operator and tool names by servers, so a qualified name has precedence: no server
-    /// can take it over with a tool of that name, not even for callers without access to the qualified one.
+    /// Server ids are chosen by the operator and tool names by servers, so a name with `.` or `/` is always a qualified
+    /// one: no server can take it over with a tool of that name, not even while the qualified tool is missing.
     #[must_use]
     pub fn resolve(&self, name: &str, allowed: &dyn Allowed) -> Resolved {
         let now = self.shared.snapshot();
         let mut slots: Vec<Slot> = now.catalog.by_tool_id(name).collect();
-        if slots.is_empty() {
+        // The name of a tool of a server that is not there is not another server's, whatever that calls its tools.
+        if slots.is_empty() && !name.contains(['.', '/']) {
             slots.extend(now.catalog.by_name(name));
         }
         let tools = slots.into_iter().filter_map(|slot| now.catalog.listed(slot));

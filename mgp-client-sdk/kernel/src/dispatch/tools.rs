@@ -197,7 +197,9 @@ fn find_held(
         }
         let unqualified = name.strip_prefix(id).and_then(|rest| rest.strip_prefix('.'));
         let is_held = |tool: &&str| view.is_held(call.cx(), server.id(), tool);
-        if let Some(tool) = unqualified.into_iter().chain([name.as_str()]).find(is_held) {
+        // A name with `.` or `/` is a qualified one, as in the index, unless the server is named beside it.
+        let own = (wanted.is_some() || !name.contains(['.', '/'])).then_some(name.as_str());
+        if let Some(tool) = unqualified.into_iter().chain(own).find(is_held) {
             *call.params_mut() = Params::tool(tool, &arguments.unwrap_or_default().into());
             return Ok(Some(Arc::clone(server)));
         }

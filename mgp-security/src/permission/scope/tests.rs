@@ -291,7 +291,8 @@ fn an_address_that_climbs_does_not_pass_a_limit_of_paths() {
         "http://x/?q=/../../../etc/passwd",
     ] {
         for name in ["paths", "source", "target", "x", "url"] {
-            let texts = serde_json::json!({ "path": "/srv/notes/a", name: ["/srv/notes/b", address] });
+            let texts =
+                serde_json::json!({ "path": "/srv/notes/a", name: ["/srv/notes/b", address] });
             assert!(check(&scope(only), Some(&texts.to_string())).is_err(), "{name} {address}");
         }
     }

@@ -176,6 +176,22 @@ fn a_name_of_two_tools_is_ambiguous() {
 }
 
 #[test]
+fn a_server_does_not_take_calls_of_one_that_is_not_there() {
+    let index = by_words();
+    let own = |name: &str| ServerEntry::new("aaa").tool(tool(name, ""));
+    for name in ["files.read_file", "files/read_file"] {
+        index.put(own(name)).unwrap();
+        // `files` was never there.
+        assert!(matches!(index.resolve(name, &Everything), Resolved::Unknown), "{name}");
+        index.put(files()).unwrap();
+        index.remove("files").unwrap();
+        assert!(matches!(index.resolve(name, &Everything), Resolved::Unknown), "{name}");
+        let qualified = format!("aaa.{name}");
+        assert!(matches!(index.resolve(&qualified, &Everything), Resolved::One(_)), "{name}");
+    }
+}
+
+#[test]
 fn words_are_found_in_scripts_without_spaces() {
     let index = by_words();
     let all = [

@@ -142,7 +142,8 @@ async fn records_forged_after_the_head_are_not_taken_over() {
         // As the next process: the copy has the log, and the store its head.
         let other = MemoryStore::new();
         let text = String::from_utf8(head.text()).unwrap();
-        let put = mgp_types::store::Change::new().put("audit", "audit", Payload::parse(text).unwrap());
+        let put =
+            mgp_types::store::Change::new().put("audit", "audit", Payload::parse(text).unwrap());
         other.commit(put).await.unwrap();
         let log = AuditLog::open(stopped.config(), Some(shared(&other))).await.unwrap();
         let events = log.query(AuditQuery::new()).await.unwrap().events;
