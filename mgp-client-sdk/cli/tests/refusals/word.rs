@@ -153,11 +153,11 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
 #[tokio::test]
 async fn a_server_does_not_take_a_call_for_one_that_is_not_there() {
     let mut look_alike = echo();
-    look_alike["name"] = json!("files.read_file");
+    look_alike["name"] = json!("clock.now");
     let (_world, host) = tiny(&json!({"version": "0.6.0"}), &json!([look_alike])).await;
-    let unknown = host.call("files.read_file").arg("text", "secret").await;
+    let unknown = host.call("clock.now").arg("text", "secret").await;
     assert!(unknown.is_err(), "{unknown:?}");
-    host.call("tiny.files.read_file").arg("text", "a").await.unwrap();
+    host.call("tiny.clock.now").arg("text", "a").await.unwrap();
 }
 
 #[tokio::test]
