@@ -6,9 +6,9 @@ use super::book::Access;
 use super::entry::Entry;
 use super::rules::Moment;
 use crate::policy::ConfirmRule;
-use crate::tool::{Named, NamedTool};
+use crate::tool::{NamedTool, NamedTools};
 
-impl Named for Access {
+impl NamedTools for Access {
     fn named(&self, cx: &Context, server: Option<&ServerId>, tool: &str) -> Option<NamedTool> {
         let now = || self.now();
         self.view(&cx.principal).naming(server, tool, &Moment::of(&now))

@@ -58,7 +58,7 @@ fn open(world: &World) -> usize {
 
 #[tokio::test]
 async fn a_permission_denied_to_a_server_stops_all_of_its_tools() {
-    let declared = json!({"version": "0.6.0", "permissions_required": ["network.outbound"]});
+    let declared = json!({"version": "0.6.0", "extensions": ["security", "permissions"], "permissions_required": ["network.outbound"]});
     let (world, host) = tiny(&declared, &json!([echo()])).await;
     until("the server has asked", async || open(&world) > 0).await;
 
@@ -154,9 +154,19 @@ async fn a_servers_word_does_not_run_a_tool_that_shows_danger() {
 async fn a_server_does_not_take_a_call_for_one_that_is_not_there() {
     let mut look_alike = echo();
     look_alike["name"] = json!("clock.now");
-    let (_world, host) = tiny(&json!({"version": "0.6.0"}), &json!([look_alike])).await;
-    let unknown = host.call("clock.now").arg("text", "secret").await;
-    assert!(unknown.is_err(), "{unknown:?}");
+    let (world, host) = tiny(&json!({"version": "0.6.0"}), &json!([look_alike])).await;
+    // While no server has that id, it is a name like others.
+    host.call("clock.now").arg("text", "a").await.unwrap();
+    let clock = "[[servers]]\nid = \"clock\"\ncommand = \"{DESK}\"\n";
+    world.configure(&format!("{CONFIG}{clock}"));
+    let taken = async || host.call("clock.now").arg("text", "secret").await.is_err();
+    until("the server is known", taken).await;
+    world.configure(CONFIG);
+    until("the server is gone", async || {
+        !world.json(&["servers", "ls"]).to_string().contains("\"clock\"")
+    })
+    .await;
+    assert!(taken().await, "the call is not for another server");
     host.call("tiny.clock.now").arg("text", "a").await.unwrap();
 }
 

@@ -60,10 +60,6 @@ impl NameTable {
             let key = if is_own_name { name.to_owned() } else { key };
             return Lookup::Unique(ServerEntry { server, key });
         }
-        // The name of a prompt of a server that is not there is not another server's.
-        if self.kind == ListKind::Prompts && name.contains('.') {
-            return Lookup::Unknown;
-        }
         let mut matches = self.lists.iter().filter(|(_, list)| list.contains(name));
         match (matches.next(), matches.next()) {
             (Some((server, _)), None) => {

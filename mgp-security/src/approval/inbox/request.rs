@@ -10,7 +10,7 @@ use mgp_types::{Object, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::approval::describe::describe;
-use crate::approval::{About, Decision, Question};
+use crate::approval::{Decision, Question, QuestionSubject};
 use crate::state::Snapshot;
 
 /// A request that waits for an operator or has been decided.
@@ -95,10 +95,10 @@ impl ApprovalRequest {
     pub(super) fn of(question: &Question, id: String, now: SystemTime, end: SystemTime) -> Self {
         let principal = &question.principal;
         let (tool, permissions, risk_level, arguments) = match &question.about {
-            About::Call { tool, risk, arguments } => {
+            QuestionSubject::Call { tool, risk, arguments } => {
                 (Some(tool.clone()), Vec::new(), Some(risk.clone()), Some(arguments.clone()))
             }
-            About::Permissions { permissions, tool } => {
+            QuestionSubject::Permissions { permissions, tool } => {
                 (tool.clone(), permissions.clone(), None, None)
             }
         };

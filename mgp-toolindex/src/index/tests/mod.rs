@@ -14,7 +14,7 @@ use mgp_types::mgp::{RiskLevel, ServerState, ToolSecurity};
 use mgp_types::{Payload, RawObject};
 
 use super::*;
-use crate::catalog::{Everything, Listed, ServerEntry, ToolEntry};
+use crate::catalog::{AllTools, IndexedTool, ServerEntry, ToolEntry};
 use crate::search::{Filter, Query, SearchResult};
 
 pub(super) fn tool(name: &str, description: &str) -> Tool {
@@ -38,7 +38,7 @@ pub(super) fn names(found: &SearchResult) -> Vec<String> {
 }
 
 pub(super) fn search(index: &ToolIndex, text: &str) -> Vec<String> {
-    names(&index.search(&Query::new(text), &Everything).unwrap())
+    names(&index.search(&Query::new(text), &AllTools).unwrap())
 }
 
 fn files() -> ServerEntry {
@@ -126,7 +126,7 @@ fn filters_narrow() {
         .put(ServerEntry::new("old").state(ServerState::Error).tool(tool("read_old", "")))
         .unwrap();
     let check = |filter: Filter, expected: &[&str]| {
-        let found = index.search(&Query::new("read").filter(filter), &Everything).unwrap();
+        let found = index.search(&Query::new("read").filter(filter), &AllTools).unwrap();
         let mut names = names(&found);
         names.sort();
         assert_eq!(names, expected);
@@ -153,10 +153,10 @@ fn filters_narrow() {
 fn a_name_of_two_tools_is_ambiguous() {
     let index = by_words();
     index.put_all([files(), mail()]).unwrap();
-    let resolve = |name: &str| match index.resolve(name, &Everything) {
+    let resolve = |name: &str| match index.resolve(name, &AllTools) {
         Resolved::One(tool) => tool.tool_id(),
         Resolved::Ambiguous(tools) => {
-            tools.iter().map(Listed::tool_id).collect::<Vec<_>>().join(" or ")
+            tools.iter().map(IndexedTool::tool_id).collect::<Vec<_>>().join(" or ")
         }
         Resolved::Unknown => "-".to_owned(),
     };
@@ -179,16 +179,21 @@ fn a_name_of_two_tools_is_ambiguous() {
 fn a_server_does_not_take_calls_of_one_that_is_not_there() {
     let index = by_words();
     let own = |name: &str| ServerEntry::new("aaa").tool(tool(name, ""));
-    for name in ["files.read_file", "files/read_file"] {
+    for name in ["files.write_file", "files/read_file", "files.read_file"] {
         index.put(own(name)).unwrap();
-        // `files` was never there.
-        assert!(matches!(index.resolve(name, &Everything), Resolved::Unknown), "{name}");
+        let is_found = || !matches!(index.resolve(name, &AllTools), Resolved::Unknown);
         index.put(files()).unwrap();
+        assert_eq!(is_found(), name == "files.read_file", "{name}: that of `files` or none");
         index.remove("files").unwrap();
-        assert!(matches!(index.resolve(name, &Everything), Resolved::Unknown), "{name}");
+        assert!(!is_found(), "{name}");
         let qualified = format!("aaa.{name}");
-        assert!(matches!(index.resolve(&qualified, &Everything), Resolved::One(_)), "{name}");
+        assert!(matches!(index.resolve(&qualified, &AllTools), Resolved::One(_)), "{name}");
     }
+    // The ids of no server are words like others.
+    index.put(own("notes.list")).unwrap();
+    assert!(matches!(index.resolve("notes.list", &AllTools), Resolved::One(_)));
+    index.put(ServerEntry::new("notes").tool(tool("notes.add", ""))).unwrap();
+    assert!(matches!(index.resolve("notes.add", &AllTools), Resolved::One(_)), "its own id");
 }
 
 #[test]
@@ -234,7 +239,7 @@ fn categories_are_a_tree() {
     assert_eq!((count("filesystem"), count("filesystem/read")), (Some(3), Some(2)));
     assert_eq!((count("dat"), count("data/none")), (None, None));
     assert_eq!(tree.roots.len(), 2);
-    let some = index.categories_of(&Filter::new().category("tables"), &Everything).unwrap();
+    let some = index.categories_of(&Filter::new().category("tables"), &AllTools).unwrap();
     assert_eq!(some.find("data").unwrap().tools, 1);
     assert_eq!((some.len(), some.find("filesystem")), (2, None));
 }
