@@ -1,7 +1,7 @@
 //! The state that all handles of an index share: the current snapshot and the writer (MGP §16.4).
 
-#[cfg(feature = "sqlite")]
 use std::collections::HashSet;
+#[cfg(feature = "sqlite")]
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::thread;

@@ -155,7 +155,7 @@ async fn records_forged_after_the_head_are_not_taken_over() {
         let head = LogHead::in_store(&other, "audit").await.unwrap().unwrap();
         assert!(head.outbox < 900);
         verify(&stopped.dir, "audit", &head).unwrap();
-        runs.finish(Outcome::Success);
+        runs.finish(AuditOutcome::Success);
     }
 }
 
