@@ -293,7 +293,11 @@ impl PermissionView<'_> {
                 }
             };
             let why = format!("{why}; its server declares it for all of its tools");
-            judgement.missing.push(MissingPermission { permission: permission.clone(), status, why });
+            judgement.missing.push(MissingPermission {
+                permission: permission.clone(),
+                status,
+                why,
+            });
         }
         judgement.may_ask = any_open && !any_closed && self.inner.approver.is_some();
         Ok(judgement)
