@@ -82,7 +82,7 @@ async fn a_permission_denied_to_a_server_stops_all_of_its_tools() {
     world.configure(&format!("{CONFIG}permission_policy = \"deny_all\"\n"));
     until("the policy is in force", async || {
         let refused = host.call("echo").arg("text", "a").await;
-        refused.is_err_and(|error| error.message().contains("deny_all"))
+        refused.is_err_and(|error| error.message().contains("took it back"))
     })
     .await;
 }

@@ -179,7 +179,7 @@ fn a_name_of_two_tools_is_ambiguous() {
 fn a_server_does_not_take_calls_of_one_that_is_not_there() {
     let index = by_words();
     let own = |name: &str| ServerEntry::new("aaa").tool(tool(name, ""));
-    for name in ["files.write_file", "files/read_file", "files.read_file"] {
+    for name in ["files.erase", "files/read_file", "files.read_file"] {
         index.put(own(name)).unwrap();
         let is_found = || !matches!(index.resolve(name, &AllTools), Resolved::Unknown);
         index.put(files()).unwrap();
