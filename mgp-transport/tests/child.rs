@@ -5,7 +5,6 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-
 use std::fmt::Write;
 use std::io::{self, BufRead, BufReader as StdBufReader};
 use std::process::{Command, Stdio};

@@ -5,7 +5,6 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-
 use std::process::Command;
 use std::time::Duration;
 

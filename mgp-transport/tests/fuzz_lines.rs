@@ -1,6 +1,5 @@
 //! Twenty thousand mutated lines: no panic, no wrong answer. The program `fuzz_lines` runs millions.
 
-
 use std::process::{Command, Stdio};
 
 #[test]

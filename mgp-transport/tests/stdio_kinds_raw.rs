@@ -5,7 +5,6 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::OwnedFd;

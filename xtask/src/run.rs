@@ -194,7 +194,8 @@ pub(crate) fn target() -> Outcome<PathBuf> {
 
 /// Builds a program of `xtask/programs` in the release profile, and returns its path.
 pub(crate) fn release_program(name: &str) -> Outcome<PathBuf> {
-    Program::cargo(&["build", "--quiet", "--release", "-p", "mgp-programs", "--bin", name]).run()?;
+    Program::cargo(&["build", "--quiet", "--release", "-p", "mgp-programs", "--bin", name])
+        .run()?;
     let path = target()?.join("release").join(name);
     path.exists().then_some(path).context(name)
 }

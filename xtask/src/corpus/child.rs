@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     child,
-    run::{Failure, Outcome, release_program},
+    run::{Failure, Outcome, release_program, target},
 };
 use serde_json::Value;
 use std::{process::Command, time::Duration};

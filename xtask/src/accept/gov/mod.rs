@@ -11,7 +11,7 @@ use crate::{
     corpus::echo,
     run::{Outcome, Program, Rigour, release_program},
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(super) use tooldef::tooldef;
 
