@@ -262,7 +262,7 @@ fn a_closed_stdout_is_an_error_and_not_a_signal() {
 fn check_parent(program: &str, flag: &str, script: &str, kinds: &str) {
     let parent = Command::new(program)
         .args([flag, script])
-        .arg(program("stdio_cat"))
+        .arg(mgp_testkit::program("stdio_cat"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
