@@ -114,7 +114,7 @@ mod store {
     use std::io;
     use std::path::Path;
 
-    use mgp_security::{Head, LogError};
+    use mgp_security::{LogError, LogHead};
     use mgp_types::store::{Db, StoreError};
 
     const DATABASE: &str = "store.db";
@@ -143,7 +143,7 @@ mod store {
         fs::write(dir.join(SUM), sum(dir)?)
     }
 
-    pub(super) async fn head(dir: &Path) -> Result<Option<Head>, LogError> {
+    pub(super) async fn head(dir: &Path) -> Result<Option<LogHead>, LogError> {
         let path = dir.join(DATABASE);
         if !path.exists() {
             return Ok(None);
@@ -156,7 +156,7 @@ mod store {
             return Err(unreadable(format!("`{}` was changed", path.display())).into());
         }
         let db = Db::open(path).await?;
-        let head = Head::in_store(&db, super::NAME).await;
+        let head = LogHead::in_store(&db, super::NAME).await;
         db.close().await;
         head
     }
