@@ -18,6 +18,7 @@ use crate::registry::ServerCatalog;
 ///
 /// Each future may be dropped at any point, and each function may be called again for work that is done already: that
 /// is how work is resumed after a crash.
+// Not `async`: a server is known once `start` returns, before its future is polled.
 pub trait ServerRunner: ServerCatalog + 'static {
     /// Returns whether an id is taken by the configuration, faulty entries included, or is reserved.
     ///
