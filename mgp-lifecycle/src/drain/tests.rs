@@ -329,12 +329,11 @@ impl Fleet for FleetOfFiles {
         server: &ServerId,
         params: ShutdownParams,
     ) -> Option<Result<ShutdownResult, RpcError>> {
-        let known = (server.as_str() == "files").then(|| {
+        (server.as_str() == "files").then(|| {
             let mut result = ShutdownResult::new(true);
             result.estimated_drain_ms = params.timeout_ms;
             Ok(result)
-        });
-        known
+        })
     }
 }
 

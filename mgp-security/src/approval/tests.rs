@@ -73,7 +73,7 @@ fn permissions(names: &[&str]) -> Question {
 
 /// Asks at a terminal, in a task of its own.
 fn ask(
-    terminal: &Terminal,
+    terminal: &TerminalApprover,
     cx: &Context,
     question: Question,
 ) -> JoinHandle<Result<Decision, RpcError>> {
