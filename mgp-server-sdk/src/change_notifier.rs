@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use mgp_types::RpcError;
 use mgp_types::mcp::EmptyResult;
 use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
-use mgp_types::service::{BoxFuture, Context, Principal, Router};
+use mgp_types::service::{Context, Principal, Router};
 
 use crate::resource::Resources;
 use crate::subscribers::{ListKind, Subscribers, WatchedResource};
@@ -50,11 +50,7 @@ pub trait ResourceSubscriber: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the caller cannot subscribe to it; the caller receives the error.
-    fn watch(
-        &self,
-        cx: &Context,
-        uri: &str,
-    ) -> BoxFuture<'static, Result<ResourceSubscription, RpcError>>;
+    async fn watch(&self, cx: &Context, uri: &str) -> Result<ResourceSubscription, RpcError>;
 }
 
 /// A subscription to a resource.
