@@ -7,7 +7,6 @@ use mgp_types::mcp::Era;
 use serde_json::{Value, json};
 
 use crate::model::{Model, Speaks, Way};
-use crate::program::program;
 use crate::world::World;
 use mgp_testkit::until;
 

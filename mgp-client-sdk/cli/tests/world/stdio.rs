@@ -10,7 +10,6 @@ use mgp_transport::ChildCommand;
 use mgp_types::mcp::Era;
 use serde_json::Value;
 
-use crate::program::program;
 
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
