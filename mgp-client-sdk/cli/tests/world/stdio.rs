@@ -10,7 +10,6 @@ use mgp_transport::ChildCommand;
 use mgp_types::mcp::Era;
 use serde_json::Value;
 
-
 pub(crate) const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
 /// The two servers of the flows; no call needs an approval.
