@@ -139,7 +139,9 @@ impl Render for WholeApproval {
 
 pub(crate) async fn run(global: &Global, approvals: &Approvals) -> CliResult {
     let client = match approvals {
-        Approvals::Ls | Approvals::Watch => control::connect(global).await?,
+        Approvals::Ls | Approvals::Show { .. } | Approvals::Watch => {
+            control::connect(global).await?
+        }
         Approvals::Approve(_) | Approvals::Deny(_) => control::connect_to_change(global).await?,
     };
     let result = match approvals {

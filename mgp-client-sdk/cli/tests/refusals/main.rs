@@ -7,8 +7,6 @@ mod escalation;
 #[path = "../world/host.rs"]
 mod host;
 mod presence;
-#[path = "../world/program.rs"]
-mod program;
 mod project;
 mod recorded;
 mod refusal;
