@@ -14,6 +14,9 @@ const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwA
 const WAV = 'UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=';
 const CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities';
 
+// Of a tool and a prompt that come and go.
+const TEMPORARY = 'test_comes_and_goes';
+const there = { tool: false, prompt: false };
 const state = createRequestStateCodec({ key: randomBytes(32) });
 
 const text = value => ({ type: 'text', text: value });
@@ -76,6 +79,16 @@ const TOOLS = {
       await sleep(50);
     }
     return says('done');
+  },
+  test_trigger_tool_change: () => {
+    there.tool = !there.tool;
+    handler.notify.toolsChanged();
+    return says('The list of tools changed.');
+  },
+  test_trigger_prompt_change: () => {
+    there.prompt = !there.prompt;
+    handler.notify.promptsChanged();
+    return says('The list of prompts changed.');
   },
   // The SDK refuses it for a client that does not declare `sampling`.
   test_missing_capability: () => inputRequired({ inputRequests: { question: model('Hello?') } }),
@@ -159,6 +172,7 @@ function create() {
     const answer = await ctx.mcpReq.requestSampling({ messages: [{ role: 'user', content: text(prompt) }], maxTokens: 100 });
     return says(`LLM response: ${answer.content.text ?? ''}`);
   });
+  if (there.tool) server.registerTool(TEMPORARY, { description: 'Exists temporarily', inputSchema: z.object({}) }, () => says('still here'));
   resources(server);
   prompts(server);
   for (const method of ['resources/subscribe', 'resources/unsubscribe']) server.server.setRequestHandler(method, () => ({}));
@@ -182,6 +196,7 @@ function resources(server) {
 function prompts(server) {
   const user = (...contents) => ({ messages: contents.map(content => ({ role: 'user', content })) });
   const described = (name, argsSchema) => ({ description: `Serves the scenario of ${name}`, ...(argsSchema && { argsSchema: z.object(argsSchema) }) });
+  if (there.prompt) server.registerPrompt(TEMPORARY, described(TEMPORARY), () => user(text('Hello')));
   server.registerPrompt('test_simple_prompt', described('test_simple_prompt'), () => user(text('This is a simple prompt for testing.')));
   server.registerPrompt('test_prompt_with_arguments', described('test_prompt_with_arguments', { arg1: z.string(), arg2: z.string() }), ({ arg1, arg2 }) =>
     user(text(`Prompt with arguments: arg1='${arg1}', arg2='${arg2}'`))
@@ -197,7 +212,8 @@ function prompts(server) {
   });
 }
 
-const modern = toNodeHandler(createMcpHandler(create, { legacy: 'reject' }));
+const handler = createMcpHandler(create, { legacy: 'reject' });
+const modern = toNodeHandler(handler);
 const sessions = new Map();
 
 /** Serves a request of the legacy era, which has sessions. */

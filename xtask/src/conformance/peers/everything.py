@@ -132,6 +132,35 @@ async def test_reconnection(ctx: Context) -> str:
     return "Reconnection test completed"
 
 
+# Changes of lists
+
+TEMPORARY = "test_comes_and_goes"
+
+
+def temporary() -> str:
+    return "still here"
+
+
+async def toggle(is_there: bool, add: Any, remove: Any, notify: Any) -> str:
+    remove() if is_there else add()
+    await notify()
+    return "The list changed."
+
+
+@tool
+async def test_trigger_tool_change(ctx: Context) -> str:
+    is_there = any(known.name == TEMPORARY for known in await server.list_tools())
+    add = lambda: server.add_tool(temporary, name=TEMPORARY, description="Exists temporarily")
+    return await toggle(is_there, add, lambda: server.remove_tool(TEMPORARY), ctx.notify_tools_changed)
+
+
+@tool
+async def test_trigger_prompt_change(ctx: Context) -> str:
+    is_there = any(known.name == TEMPORARY for known in await server.list_prompts())
+    add = lambda: server.prompt(name=TEMPORARY, description="Exists temporarily")(temporary)
+    return await toggle(is_there, add, lambda: server.remove_prompt(TEMPORARY), ctx.notify_prompts_changed)
+
+
 # Questions of the legacy era
 
 
