@@ -1,3 +1,5 @@
+//! Tests of the known hosts, over processes that are made up.
+
 use super::super::table::ancestry;
 use super::super::table::fake::{FakeTable, process};
 use super::*;
