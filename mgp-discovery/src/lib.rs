@@ -20,8 +20,8 @@ mod source;
 pub use change::{Change, ChangeEffect, Changed, Reload, Reloaded};
 pub use config::{
     Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, KEYS, Kernel, Key,
-    Kind, Parsed, Reach, RecordedArguments, Restart, Server, ServerMgp, Severity, ToolCreation,
-    config_markdown, config_schema, limits, nearest,
+    Kind, OnUngranted, Parsed, Reach, RecordedArguments, Restart, Server, ServerMgp, Severity,
+    ToolCreation, config_markdown, config_schema, limits, nearest,
 };
 pub use error::Error;
 pub use expand::{

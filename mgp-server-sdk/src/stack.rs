@@ -10,6 +10,7 @@ use mgp_lifecycle::{
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer};
 use mgp_types::RpcError;
+use mgp_types::mcp::ListParams;
 use mgp_types::method::{Request, ToolsCall, ToolsList};
 use mgp_types::service::{
     BoxFuture, Call, Either, Kind, MgpService, Reply, Router, Stack, WaitMark,
@@ -18,6 +19,7 @@ use tower::ServiceBuilder;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::catalog::bad_cursor;
 use crate::permission;
 use crate::request_context::RequestContextLayer;
 use crate::tool::{RetryHintLayer, Running, Tools};
@@ -156,7 +158,7 @@ impl Service<Call> for Leaf {
             }
             ToolsList::METHOD if self.own_lists => {
                 permission::apply_grants(&mut call);
-                let list = self.tools.list(call.cx());
+                let list = refuse_cursor(&call).and_then(|()| self.tools.list(call.cx()));
                 Either::Left { future: LeafFuture::Ready(Some(list)) }
             }
             _ => Either::Right { future: self.endpoints.call(call) },
@@ -177,6 +179,14 @@ impl Leaf {
         }
         LeafFuture::new(self.tools.call(call))
     }
+}
+
+/// Refuses a cursor: the list of tools has one page.
+fn refuse_cursor(call: &Call) -> Result<(), RpcError> {
+    if call.params().mentions("\"cursor\"") && call.params().get::<ListParams>()?.cursor.is_some() {
+        return Err(bad_cursor());
+    }
+    Ok(())
 }
 
 /// A reply that is ready, or a running tool.

@@ -1,7 +1,9 @@
 //! From `mgp.toml` to the settings of the layers (MGP §15.2).
 
-use mgp_discovery::{Approved, Confirm, Kernel, Restart, Server};
-use mgp_lifecycle::SuperviseConfig;
+use std::time::Duration;
+
+use mgp_discovery::{Approved, Confirm, Kernel, OnUngranted, Restart, Server};
+use mgp_lifecycle::{SuperviseConfig, Ungranted};
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
 /// Returns the policy of a configured server; without `[servers.mgp]` it is the default policy.
@@ -32,6 +34,16 @@ pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
 /// Returns the policy of a server that was registered at run time.
 pub(super) fn registered_policy(kernel: &Kernel, approved: &Approved) -> ServerPolicy {
     policy(kernel, &approved.server).deny(approved.denied.iter().cloned())
+}
+
+/// Returns how long a connection waits for decisions about its permissions, and what follows if it lacks one.
+pub(super) fn permission_flow(server: &Server) -> (Duration, Ungranted) {
+    let mgp = server.mgp.clone().unwrap_or_default();
+    let ungranted = match mgp.on_ungranted {
+        OnUngranted::Close => Ungranted::Close,
+        _ => Ungranted::Proceed,
+    };
+    (mgp.permission_timeout, ungranted)
 }
 
 /// Returns when a server is restarted.

@@ -77,18 +77,20 @@ pub const KEYS: &[Key] = keys! {
         "url" Kind::Text, "", "Where the server is, instead of a program. `${…}` is filled in.";
         "headers" Kind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is filled in.";
         "cwd" Kind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. `${…}` is filled in.";
-        "transport" Kind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`.";
+        "transport" Kind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`. HTTP with a separate event stream (`sse`) is not supported yet and is an error.";
         "env" Kind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
         "era" Kind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows. Some servers ask their users nothing in the modern one.";
         "mgp" Kind::TableOrFalse, "", "How the server is governed; `false` never offers MGP to it.";
     }
     "servers.mgp": {
-        "extensions" Kind::Words(EXTENSIONS), "[]", "The extensions offered to the server; all of them where the list is empty.";
+        "extensions" Kind::Words(EXTENSIONS), "[]", "The extensions offered to the server, of those that the kernel uses: `security`, `lifecycle`, `streaming`; all of them where the list is empty.";
         "permissions_required" Kind::Words(PERMISSIONS), "[]", "The permissions it needs, known before it starts.";
         "trust_level" Kind::Word(TRUST), "standard", "How far it is trusted. A project's file cannot say more than `standard`.";
         "default_policy" Kind::Word(DEFAULTS), "opt-in", "What holds for agents without an access entry.";
         "permission_policy" Kind::Word(APPROVAL), "", "How its permissions are decided, in place of the kernel's policy.";
         "permissions" Kind::Words(PERMISSIONS), "[]", "The permissions that are granted by writing them here.";
+        "permission_timeout_ms" Kind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; after that it is deferred.";
+        "on_ungranted" Kind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection.";
         "restart_policy" Kind::Word(RESTARTS), "on_failure", "When it is started again.";
         "max_restarts" Kind::Number(0, 10_000), "5", "How often it is started again within the window.";
         "restart_window_secs" Kind::Number(1, 31_536_000), "300", "The window, in seconds.";
@@ -98,6 +100,7 @@ pub const KEYS: &[Key] = keys! {
         "risk" Kind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
         "confirm" Kind::Word(&["moderate", "dangerous"]), "dangerous", "From which risk on a call is confirmed.";
         "isolation" Kind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
+        "traceparent" Kind::Switch, "false", "Whether calls of a server that does not speak MGP carry `_meta.traceparent` (OpenTelemetry); others carry it anyway.";
         "tags" Kind::Texts, "[]", "Words the tools of the server can be found and grouped by.";
     }
     "kernel": {

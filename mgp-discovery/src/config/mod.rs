@@ -17,8 +17,8 @@ pub use finding::{Faults, Finding, Severity};
 pub use keys::{KEYS, Key};
 pub use kind::Kind;
 pub use model::{
-    Agent, Audit, Budget, Config, Confirm, Fsync, Isolation, Kernel, Reach, RecordedArguments,
-    Restart, Server, ServerMgp, ToolCreation,
+    Agent, Audit, Budget, Config, Confirm, Fsync, Isolation, Kernel, OnUngranted, Reach,
+    RecordedArguments, Restart, Server, ServerMgp, ToolCreation,
 };
 pub use nearest::nearest;
 pub use parse::Parsed;

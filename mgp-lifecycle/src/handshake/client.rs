@@ -268,8 +268,7 @@ async fn probe<S: MgpService>(
 fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Result<Call, RpcError> {
     let mut capabilities = offer.capabilities.clone();
     if let Some(mgp) = &offer.mgp {
-        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
-        capabilities.mgp = None;
+        negotiate::put_modern(&mut capabilities, &negotiate::client_offer(mgp))?;
     }
     let mut call = Call::request(
         mgp_types::service::Method::from_static(ServerDiscover::METHOD),
@@ -291,8 +290,7 @@ async fn initialize<S: MgpService>(
 ) -> Result<Arc<PeerInfo>, ConnectError> {
     let mut capabilities = offer.capabilities.clone();
     if let Some(mgp) = &offer.mgp {
-        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))
-            .map_err(ConnectError::Refused)?;
+        negotiate::put_legacy(&mut capabilities, negotiate::client_offer(mgp));
     }
     let mut params =
         InitializeParams::new(Revision::LATEST_LEGACY, capabilities, offer.info.clone());
@@ -343,7 +341,9 @@ fn server_facts(
     let found = capabilities.find_mgp();
     if let Some(theirs) = negotiate::read_offer(found.as_ref(), ours) {
         facts.mgp = Some(negotiate::active(ours, &theirs));
+        facts.mgp_version = Some(theirs.version.clone());
         facts.claimed_server_id.clone_from(&theirs.server_id);
+        facts.claimed_trust_level.clone_from(&theirs.trust_level);
         facts.permissions_required = theirs
             .permissions_required
             .iter()

@@ -6,6 +6,7 @@ mod member;
 mod shape;
 mod table;
 mod tool;
+mod unserved;
 
 pub use info::{Direction, Kind, MethodInfo, Notification, Request};
 pub use member::{MEMBERS, MemberInfo};
@@ -15,3 +16,4 @@ pub(crate) use shape::Shape;
 pub(crate) use table::shapes;
 pub use table::*;
 pub use tool::{AUDIT_REPLAY, KERNEL_TOOLS, KernelTool, TOOLS_CALL, method_of_tool, tool_spelling};
+pub use unserved::UNSERVED;

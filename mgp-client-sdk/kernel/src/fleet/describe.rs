@@ -7,7 +7,7 @@ use mgp_discovery::{Origin, Reach, Server, clear_secrets};
 use mgp_security::NameFlaw;
 use mgp_toolindex::Listed;
 use mgp_types::mcp::Era;
-use mgp_types::mgp::{KernelServer, MgpVersion, ServerState};
+use mgp_types::mgp::{KernelServer, ServerState};
 use mgp_types::service::{ServerId, shown_url};
 
 use super::managed_server::ManagedServer;
@@ -55,7 +55,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
         let facts = client.server();
         described.era = Some(if facts.era == Era::Modern { "modern" } else { "legacy" }.to_owned());
         described.protocol_version = Some(facts.revision.to_string());
-        described.mgp_version = facts.speaks_mgp().then(MgpVersion::default);
+        described.mgp_version.clone_from(&facts.mgp_version);
         described.pid = client.pid();
         if let Some(info) = client.server_info() {
             (described.name, described.version) = (Some(info.name), Some(info.version));

@@ -10,7 +10,7 @@ use mgp_client_sdk::{Client, ClientBuilder, Error, Hop, SupervisedClient, gatewa
 use mgp_discovery::{Approved, Server};
 use mgp_types::mcp::{ElicitationCapability, ListChanged, SamplingCapability};
 use mgp_types::method::LogMessage;
-use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
+use mgp_types::mgp::{Extension, ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Principal, Reply, Router};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
@@ -34,11 +34,14 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 /// Interval at which a busy instance is looked at again.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time that a connection waits for a decision about its server's permissions; a person may decide later.
-const PERMISSION_TIMEOUT: Duration = Duration::from_millis(100);
-
 /// Time between the state "connected" and a usable client.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The extensions that are offered to servers: those that the kernel acts on.
+const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
+    .with(Extension::Security)
+    .with(Extension::Lifecycle)
+    .with(Extension::Streaming);
 
 /// A supervised client, and the hop that passes calls on to it.
 pub(super) struct Instance {
@@ -57,9 +60,12 @@ impl Instance {
         owner: Option<&Principal>,
     ) -> Result<Self, Error> {
         let id = config.id.clone();
+        let (wait, ungranted) = policy::permission_flow(config);
+        let traceparent = config.mgp.as_ref().is_some_and(|mgp| mgp.traceparent);
         let mut builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
             .governed(&context.governance, id.clone())
             .era(config.era.into())
+            .limit_extensions(EXTENSIONS)
             .layer(LevelLayer)
             .layer(HopCountLayer)
             .config(|config| {
@@ -74,7 +80,9 @@ impl Instance {
                 let mut roots = ListChanged::new();
                 roots.list_changed = Some(true);
                 offered.roots.get_or_insert(roots);
-                config.connect.permission_timeout = PERMISSION_TIMEOUT;
+                config.plain_traceparent = traceparent;
+                config.connect.permission_timeout = wait;
+                (config.connect.denied, config.connect.deferred) = (ungranted, ungranted);
             });
         builder = match &config.mgp {
             None => builder.plain(),

@@ -119,6 +119,11 @@ impl ManagedServer {
         self.running.load(Ordering::Acquire) == 0 && self.used_at.lock().elapsed() >= time
     }
 
+    /// Returns the number of calls in flight to the shared instance.
+    pub(super) fn running(&self) -> u64 {
+        self.running.load(Ordering::Acquire) as u64
+    }
+
     fn touch(&self) {
         *self.used_at.lock() = Instant::now();
     }

@@ -7,6 +7,8 @@ mod changes;
 mod flow;
 mod hops;
 mod lists;
+mod members;
+mod system_tools;
 mod tasks;
 mod tenants;
 mod tenants_mixed;
