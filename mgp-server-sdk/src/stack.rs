@@ -169,8 +169,12 @@ impl Service<Call> for Leaf {
 impl Leaf {
     /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> LeafFuture {
+        // Nobody is asked about a call that is refused anyway, because its arguments are not an object.
+        let callable = call
+            .tool()
+            .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));
         if permission::sends_grants(&call)
-            && let Some(needed) = call.tool().and_then(|tool| self.tools.permissions_of(tool.name))
+            && let Some(needed) = callable.and_then(|tool| self.tools.permissions_of(tool.name))
         {
             match permission::apply_grants_or_ask(&mut call, &needed) {
                 Ok(None) => {}

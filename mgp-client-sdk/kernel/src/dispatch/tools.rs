@@ -116,11 +116,13 @@ pub(super) struct CallMembers {
 impl CallMembers {
     /// Reads the members; most calls have none, and nothing is parsed for them.
     pub(super) fn read(call: &Call) -> Result<Self, RpcError> {
-        let params = call.params();
-        if !params.mentions("\"server_id\"") && !params.mentions("\"session_handle\"") {
+        let is_named = |members: &Payload| {
+            let text = members.as_str();
+            text.contains("server_id") || text.contains("session_handle")
+        };
+        let Some(members) = call.params().mgp().filter(is_named) else {
             return Ok(Self::default());
-        }
-        let Some(members) = params.mgp() else { return Ok(Self::default()) };
+        };
         let CallExtension { server_id, session_handle, .. } = members.get()?;
         Ok(Self { server_id, session_handle })
     }
@@ -143,7 +145,8 @@ fn resolve_tool(
     named: &CallMembers,
 ) -> Result<ResolvedTool, RpcError> {
     let meta = MetaTool::of(call.tool().map_or("", |tool| tool.name));
-    let (tool, is_visible) = match find_by_name(dispatcher, call).filter(|_| meta.is_none()) {
+    let is_plain = meta.is_none() && named.server_id.is_none();
+    let (tool, is_visible) = match find_by_name(dispatcher, call).filter(|_| is_plain) {
         Some(tool) => (tool, true),
         None => match find_by_params(dispatcher, call, meta, named) {
             Ok(ForwardedCall { tool, arguments, .. }) if meta.is_some() => {
