@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use mgp_discovery::{Approved, Confirm, Kernel, OnUngranted, Restart, Server};
-use mgp_lifecycle::{SuperviseConfig, Ungranted};
+use mgp_discovery::{
+    ApprovedRegistration, ConfirmLevel, KernelConfig, OnUngranted, RestartConfig, ServerConfig,
+};
+use mgp_lifecycle::{SuperviseConfig, UngrantedPolicy};
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
 /// Returns the policy of a configured server; without `[servers.mgp]` it is the default policy.
-pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
+pub(super) fn policy(kernel: &KernelConfig, server: &ServerConfig) -> ServerPolicy {
     let general = kernel.permission_policy.clone();
     let defaults = ServerPolicy::default().auto_approve_except(kernel.auto_approve_except.clone());
     let Some(mgp) = &server.mgp else {
@@ -19,7 +21,7 @@ pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
         .permission_policy(mgp.permission_policy.clone().unwrap_or(general))
         .permissions(mgp.permissions.iter().cloned())
         .confirm(match mgp.confirm {
-            Confirm::Moderate => ConfirmFrom::Moderate,
+            ConfirmLevel::Moderate => ConfirmFrom::Moderate,
             _ => ConfirmFrom::Dangerous,
         });
     for (tool, risk) in &mgp.risk {
@@ -32,23 +34,26 @@ pub(super) fn policy(kernel: &Kernel, server: &Server) -> ServerPolicy {
 }
 
 /// Returns the policy of a server that was registered at run time.
-pub(super) fn registered_policy(kernel: &Kernel, approved: &Approved) -> ServerPolicy {
+pub(super) fn registered_policy(
+    kernel: &KernelConfig,
+    approved: &ApprovedRegistration,
+) -> ServerPolicy {
     policy(kernel, &approved.server).deny(approved.denied.iter().cloned())
 }
 
 /// Returns how long a connection waits for decisions about its permissions, and what follows if it lacks one.
-pub(super) fn permission_flow(server: &Server) -> (Duration, Ungranted) {
+pub(super) fn permission_flow(server: &ServerConfig) -> (Duration, UngrantedPolicy) {
     let mgp = server.mgp.clone().unwrap_or_default();
     let ungranted = match mgp.on_ungranted {
-        OnUngranted::Close => Ungranted::Close,
-        _ => Ungranted::Proceed,
+        OnUngranted::Close => UngrantedPolicy::Close,
+        _ => UngrantedPolicy::Proceed,
     };
     (mgp.permission_timeout, ungranted)
 }
 
 /// Returns when a server is restarted.
-pub(super) fn supervision(server: &Server) -> SuperviseConfig {
-    let Restart { policy, max, window, backoff_base, backoff_max, .. } =
+pub(super) fn supervision(server: &ServerConfig) -> SuperviseConfig {
+    let RestartConfig { policy, max, window, backoff_base, backoff_max, .. } =
         server.mgp.as_ref().map(|mgp| mgp.restart.clone()).unwrap_or_default();
     let mut config = SuperviseConfig::default();
     config.policy = policy;

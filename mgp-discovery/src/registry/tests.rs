@@ -12,8 +12,8 @@ use super::*;
 
 struct Three;
 
-impl Fleet for Three {
-    fn known(&self) -> Vec<Known> {
+impl ServerCatalog for Three {
+    fn known(&self) -> Vec<KnownServer> {
         let server = |id: &str, state, tools: &[&str], extensions: &[&str]| {
             let mut summary = ServerSummary::new(id, state);
             summary.tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
@@ -25,9 +25,9 @@ impl Fleet for Three {
         let web = server("web", ServerState::Registered, &["fetch"], &["audit"]);
         let secret = server("secret", ServerState::Connected, &["open"], &[]);
         vec![
-            Known::new(files, [Permission::FilesystemRead]),
-            Known::new(web, [Permission::NetworkOutbound]),
-            Known::new(secret, []),
+            KnownServer::new(files, [Permission::FilesystemRead]),
+            KnownServer::new(web, [Permission::NetworkOutbound]),
+            KnownServer::new(secret, []),
         ]
     }
 }
@@ -77,16 +77,16 @@ async fn a_server_must_match_all_words_of_a_filter() {
 #[tokio::test]
 async fn a_filter_matches_by_meaning_and_not_by_spelling() {
     struct Halves;
-    impl Fleet for Halves {
-        fn known(&self) -> Vec<Known> {
+    impl ServerCatalog for Halves {
+        fn known(&self) -> Vec<KnownServer> {
             let mut web = ServerSummary::new("web", ServerState::Connected);
             web.extensions = vec!["security".to_owned(), "events".to_owned()].into();
-            vec![Known::new(web, [Permission::NetworkOutbound, Permission::FilesystemRead])]
+            vec![KnownServer::new(web, [Permission::NetworkOutbound, Permission::FilesystemRead])]
         }
     }
     let mut client = mock::client(Stack::new(list_router(
         Arc::new(Halves),
-        Arc::new(mgp_types::service::Everyone),
+        Arc::new(mgp_types::service::AllVisible),
     )));
     client.cx.principal = Principal::local().operator();
     for (filter, found) in [
