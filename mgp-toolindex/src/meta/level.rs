@@ -84,7 +84,7 @@ fn named(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option
 }
 
 /// Returns the security metadata with the effective risk; a caller that did not negotiate it must not receive it.
-fn security(tool: &Listed) -> ToolSecurity {
+fn security(tool: &IndexedTool) -> ToolSecurity {
     let mut security = tool.security().cloned().unwrap_or_else(|| ToolSecurity::new(tool.risk()));
     security.effective_risk_level = Some(tool.risk());
     security
