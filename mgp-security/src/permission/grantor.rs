@@ -28,6 +28,10 @@ impl PermissionAuthority for Permissions {
         })
     }
 
+    fn declared(&self, server: &ServerId, permissions: &[Permission]) {
+        self.inner.declared.set(server, permissions);
+    }
+
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision {
         let policy = self.inner.policies.of(Some(server));
         let mut known: Vec<Permission> = Permission::KNOWN.to_vec();

@@ -19,6 +19,9 @@ pub trait PermissionAuthority: Send + Sync {
         permissions: Vec<Permission>,
     ) -> BoxFuture<'static, PermissionDecision>;
 
+    /// Notes the permissions that a server declares as a whole, at each handshake; none if it declares none.
+    fn declared(&self, _server: &ServerId, _permissions: &[Permission]) {}
+
     /// Returns the current decisions for a server, without asking.
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision;
 

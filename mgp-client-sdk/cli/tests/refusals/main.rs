@@ -11,6 +11,7 @@ mod project;
 mod recorded;
 mod refusal;
 mod serving;
+mod word;
 #[expect(dead_code, reason = "the flows use the rest of it")]
 #[path = "../world/stdio.rs"]
 mod world;

@@ -39,6 +39,7 @@ impl PermissionFlow {
             let state = self.0.state.lock();
             (state.requested.clone(), state.dialect)
         };
+        self.0.grantor.declared(&self.0.server, &requested.decidable());
         if requested.is_empty() {
             return Ok(());
         }
