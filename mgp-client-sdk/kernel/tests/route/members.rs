@@ -79,7 +79,15 @@ async fn a_session_handle_counts_for_lists_and_calls() {
         tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect::<Vec<_>>()
     };
     let wish = json!({ "requirements": { "capabilities": ["the time of a day"] } });
-    let answer = client.ask("mgp/tools/request", wish).await.unwrap();
+    let mut answer = client.ask("mgp/tools/request", wish.clone()).await;
+    // The first one builds the tokenizer, which may take longer than its time limit on a busy machine.
+    for _ in 0..10 {
+        if answer.is_ok() {
+            break;
+        }
+        answer = client.ask("mgp/tools/request", wish.clone()).await;
+    }
+    let answer = answer.unwrap();
     let handle = answer["session_handle"].clone();
     assert!(handle.is_string(), "{answer}");
     let with = json!({ "_mgp": { "session_handle": handle } });
