@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use mgp_types::mcp::{
     DiscoverResult, Era, Implementation, InitializeParams, InitializeResult, Revision,
     ServerCapabilities, UnsupportedVersionData, key,
 };
 use mgp_types::method::{Initialize, Initialized, Request, ServerDiscover};
 use mgp_types::service::{
-    BoxFuture, Call, Context, MgpService, Params, PeerInfo, PermissionAuthority, Reply, WireRules,
+    Call, Context, MgpService, Params, PeerInfo, PermissionAuthority, Reply, WireRules,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde::Serialize;
@@ -100,9 +101,12 @@ pub enum UngrantedPolicy {
 }
 
 /// Decides whether a connection proceeds, given the permissions the server needs (MGP §3.4).
+///
+/// Implement it with `#[async_trait]` of the crate of that name.
+#[async_trait]
 pub trait ConnectGate: Send + Sync {
     /// Decides by `facts.permissions_required`, the permissions that the server needs.
-    fn decide(&self, facts: Arc<PeerInfo>, cx: Context) -> BoxFuture<'static, ConnectDecision>;
+    async fn decide(&self, facts: Arc<PeerInfo>, cx: Context) -> ConnectDecision;
 }
 
 /// The decision of a [`ConnectGate`].
@@ -266,10 +270,6 @@ async fn probe<S: MgpService>(
 }
 
 fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Result<Call, RpcError> {
-    let mut capabilities = offer.capabilities.clone();
-    if let Some(mgp) = &offer.mgp {
-        negotiate::put_modern(&mut capabilities, &negotiate::client_offer(mgp))?;
-    }
     let mut call = Call::request(
         mgp_types::service::Method::from_static(ServerDiscover::METHOD),
         Params::none(),
@@ -277,7 +277,7 @@ fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Resul
     );
     call.hop_mut().meta = vec![
         (key::PROTOCOL_VERSION.into(), Payload::of(revision)?),
-        (key::CLIENT_CAPABILITIES.into(), Payload::of(&capabilities)?),
+        (key::CLIENT_CAPABILITIES.into(), Payload::of(&offer.modern_capabilities()?)?),
         (key::CLIENT_INFO.into(), Payload::of(&offer.info)?),
     ];
     Ok(call)
@@ -344,6 +344,7 @@ fn server_facts(
         facts.mgp_version = Some(theirs.version.clone());
         facts.claimed_server_id.clone_from(&theirs.server_id);
         facts.claimed_trust_level.clone_from(&theirs.trust_level);
+        facts.asks_in_rounds = theirs.asks_in_rounds == Some(true);
         facts.permissions_required = theirs
             .permissions_required
             .iter()

@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Request, Response};
-use mgp_types::service::{BoxFuture, Principal};
+use mgp_types::service::Principal;
 use serde_json::Value;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -21,25 +22,24 @@ const URL: &str = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
 /// A verifier whose answer depends on the name of the token.
 struct Tokens;
 
+#[async_trait]
 impl TokenVerifier for Tokens {
-    fn verify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Authenticated, AuthRefused>> {
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            match token {
-                "good" => Ok(Authenticated::new(
-                    Principal::new("issuer", "user"),
-                    Credential::Token { issuer: "issuer".to_owned(), client: None },
-                    vec!["tools".to_owned()],
-                    None,
-                )),
-                "expired" => Err(AuthRefused::Expired),
-                "narrow" => {
-                    Err(AuthRefused::InsufficientScope { needed: "tools \"admin\"\r\n".to_owned() })
-                }
-                "early" => Err(AuthRefused::Unavailable),
-                _ => Err(AuthRefused::Invalid("the token is for another resource")),
+    async fn verify(&self, token: &str) -> Result<Authenticated, AuthRefused> {
+        tokio::task::yield_now().await;
+        match token {
+            "good" => Ok(Authenticated::new(
+                Principal::new("issuer", "user"),
+                Credential::Token { issuer: "issuer".to_owned(), client: None },
+                vec!["tools".to_owned()],
+                None,
+            )),
+            "expired" => Err(AuthRefused::Expired),
+            "narrow" => {
+                Err(AuthRefused::InsufficientScope { needed: "tools \"admin\"\r\n".to_owned() })
             }
-        })
+            "early" => Err(AuthRefused::Unavailable),
+            _ => Err(AuthRefused::Invalid("the token is for another resource")),
+        }
     }
 
     fn metadata(&self) -> ResourceMetadata {
@@ -277,20 +277,31 @@ async fn the_metadata_document_needs_no_credentials() {
 #[tokio::test]
 async fn other_documents_are_not_served() {
     let server = Server::new().await;
-    for path in [
-        "/.well-known/oauth-protected-resource/",
-        "/.well-known/oauth-protected-resource/other",
-        "/.well-known/oauth-protected-resource/mcp/",
-        "/.well-known/oauth-protected-resource/../mcp",
-        "/.well-known/oauth-authorization-server",
-        "//.well-known/oauth-protected-resource",
+    for (path, status) in [
+        ("/.well-known/oauth-protected-resource/", 404),
+        ("/.well-known/oauth-protected-resource/other", 404),
+        ("/.well-known/oauth-protected-resource/mcp/", 404),
+        ("/.well-known/oauth-protected-resource/../mcp", 404),
+        ("/.well-known/oauth-authorization-server", 404),
+        ("//.well-known/oauth-protected-resource", 401),
     ] {
-        assert_eq!(server.get(Method::GET, path).await.status(), 401, "{path}");
+        assert_eq!(server.get(Method::GET, path).await.status(), status, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_client_without_a_key_is_not_led_to_believe_that_it_could_register() {
     // A server without tokens publishes nothing.
     let closed = Server::of(AuthLayer::new().keys(keys().await));
-    let answer = closed.get(Method::GET, "/.well-known/oauth-protected-resource").await;
-    assert_eq!(answer.status(), 401);
+    for (method, path, status) in [
+        (Method::GET, "/.well-known/oauth-protected-resource", 404),
+        (Method::GET, "/.well-known/oauth-authorization-server/mcp", 404),
+        (Method::POST, "/register", 404),
+        (Method::POST, "/mcp", 401),
+        (Method::POST, "/", 401),
+    ] {
+        assert_eq!(closed.get(method, path).await.status(), status, "{path}");
+    }
 }
 
 /// A service that may be called only through the clone that was made ready.

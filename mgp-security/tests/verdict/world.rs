@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use fastrand::Rng;
 use mgp_security::{
     Approver, Assessment, CallVerdict, ConfirmFrom, ConfirmRule, Decision, GovernLayer, Governance,
@@ -15,8 +16,8 @@ use mgp_types::mgp::{
     EntryType, GrantDecision, RiskLevel, TrustLevel, Validator,
 };
 use mgp_types::service::{
-    BoxFuture, Call, Context, Method, Params, PermissionAuthority as _, Principal, Reply, ServerId,
-    Stack, WaitMark, mock,
+    Call, Context, Method, Params, PermissionAuthority as _, Principal, Reply, ServerId, Stack,
+    WaitMark, mock,
 };
 use mgp_types::{Payload, RpcError, mcp};
 use tower_layer::Layer;
@@ -31,25 +32,24 @@ pub(crate) struct Officer {
     pub(crate) change: Arc<Mutex<Option<Change>>>,
 }
 
+#[async_trait]
 impl Approver for Officer {
-    fn decide(&self, _: &Context, _: Question) -> BoxFuture<'static, Result<Decision, RpcError>> {
+    async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
         let this = self.clone();
-        Box::pin(async move {
-            if this.answer == Answer::Nobody {
-                return Err(RpcError::internal("nobody is there"));
-            }
-            this.questions.fetch_add(1, Ordering::Relaxed);
-            let change = this.change.lock().unwrap().take();
-            if let Some(change) = change {
-                change().await;
-            }
-            let answer = if this.answer == Answer::Yes {
-                GrantDecision::Approved
-            } else {
-                GrantDecision::Denied
-            };
-            Ok(Decision::new(answer, "olga"))
-        })
+        if this.answer == Answer::Nobody {
+            return Err(RpcError::internal("nobody is there"));
+        }
+        this.questions.fetch_add(1, Ordering::Relaxed);
+        let change = this.change.lock().unwrap().take();
+        if let Some(change) = change {
+            change().await;
+        }
+        let answer = if this.answer == Answer::Yes {
+            GrantDecision::Approved
+        } else {
+            GrantDecision::Denied
+        };
+        Ok(Decision::new(answer, "olga"))
     }
 }
 

@@ -5,8 +5,6 @@
 mod codes;
 mod escalation;
 mod presence;
-#[path = "../world/program.rs"]
-mod program;
 mod project;
 mod recorded;
 mod refusal;

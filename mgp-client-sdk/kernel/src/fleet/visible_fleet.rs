@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use mgp_client_sdk::Client;
 use mgp_discovery::KnownServer;
 use mgp_security::{Administration, Event, Governance, Refusal};
@@ -11,7 +12,7 @@ use mgp_types::mgp::{
     Extension, ExtensionSet, HealthStatus, PingResult, ServerState, ServerSummary, ShutdownParams,
     ShutdownResult, StatusResult,
 };
-use mgp_types::service::{BoxFuture, Context, ServerId, Visibility};
+use mgp_types::service::{Context, ServerId, Visibility};
 use mgp_types::{Lenient, RpcError, Timestamp};
 
 use super::managed_server::ManagedServer;
@@ -48,7 +49,7 @@ fn summarize(fleet: &Fleet, server: &ManagedServer) -> KnownServer {
 /// Adds the version of MGP that a server sent, and returns its extensions: those in use, else those it answered when
 /// it last ran, else those of its configuration.
 fn add_capability(summary: &mut ServerSummary, server: &ManagedServer) -> ExtensionSet {
-    if let Ok(client) = server.client().client() {
+    if let Ok(client) = server.latest().client() {
         summary.mgp_version.clone_from(&client.server().mgp_version);
         return client.server().mgp.unwrap_or_default();
     }
@@ -84,7 +85,7 @@ impl VisibleFleet {
     /// Returns the client of a server, or its health and state if it is not connected.
     fn client(&self, cx: &Context, server: &ServerId) -> Option<Result<Client, Down>> {
         let server = self.get(cx, server)?;
-        Some(server.client().client().map_err(|_| health_of(&server)))
+        Some(server.latest().client().map_err(|_| health_of(&server)))
     }
 
     /// Counts the tools of all servers, and those of servers that run or are started by a call.
@@ -141,84 +142,71 @@ fn health_of(server: &ManagedServer) -> Down {
     (health, state)
 }
 
+#[async_trait]
 impl mgp_lifecycle::Fleet for VisibleFleet {
-    fn ping(
-        &self,
-        cx: &Context,
-        server: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<PingResult, RpcError>>> {
-        let (client, server) = (self.client(cx, server), server.clone());
-        Box::pin(async move {
-            let answer = match client? {
-                Ok(client) => ping(&client).await,
-                Err((health, state)) => {
-                    let mut result = PingResult::new(health);
-                    result.timestamp = Some(Timestamp::now());
-                    result.state = Some(state);
-                    Ok(result)
-                }
-            };
-            Some(answer.map(|mut result| {
-                // The name under which it is known here, not the one it claims.
-                result.server_id = Some(server.to_string());
-                result
-            }))
-        })
-    }
-
-    fn status(
-        &self,
-        cx: &Context,
-        server: &ServerId,
-    ) -> BoxFuture<'static, Option<Result<StatusResult, RpcError>>> {
-        let (client, server) = (self.client(cx, server), server.clone());
-        let tools = self.fleet.context().index.tools_of(server.as_str()).len() as u64;
-        Box::pin(async move {
-            let (status, state) = match client? {
-                Ok(client) if client.server().has(Extension::Lifecycle) => {
-                    return Some(client.mgp().health_status().await.map_err(RpcError::from));
-                }
-                Ok(client) => match ping_plain(&client).await {
-                    Ok(status) => (status, ServerState::Connected),
-                    Err(error) => return Some(Err(error)),
-                },
-                Err(down) => down,
-            };
-            let mut result = StatusResult::new(status);
+    async fn ping(&self, cx: &Context, server: &ServerId) -> Option<Result<PingResult, RpcError>> {
+        let answer = match self.client(cx, server)? {
+            Ok(client) => ping(&client).await,
+            Err((health, state)) => {
+                let mut result = PingResult::new(health);
+                result.timestamp = Some(Timestamp::now());
+                result.state = Some(state);
+                Ok(result)
+            }
+        };
+        Some(answer.map(|mut result| {
+            // The name under which it is known here, not the one it claims.
             result.server_id = Some(server.to_string());
-            result.tools_total = Some(tools);
-            result.tools_available = Some(if state == ServerState::Error { 0 } else { tools });
-            result.state = Some(state);
-            Some(Ok(result))
-        })
+            result
+        }))
     }
 
-    fn admit(&self, cx: &Context) -> BoxFuture<'static, Result<(), RpcError>> {
-        let (governance, cx) = (self.fleet.context().governance.clone(), cx.clone());
-        Box::pin(async move { admit_shutdown(&governance, &cx, None).await })
+    async fn status(
+        &self,
+        cx: &Context,
+        server: &ServerId,
+    ) -> Option<Result<StatusResult, RpcError>> {
+        let (status, state) = match self.client(cx, server)? {
+            Ok(client) if client.server().has(Extension::Lifecycle) => {
+                return Some(client.mgp().health_status().await.map_err(RpcError::from));
+            }
+            Ok(client) => match ping_plain(&client).await {
+                Ok(status) => (status, ServerState::Connected),
+                Err(error) => return Some(Err(error)),
+            },
+            Err(down) => down,
+        };
+        let tools = self.fleet.context().index.tools_of(server.as_str()).len() as u64;
+        let mut result = StatusResult::new(status);
+        result.server_id = Some(server.to_string());
+        result.tools_total = Some(tools);
+        result.tools_available = Some(if state == ServerState::Error { 0 } else { tools });
+        result.state = Some(state);
+        Some(Ok(result))
+    }
+
+    async fn admit(&self, cx: &Context) -> Result<(), RpcError> {
+        admit_shutdown(&self.fleet.context().governance, cx, None).await
     }
 
     /// As `mgp/kernel/servers/stop`: the server stays down until an operator starts it.
-    fn shutdown(
+    async fn shutdown(
         &self,
         cx: &Context,
         server: &ServerId,
         _: ShutdownParams,
-    ) -> BoxFuture<'static, Option<Result<ShutdownResult, RpcError>>> {
-        let (server, cx) = (self.get(cx, server), cx.clone());
-        let governance = self.fleet.context().governance.clone();
-        Box::pin(async move {
-            let server = server?;
-            if let Err(refused) = admit_shutdown(&governance, &cx, Some(server.id())).await {
-                return Some(Err(refused));
-            }
-            // The caller's reason is not used: with some, e.g. a changed configuration, the server is started again.
-            let mut accepted = ShutdownResult::new(true);
-            accepted.server_id = Some(server.id().to_string());
-            accepted.pending_requests = Some(server.running());
-            drop(server.begin_operator_stop());
-            Some(Ok(accepted))
-        })
+    ) -> Option<Result<ShutdownResult, RpcError>> {
+        let server = self.get(cx, server)?;
+        let governance = &self.fleet.context().governance;
+        if let Err(refused) = admit_shutdown(governance, cx, Some(server.id())).await {
+            return Some(Err(refused));
+        }
+        let mut accepted = ShutdownResult::new(true);
+        accepted.server_id = Some(server.id().to_string());
+        accepted.pending_requests = Some(server.running());
+        // The caller's reason is not used: with some, e.g. a changed configuration, the server is started again.
+        drop(server.begin_operator_stop());
+        Some(Ok(accepted))
     }
 }
 

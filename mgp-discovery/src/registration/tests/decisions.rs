@@ -1,5 +1,6 @@
 //! Tests of review, approval and rejection.
 
+use async_trait::async_trait;
 use mgp_types::Sha256Hash;
 use mgp_types::mgp::Permission;
 
@@ -168,8 +169,9 @@ async fn sandboxed_servers_are_denied_permissions_not_granted_by_name() {
 /// Accepts scripts that do not contain `evil`.
 struct Kind;
 
+#[async_trait]
 impl CodeJudge for Kind {
-    fn judge(&self, script: JudgedScript) -> BoxFuture<'static, Result<CodeVerdict, RpcError>> {
+    async fn judge(&self, script: JudgedScript) -> Result<CodeVerdict, RpcError> {
         let is_evil = script.text.contains("evil");
         assert_eq!(script.language, "python");
         let verdict = if is_evil {
@@ -177,7 +179,7 @@ impl CodeJudge for Kind {
         } else {
             CodeVerdict::Accepted
         };
-        Box::pin(async move { Ok(verdict) })
+        Ok(verdict)
     }
 }
 

@@ -5,8 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_trait::async_trait;
 use mgp_types::mgp::{Actor, GrantDecision, Permission};
-use mgp_types::service::{AuditSink, BoxFuture, Context, Principal, ServerId};
+use mgp_types::service::{AuditSink, Context, Principal, ServerId};
 use mgp_types::store::{Store, StoreError};
 use mgp_types::{ErrorCode, RpcError, unguessable};
 use tokio::sync::watch;
@@ -420,14 +421,10 @@ impl Inbox {
     }
 }
 
+#[async_trait]
 impl Approver for Inbox {
-    fn decide(
-        &self,
-        _: &Context,
-        question: Question,
-    ) -> BoxFuture<'static, Result<Decision, RpcError>> {
-        let inbox = self.clone();
-        Box::pin(async move { inbox.ask(question).await })
+    async fn decide(&self, _: &Context, question: Question) -> Result<Decision, RpcError> {
+        self.ask(question).await
     }
 
     /// Returns a little more than [`InboxConfig::wait`], so that the waiting call gets the approval id.
