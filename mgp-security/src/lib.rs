@@ -66,7 +66,9 @@ pub use error::{LongName, Refusal};
 pub use gate::{
     AccessLayer, ConfirmLayer, DecisionService, DefinitionLayer, PermissionLayer, ValidateLayer,
 };
-pub use governance::{Administration, GovernLayer, Governance, GovernanceBuilder, Governed};
+pub use governance::{
+    Administration, GovernLayer, Governance, GovernanceBuilder, Governed, ServerHoldings,
+};
 pub use hooks::Listening;
 pub use permission::{
     Approval, ApprovalDecision, ApprovalSource, GrantState, Grants, Missing, MissingStatus,

@@ -167,7 +167,15 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<Server> {
     };
     let file = reader.report.file().to_owned();
     let origin = Origin::Project;
-    Some(Server { id: ServerId::from(id?), reach: reach?, era, mgp, file, origin })
+    Some(Server {
+        id: ServerId::from(id?),
+        reach: reach?,
+        era,
+        mgp,
+        file,
+        origin,
+        approved_files: None,
+    })
 }
 
 fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {

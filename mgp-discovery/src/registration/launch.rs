@@ -81,7 +81,7 @@ fn expanded(program: &Proposal, script: Option<PathBuf>) -> Result<ExpandedServe
         reach: ExpandedTarget::Program {
             command: plain(&program.command),
             args: script.iter().chain(&program.args).map(|arg| plain(arg)).collect(),
-            cwd: Some(Path::new(&program.cwd).to_owned()),
+            cwd: Path::new(&program.cwd).to_owned(),
             env,
         },
     })
@@ -101,6 +101,8 @@ fn entry(program: &Proposal) -> Server {
         mgp: Some(govern(program)),
         file: PathBuf::new(),
         origin: Origin::Project,
+        // Its files are bound by the registration.
+        approved_files: None,
     }
 }
 

@@ -70,7 +70,7 @@ pub use hop::HopMembers;
 pub use http_failure::HttpFailure;
 pub use key::CallKey;
 pub use loopback::is_loopback_host;
-pub use message::{BadMessage, Message, write_answer, write_call};
+pub use message::{BadMessage, CutMessage, Message, write_answer, write_call};
 pub use method::Method;
 pub use outlet::{Gone, Item, Outlet, OutletItemKind, Progress, Sink};
 pub use params::{MetaKey, Params, Target};
