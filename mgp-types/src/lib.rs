@@ -45,7 +45,7 @@ pub use canonical::{Hash, canonical, canonical_hash, is_canonical};
 pub use clip::clip;
 pub use hex::{from_hex, push_hex, to_hex};
 #[cfg(feature = "private-file")]
-pub use private_file::{PrivateFile, PrivateFileError, Turn};
+pub use private_file::{PrivateFile, PrivateFileError, Turn, backup_paths};
 pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{Sealer, UnsealError, unguessable};

@@ -76,7 +76,7 @@ pub const KEYS: &[Key] = keys! {
         "args" Kind::Texts, "[]", "The arguments of the program. `${…}` is filled in.";
         "url" Kind::Text, "", "Where the server is, instead of a program. `${…}` is filled in.";
         "headers" Kind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is filled in.";
-        "cwd" Kind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. `${…}` is filled in.";
+        "cwd" Kind::Text, "", "The folder the program runs in. A relative one starts at the folder of the file. By default it is the folder of a project's file, else your home. `${…}` is filled in.";
         "transport" Kind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "How the server is reached; `stdio` for a `command`, `http` for a `url`.";
         "env" Kind::TextMap, "{}", "Environment variables of the program. `${…}` is filled in.";
         "era" Kind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP that is spoken with it: `modern` from 2026-07-28 on, `legacy` before; `auto` takes the newest it knows. Some servers ask their users nothing in the modern one.";
