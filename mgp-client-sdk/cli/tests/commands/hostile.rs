@@ -418,3 +418,28 @@ impl Holder {
         }
     }
 }
+
+#[test]
+fn a_pull_starts_no_other_script_than_the_approved_one() {
+    let home = Home::new();
+    let tools = home.write("tools.json", &json!([tool("look", "Looks")]).to_string());
+    let args = json!(["./server.sh", tools]);
+    let script = home.write("work/server.sh", STUB);
+    home.write("work/mgp.toml", &format!("[[servers]]\nid = 'a'\ncommand = 'sh'\nargs = {args}\n"));
+    let trusted = home.run(&["trust", "--yes"]);
+    assert!(trusted.err.contains("with the files server.sh (SHA-256 "), "{trusted:?}");
+    let (report, _) = home.any_json("doctor", &["doctor"]);
+    assert!(!report.to_string().contains("not the file that was approved"), "{report}");
+
+    fs::write(script, format!("touch '{}'\n{STUB}", home.path("pwned").display())).unwrap();
+    let (report, code) = home.any_json("doctor", &["doctor"]);
+    assert!(
+        report.to_string().contains("`server.sh` is not the file that was approved"),
+        "{report}"
+    );
+    assert_eq!(code, Some(1));
+    nothing_ran(&home, "a changed script");
+    home.run(&["trust", "--yes"]);
+    home.any_json("doctor", &["doctor"]);
+    assert!(home.path("pwned").exists(), "it was approved again");
+}
