@@ -30,5 +30,5 @@ pub(crate) use params::changes_code;
 pub(crate) use program::{bind as bind_file, is_code_file, runs_arguments};
 pub use refusal::{IdHolder, RegistrationError};
 pub use registrations::{Registrations, RegistrationsBuilder};
-pub use review::Waiting;
-pub use servers::{Approved, Judge, Script, Servers, Verdict};
+pub use review::PendingRegistration;
+pub use servers::{ApprovedRegistration, CodeJudge, CodeVerdict, JudgedScript, ServerRunner};

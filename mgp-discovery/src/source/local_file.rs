@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Reach, Server};
+use crate::config::{ServerConfig, TargetConfig};
 use crate::registration::{bind_file, is_code_file, runs_arguments};
 
 /// Files by their path in the project, with their SHA-256.
@@ -17,9 +17,9 @@ pub(crate) type LocalFiles = BTreeMap<PathBuf, String>;
 ///
 /// # Errors
 /// The reason why a file cannot be read.
-pub(crate) fn local_files(server: &Server) -> Result<LocalFiles, String> {
+pub(crate) fn local_files(server: &ServerConfig) -> Result<LocalFiles, String> {
     let mut files = LocalFiles::new();
-    let Reach::Program { command, args, cwd, .. } = &server.reach else { return Ok(files) };
+    let TargetConfig::Program { command, args, cwd, .. } = &server.reach else { return Ok(files) };
     let file = std::path::absolute(&server.file).unwrap_or_default();
     let Some(project) = file.parent().and_then(|folder| folder.canonicalize().ok()) else {
         return Ok(files);
@@ -56,7 +56,7 @@ fn plain_file(text: &str, folder: &Path, project: &Path) -> Option<(PathBuf, Pat
 }
 
 /// Returns why a server of a project must not be started, if a file is not the approved one.
-pub(crate) fn changed_file(server: &Server) -> Option<String> {
+pub(crate) fn changed_file(server: &ServerConfig) -> Option<String> {
     let approved = server.approved_files.as_ref()?;
     let now = match local_files(server) {
         Ok(now) => now,
