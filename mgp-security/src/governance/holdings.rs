@@ -74,7 +74,7 @@ impl fmt::Display for ServerHoldings {
             parts.push(format!("the permissions {}", list(&self.permissions)));
         }
         if !self.tools.is_empty() {
-            parts.push(format!("the definitions of {}", list(&self.tools)));
+            parts.push(format!("the recorded definitions of {} tools", self.tools.len()));
         }
         f.write_str(&parts.join("; "))
     }
