@@ -62,11 +62,6 @@ env = { TOKEN = '${cmd:[ ! -e hook.sh ] || . ./hook.sh; pwd}' }
 id = "python"
 command = "python3"
 args = ["-c", "import json, sys, time; sys.stdin.read()"]
-
-[[servers]]
-id = "npx"
-command = "npx"
-args = ["--offline", "--no-install", "hook"]
 "#;
 
 /// What the repository runs if anything of it is run.
@@ -195,7 +190,9 @@ fn opening_a_hostile_repository_runs_nothing_of_it() {
     // Commands start servers too.
     let python =
         "[[servers]]\nid = 'python'\ncommand = 'python3'\nargs = ['-c', 'import json, time']\n";
-    home.write(".config/mgp/servers.toml", python);
+    let npx =
+        "[[servers]]\nid = 'npx'\ncommand = 'npx'\nargs = ['--offline', '--no-install', 'hook']\n";
+    home.write(".config/mgp/servers.toml", &format!("{python}{npx}"));
     home.any_json("doctor", &["doctor"]);
     nothing_ran(&home, "mgp doctor");
     home.run(&["servers", "add", "more", "--", "python3", "-c", "import json, time"]);
