@@ -9,6 +9,7 @@ use mgp_types::sync::Mutex;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::operator::MAX_PASSPHRASE_BYTES;
+use crate::output::escape_hidden;
 
 /// The passphrase of the operator, once it was asked for: a command may connect several times.
 static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);
@@ -20,7 +21,7 @@ pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>
     if global.json || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(None);
     }
-    write!(io::stderr(), "{question} [y/N] ")?;
+    write!(io::stderr(), "{} [y/N] ", escape_hidden(question))?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     let answer = answer.trim().to_ascii_lowercase();
