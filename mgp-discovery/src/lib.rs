@@ -19,9 +19,9 @@ mod source;
 
 pub use change::{Change, ChangeEffect, Changed, Reload, Reloaded};
 pub use config::{
-    Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, KEYS, Kernel, Key,
-    Kind, Parsed, Reach, RecordedArguments, Restart, Server, ServerMgp, Severity, ToolCreation,
-    config_markdown, config_schema, limits, nearest,
+    Agent, Audit, Budget, CallTimeouts, Config, Confirm, Faults, Finding, Fsync, Isolation, KEYS,
+    Kernel, Key, Kind, Parsed, Reach, RecordedArguments, Restart, Server, ServerMgp, Severity,
+    ToolCreation, config_markdown, config_schema, limits, nearest, parse_duration,
 };
 pub use error::Error;
 pub use expand::{

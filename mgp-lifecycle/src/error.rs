@@ -145,6 +145,8 @@ impl From<Refusal> for RpcError {
         };
         let error = Self::new(code, refusal.to_string());
         match refusal {
+            // The layers above can name the setting of the limit.
+            Refusal::TimedOut(_) => error.because(refusal),
             Refusal::TasksNotOffered => error.data(Payload::from_trusted(format!(
                 r#"{{"requiredCapabilities":{{"extensions":{{"{}":{{}}}}}}}}"#,
                 key::TASKS_EXTENSION

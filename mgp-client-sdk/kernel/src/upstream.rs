@@ -1,8 +1,9 @@
 //! The server that hosts and agents connect to: one server of MCP and MGP.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use mgp_lifecycle::Fleet;
+use mgp_lifecycle::{Fleet, Timeouts};
 use mgp_server_sdk::Server;
 use mgp_types::mcp::{ListChanged, ResourcesCapability};
 use mgp_types::mgp::{Extension, ExtensionSet};
@@ -61,6 +62,8 @@ impl Kernel {
                 offer.capabilities.completions.get_or_insert_default();
             })
             .logging()
+            // The limits of a tool call apply where the call reaches its server: no wait for a person counts.
+            .timeouts(call_timeouts())
             .tasks_of(move |tool| dispatch::task_support(&index, tool))
             .layer((
                 // A call that runs in a circle is refused before anything else looks at it.
@@ -76,6 +79,13 @@ impl Kernel {
             .health(|health| health.fleet(visible))
             .endpoints(router)
     }
+}
+
+/// Returns the time limits of requests that do not reach a server.
+fn call_timeouts() -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    timeouts.tool = Duration::MAX;
+    timeouts
 }
 
 /// Notes the caller of a call, and passes changes on to the servers.

@@ -98,7 +98,8 @@ impl Change {
 
 fn effect(old: &Server, new: &Server) -> ChangeEffect {
     // Another file or owner implies another folder, and other rules of expansion.
-    let same_place = old.reach == new.reach && old.file == new.file && old.origin == new.origin;
+    let same_file = old.file == new.file && old.origin == new.origin;
+    let same_place = same_file && old.reach == new.reach && old.pass_env == new.pass_env;
     let same_offer = match (&old.mgp, &new.mgp) {
         (None, None) => true,
         (Some(old), Some(new)) => negotiated(old) == negotiated(new),

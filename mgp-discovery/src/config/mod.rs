@@ -15,10 +15,10 @@ mod tests;
 pub use describe::{config_markdown, config_schema};
 pub use finding::{Faults, Finding, Severity};
 pub use keys::{KEYS, Key};
-pub use kind::Kind;
+pub use kind::{Kind, parse_duration};
 pub use model::{
-    Agent, Audit, Budget, Config, Confirm, Fsync, Isolation, Kernel, Reach, RecordedArguments,
-    Restart, Server, ServerMgp, ToolCreation,
+    Agent, Audit, Budget, CallTimeouts, Config, Confirm, Fsync, Isolation, Kernel, Reach,
+    RecordedArguments, Restart, Server, ServerMgp, ToolCreation,
 };
 pub use nearest::nearest;
 pub use parse::Parsed;

@@ -15,8 +15,8 @@ use toml_edit::{Document, Item, TableLike};
 use super::finding::Report;
 use super::reader::Reader;
 use super::{
-    Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, Kernel, Reach,
-    RecordedArguments, Restart, Server, ServerMgp, ToolCreation, limits,
+    Agent, Audit, Budget, CallTimeouts, Config, Confirm, Faults, Finding, Fsync, Isolation, Kernel,
+    Reach, RecordedArguments, Restart, Server, ServerMgp, ToolCreation, limits,
 };
 use crate::source::Origin;
 
@@ -160,6 +160,8 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<Server> {
         Some("legacy") => Some(Era::Legacy),
         _ => None,
     };
+    let timeouts = call_timeouts(&mut reader);
+    let pass_env = pass_env(&mut reader);
     let mgp = match reader.item("mgp") {
         None => Some(ServerMgp::default()),
         Some(item) if item.as_bool() == Some(false) => None,
@@ -167,7 +169,39 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<Server> {
     };
     let file = reader.report.file().to_owned();
     let origin = Origin::Project;
-    Some(Server { id: ServerId::from(id?), reach: reach?, era, mgp, file, origin })
+    let (id, reach) = (ServerId::from(id?), reach?);
+    Some(Server { id, reach, era, timeouts, pass_env, mgp, file, origin })
+}
+
+fn call_timeouts(reader: &mut Reader<'_, '_, '_>) -> CallTimeouts {
+    let (timeout, max_timeout) = timeout_pair(reader);
+    CallTimeouts { timeout, max_timeout, tools: reader.durations("tool_timeouts") }
+}
+
+/// Reads `timeout` and `max_timeout`, which must not be shorter.
+fn timeout_pair(reader: &mut Reader<'_, '_, '_>) -> (Option<Duration>, Option<Duration>) {
+    let (timeout, max) = (reader.duration("timeout"), reader.duration("max_timeout"));
+    if timeout.zip(max).is_some_and(|(timeout, max)| timeout > max) {
+        let remedy = Some("raise `max_timeout`, or lower `timeout`".to_owned());
+        reader.error("max_timeout", "is shorter than `timeout`", remedy);
+    }
+    (timeout, max)
+}
+
+/// Reads names of environment variables.
+fn pass_env(reader: &mut Reader<'_, '_, '_>) -> Vec<String> {
+    let names = reader.texts("pass_env");
+    let is_name = |name: &str| {
+        let name = name.strip_suffix('*').unwrap_or(name);
+        !name.is_empty() && !name.contains(['=', '*'])
+    };
+    if let Some(name) = names.iter().find(|name| !is_name(name)) {
+        let what =
+            format!("has `{}`, which is not the name of a variable", super::kind::shown(name));
+        let remedy = "write names, e.g. \"AWS_PROFILE\", or the beginning of names, e.g. \"AWS_*\"";
+        reader.error("pass_env", what, Some(remedy.to_owned()));
+    }
+    names
 }
 
 fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
@@ -209,7 +243,7 @@ fn reach(reader: &mut Reader<'_, '_, '_>) -> Option<Reach> {
                 let remedy = "write `command` instead of `url`, or leave it out".to_owned();
                 reader.error("transport", "is not valid with `url`", Some(remedy));
             }
-            idle(reader, &["args", "cwd", "env"], "command");
+            idle(reader, &["args", "cwd", "env", "pass_env"], "command");
             let token =
                 |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
             let name = |name: &&String| name.is_empty() || !name.bytes().all(token);
@@ -296,6 +330,10 @@ fn cut(number: u64) -> u32 {
 
 fn kernel(mut reader: Reader<'_, '_, '_>) -> Kernel {
     let mut kernel = Kernel::default();
+    let (timeout, max_timeout) = timeout_pair(&mut reader);
+    kernel.timeout = timeout.unwrap_or(kernel.timeout.min(max_timeout.unwrap_or(Duration::MAX)));
+    kernel.max_timeout = max_timeout.unwrap_or(kernel.max_timeout.max(kernel.timeout));
+    kernel.pass_env = pass_env(&mut reader);
     if let Some(word) = reader.text("permission_policy") {
         kernel.permission_policy = word.as_str().into();
     }

@@ -93,6 +93,8 @@ fn sample(key: &Key) -> String {
             Kind::Texts => "['x']",
             Kind::TextMap => "{ x = 'x' }",
             Kind::Number(..) => "7",
+            Kind::Duration => "'7m'",
+            Kind::DurationMap => "{ x = '7m' }",
             Kind::Switch => "true",
             Kind::Words(_) => "['camera']",
             kind => panic!("no sample for {kind:?}"),

@@ -14,7 +14,7 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use super::servers::Approved;
 use super::source;
-use crate::config::{Reach, Restart, Server, ServerMgp};
+use crate::config::{CallTimeouts, Reach, Restart, Server, ServerMgp};
 use crate::error::Error;
 use crate::expand::{Expanded, ExpandedServer, ExpandedTarget};
 use crate::source::Origin;
@@ -98,6 +98,8 @@ fn entry(program: &Proposal) -> Server {
             env: program.env.clone(),
         },
         era: None,
+        timeouts: CallTimeouts::default(),
+        pass_env: Vec::new(),
         mgp: Some(govern(program)),
         file: PathBuf::new(),
         origin: Origin::Project,

@@ -73,7 +73,7 @@ fn digest(server: &Server, tools: usize) -> String {
     // Quoted, so that no two entries have the same text; writing to a string does not fail.
     let _ = match &server.reach {
         Reach::Program { command, args, cwd, env } => {
-            write!(text, "program {command:?} {args:?} {cwd:?} {env:?}")
+            write!(text, "program {command:?} {args:?} {cwd:?} {env:?} {:?}", server.pass_env)
         }
         Reach::Url { url, headers, transport } => {
             write!(text, "url {url:?} {headers:?} {transport:?}")

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, Error, SupervisedClient};
-use mgp_discovery::{Approved, Isolation, Server};
+use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
+use mgp_discovery::{Approved, CallTimeouts, Isolation, Kernel, Server};
+use mgp_lifecycle::Refusal;
 use mgp_types::RpcError;
 use mgp_types::mcp::LogLevel;
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -22,6 +23,7 @@ use super::log_messages::request_level;
 use super::refresh_queue::RefreshQueue;
 use super::server_log::ServerLog;
 use super::start::{FirstSync, StartHold};
+use crate::active_config::SharedConfig;
 
 /// Time that a starting server holds its permit; servers that hang must not keep others from starting.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,6 +38,7 @@ const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct ManagedServer {
     id: ServerId,
     config: RwLock<Arc<Server>>,
+    all_config: SharedConfig,
     /// The approval of a server that was registered at run time.
     approved: Option<Approved>,
     log: Arc<ServerLog>,
@@ -77,6 +80,7 @@ impl ManagedServer {
         Ok(Self {
             id,
             config: RwLock::new(config),
+            all_config: context.config.clone(),
             approved,
             log,
             start_permits: Arc::clone(&context.start_permits),
@@ -227,24 +231,58 @@ impl ManagedServer {
     /// No server is started for a caller without access: `has_access` is `false`, and the gates refuse the call.
     pub(crate) fn send(
         self: &Arc<Self>,
-        call: Call,
+        mut call: Call,
         has_access: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if !has_access {
             return self.shared.send(call);
         }
+        self.limit_time(&mut call);
         match &self.isolated {
             None => self.send_shared(call),
             Some(instances) => match instances.get_or_create(&call.cx().principal) {
                 Err(error) => Box::pin(std::future::ready(Err(error))),
-                Ok(instance) => Box::pin(async move {
-                    if let Err(error) = instance.wake(WAKE_TIMEOUT).await {
-                        tracing::debug!(%error, "instance not ready for a call");
-                    }
-                    instance.send(call).await
-                }),
+                Ok(instance) => {
+                    let server = Arc::clone(self);
+                    Box::pin(async move {
+                        if let Err(error) = instance.wake(WAKE_TIMEOUT).await {
+                            tracing::debug!(%error, "instance not ready for a call");
+                        }
+                        instance.send(call).await.map_err(|error| server.name_time_limit(error))
+                    })
+                }
             },
         }
+    }
+
+    /// Gives a tool call the configured time limits.
+    fn limit_time(&self, call: &mut Call) {
+        let Some(tool) = call.tool() else { return };
+        let limits = self.time_limits(tool.name);
+        // The client of the server has the default limits.
+        if limits != Kernel::default().call_timeouts(&CallTimeouts::default(), tool.name) {
+            gateway::limit_time(call, limits.0, limits.1);
+        }
+    }
+
+    /// Returns the longest time of a tool's call without progress, and in all.
+    fn time_limits(&self, tool: &str) -> (Duration, Duration) {
+        self.all_config.config().kernel.call_timeouts(&self.config.read().timeouts, tool)
+    }
+
+    /// Adds the key that raises the limit to the error of a call that took too long.
+    fn name_time_limit(&self, error: RpcError) -> RpcError {
+        let source = std::error::Error::source(&error);
+        let refusal = source.and_then(|source| source.downcast_ref::<Refusal>());
+        if !matches!(refusal, Some(Refusal::TimedOut(_))) {
+            return error;
+        }
+        let message = format!(
+            "{}; an operator can raise `timeout` or `max_timeout` of server `{}`",
+            error.message(),
+            self.id
+        );
+        error.with_message(message)
     }
 
     fn send_shared(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
@@ -253,8 +291,7 @@ impl ManagedServer {
         if self.shared.present().is_some() {
             let sending = self.shared.send(call);
             return Box::pin(async move {
-                let _running = running;
-                sending.await
+                sending.await.map_err(|error| running.0.name_time_limit(error))
             });
         }
         Box::pin(async move {
@@ -263,7 +300,7 @@ impl ManagedServer {
             if let Err(error) = server.wake().await {
                 tracing::debug!(server = %server.id, %error, "server not ready for a call");
             }
-            server.shared.send(call).await
+            server.shared.send(call).await.map_err(|error| server.name_time_limit(error))
         })
     }
 
