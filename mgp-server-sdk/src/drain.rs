@@ -1,7 +1,7 @@
 //! Shutdown of a server: on request, once running calls are answered (MGP §11.4).
 
 use mgp_lifecycle::{Drain, DrainConfig};
-use mgp_transport::Ending;
+use mgp_transport::CloseHandle;
 use tokio::task::JoinHandle;
 
 use crate::server::Server;
@@ -72,7 +72,7 @@ impl Server {
 pub(crate) struct CloseWhenDrained(JoinHandle<()>);
 
 impl CloseWhenDrained {
-    pub(crate) fn when_drained(drain: Drain, ending: Ending) -> Self {
+    pub(crate) fn when_drained(drain: Drain, ending: CloseHandle) -> Self {
         // A separate task: the connection must not check for a drain with each message.
         Self(tokio::spawn(async move {
             drain.begun().await;

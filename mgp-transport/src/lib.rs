@@ -2,6 +2,8 @@
 //!
 //! Features: `http` (streamable HTTP, server and client), `tls` (`https` for the client).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod child;
 mod connection;
 mod duplex;
@@ -11,10 +13,14 @@ pub mod http;
 mod scoped;
 mod stdio;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use child::{
     Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper, StderrLimits,
 };
-pub use connection::{Closed, Connection, Ending, Limits, Monitor};
-pub use duplex::{End, duplex};
+pub use connection::{CloseHandle, CloseReason, Connection, ConnectionMonitor, Limits};
+pub use duplex::{DuplexEnd, duplex};
 pub use scoped::{ScopedTask, spawn_scoped};
 pub use stdio::{StdioError, StdioKind, StdioReader, StdioWriter, take as take_stdio};

@@ -9,6 +9,8 @@
 //! `sqlite` (`store::Db`, state in an SQLite file that processes share; SQLite is compiled in, which takes a C
 //! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod backoff;
 mod canonical;
 mod clip;
@@ -34,12 +36,16 @@ pub mod sync;
 mod timestamp;
 mod wire;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use backoff::{Backoff, millis};
-pub use canonical::{Hash, canonical, canonical_hash, is_canonical};
+pub use canonical::{Sha256Hash, canonical, canonical_hash, is_canonical};
 pub use clip::clip;
 pub use hex::{from_hex, push_hex, to_hex};
 #[cfg(feature = "private-file")]
-pub use private_file::{PrivateFile, PrivateFileError, Turn};
+pub use private_file::{FileLock, PrivateFile, PrivateFileError};
 pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{Sealer, UnsealError, unguessable};

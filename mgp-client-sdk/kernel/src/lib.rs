@@ -32,8 +32,12 @@ mod registration;
 mod reload;
 mod upstream;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use builder::KernelBuilder;
-pub use clients::{ClientTransport, Clients, Connected, Present};
+pub use clients::{ClientGuard, ClientTransport, Clients, ConnectedClient};
 pub use error::KernelError;
 pub use handle::Kernel;
-pub use process_info::Reachable;
+pub use process_info::KernelEndpoints;

@@ -1,17 +1,17 @@
 //! The table of all keys of `mgp.toml`; the reader, the page and the schema use it (MGP §15.2).
 
-use super::Kind;
+use super::KeyKind;
 
 /// A key of `mgp.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Key {
+pub struct ConfigKey {
     /// The table of the key; empty for the top level. `*` is a name chosen by the user.
     pub table: &'static str,
     /// The name of the key.
     pub name: &'static str,
     /// The kind of its value.
-    pub kind: Kind,
+    pub kind: KeyKind,
     /// The default, as written in TOML; empty if there is none.
     pub default: &'static str,
     /// A sentence that describes the key.
@@ -58,12 +58,12 @@ const MANY: u64 = i64::MAX as u64;
 
 macro_rules! keys {
     ($($table:literal: { $($name:literal $kind:expr, $default:literal, $about:literal;)+ })+) => {
-        &[$($(Key { table: $table, name: $name, kind: $kind, default: $default, about: $about },)+)+]
+        &[$($(ConfigKey { table: $table, name: $name, kind: $kind, default: $default, about: $about },)+)+]
     };
 }
 
 /// All keys, in the order of the page.
-pub const KEYS: &[Key] = keys! {
+pub const KEYS: &[ConfigKey] = keys! {
     "": {
         "servers" Kind::Tables, "", "The servers, one `[[servers]]` each.";
         "kernel" Kind::Table, "", "Settings for all servers; accepted only in the user's own file.";
@@ -137,7 +137,7 @@ pub const KEYS: &[Key] = keys! {
     }
 };
 
-impl Key {
+impl ConfigKey {
     /// Returns the key with its table: `servers.mgp.confirm`.
     #[must_use]
     pub fn path(&self) -> String {
@@ -148,11 +148,11 @@ impl Key {
     }
 }
 
-pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static Key> {
+pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static ConfigKey> {
     KEYS.iter().filter(move |key| key.table == table)
 }
 
-pub(super) fn key(table: &str, name: &str) -> Option<&'static Key> {
+pub(super) fn key(table: &str, name: &str) -> Option<&'static ConfigKey> {
     keys_of(table).find(|key| key.name == name)
 }
 

@@ -21,5 +21,5 @@ pub use model::{
     RecordedArguments, Restart, Server, ServerMgp, ToolCreation,
 };
 pub use nearest::nearest;
-pub use parse::Parsed;
+pub use parse::ParsedConfig;
 pub(crate) use parse::valid_id;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mgp_types::RpcError;
 use mgp_types::mcp::TaskSupport;
-use mgp_types::service::{Call, Deadline, Either, MgpService, Reply, Routed, RouterLayer};
+use mgp_types::service::{Call, Deadline, Either, MgpService, Reply, RoutedService, RouterLayer};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -158,7 +158,7 @@ impl TasksLayer {
 mgp_types::opaque_debug!(TasksLayer { table });
 
 impl<S> Layer<S> for TasksLayer {
-    type Service = Routed<Tasks<S>>;
+    type Service = RoutedService<Tasks<S>>;
 
     fn layer(&self, inner: S) -> Self::Service {
         let endpoints: RouterLayer = endpoints::router(&self.table).into_layer();

@@ -41,7 +41,7 @@ pub use handshake::{
 };
 pub use input::{
     InputElicitation, InputRequest, InputRequests, InputRequiredResult, InputResponses, InputRoots,
-    InputSampling, Outcome,
+    InputSampling, RequestOutcome,
 };
 pub use logging::{LogLevel, LogMessageParams, SetLevelParams};
 pub use meta::{Meta, key};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 
-use super::Start;
+use super::CallRecord;
 use crate::wire::{ErrorCode, Payload};
 
 /// The mark of a repeated call, stored in its extensions; a first attempt has none.
@@ -13,7 +13,7 @@ use crate::wire::{ErrorCode, Payload};
 /// An audit layer further in records each attempt, with these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Attempt {
+pub struct RetryAttempt {
     /// The number of repetitions, this one included.
     pub retry: u32,
     /// The error code of the previous attempt.
@@ -24,7 +24,7 @@ pub struct Attempt {
     pub instead_of: Option<ByteString>,
 }
 
-impl Attempt {
+impl RetryAttempt {
     /// Creates the mark of a further attempt of the same call.
     #[must_use]
     pub const fn new(retry: u32, after: ErrorCode, waited: Duration) -> Self {
@@ -38,7 +38,7 @@ impl Attempt {
         self
     }
 
-    pub(super) fn note(&self, start: &Start) {
+    pub(super) fn note(&self, start: &CallRecord) {
         let ms = crate::millis(self.waited);
         let notes = [
             ("retry_attempt", Payload::of(&self.retry)),

@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::{Ask, Asking, cannot_ask, not_offered};
+use super::ask::{CallerAccess, CallerRequest, cannot_ask, not_offered};
 use super::outlet::Outlet;
 use super::trace;
 use super::{
@@ -42,7 +42,7 @@ pub struct Context {
     /// The output for partial results.
     pub outlet: Outlet,
     /// The way to ask the caller.
-    pub asking: Asking,
+    pub asking: CallerAccess,
     /// The time at which the caller stops waiting.
     pub deadline: Deadline,
     /// Values that layers pass to layers further in.
@@ -65,7 +65,7 @@ impl Context {
             logical: None,
             trace: None,
             outlet: Outlet::none(),
-            asking: Asking::Nobody,
+            asking: CallerAccess::Nobody,
             deadline: Deadline::none(),
             extensions: Extensions::default(),
         }
@@ -85,14 +85,14 @@ impl Context {
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
-    pub async fn ask(&self, key: &str, ask: Ask) -> Result<Payload, RpcError> {
+    pub async fn ask(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
         if !self.caller.asks.offers(ask.method()) {
             return Err(not_offered(self, ask.method()));
         }
         match &self.asking {
-            Asking::Nobody => Err(cannot_ask(key)),
-            Asking::Via(asker) => asker.ask(key, ask).await,
-            Asking::Peer(peer) => {
+            CallerAccess::Nobody => Err(cannot_ask(key)),
+            CallerAccess::Via(asker) => asker.ask(key, ask).await,
+            CallerAccess::Peer(peer) => {
                 let params = Params::split(ask.method(), ask.params().as_shared().clone())?;
                 let mut cx = self.clone();
                 cx.key = CallKey::next();
@@ -118,8 +118,8 @@ impl Context {
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
-    pub async fn ask_afresh(&self, key: &str, ask: Ask) -> Result<Payload, RpcError> {
-        if let Asking::Via(asker) = &self.asking {
+    pub async fn ask_afresh(&self, key: &str, ask: CallerRequest) -> Result<Payload, RpcError> {
+        if let CallerAccess::Via(asker) = &self.asking {
             asker.forget_early(key);
         }
         self.ask(key, ask).await
@@ -134,7 +134,7 @@ impl Context {
         T: Serialize + DeserializeOwned,
         F: Future<Output = Result<T, RpcError>>,
     {
-        let Asking::Via(asker) = &self.asking else { return make().await };
+        let CallerAccess::Via(asker) = &self.asking else { return make().await };
         if let Some(kept) = asker.kept(key) {
             return kept.get();
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ask::Ask;
+use super::ask::CallerRequest;
 use super::hop::merge_meta;
 use crate::wire::{Payload, RpcError};
 
@@ -35,7 +35,7 @@ pub struct Body {
 #[derive(Clone, Debug)]
 pub struct InputRequired {
     /// The questions, each under the key of its answer.
-    pub asks: Vec<(String, Ask)>,
+    pub asks: Vec<(String, CallerRequest)>,
     /// State to return unchanged; sealed by the layer that creates it.
     pub state: Option<String>,
 }
@@ -254,7 +254,7 @@ impl InputRequired {
             .map(|(key, question)| {
                 (
                     key,
-                    Ask::new(
+                    CallerRequest::new(
                         question.method,
                         question.params.unwrap_or_else(Payload::empty_object),
                     ),

@@ -40,7 +40,7 @@ pub(crate) struct ManagedServer {
     config: RwLock<Arc<Server>>,
     all_config: SharedConfig,
     /// The approval of a server that was registered at run time.
-    approved: Option<Approved>,
+    approved: Option<ApprovedRegistration>,
     log: Arc<ServerLog>,
     start_permits: Arc<Semaphore>,
     hold: StartHold,
@@ -63,8 +63,8 @@ mgp_types::opaque_debug!(ManagedServer { id });
 impl ManagedServer {
     /// Creates a server that is not started yet.
     pub(super) fn new(
-        config: Server,
-        approved: Option<Approved>,
+        config: ServerConfig,
+        approved: Option<ApprovedRegistration>,
         context: &FleetContext,
     ) -> Result<Self, Error> {
         let (id, config) = (config.id.clone(), Arc::new(config));
@@ -100,17 +100,17 @@ impl ManagedServer {
         &self.id
     }
 
-    pub(crate) fn config(&self) -> Arc<Server> {
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config.read())
     }
 
     /// Returns the approval of a server that was registered at run time.
-    pub(crate) fn approved(&self) -> Option<&Approved> {
+    pub(crate) fn approved(&self) -> Option<&ApprovedRegistration> {
         self.approved.as_ref()
     }
 
     /// Replaces the rules of a server that keeps running.
-    pub(super) fn set_config(&self, config: Server) {
+    pub(super) fn set_config(&self, config: ServerConfig) {
         *self.config.write() = Arc::new(config);
     }
 
