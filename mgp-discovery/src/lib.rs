@@ -23,9 +23,11 @@ mod readme {}
 
 pub use change::{ChangeEffect, ChangedServer, ConfigChange, Reload, Reloaded};
 pub use config::{
-    Agent, Audit, Budget, CallTimeouts, Config, Confirm, Faults, Finding, Fsync, Isolation, KEYS,
-    Kernel, Key, Kind, Parsed, Reach, RecordedArguments, Restart, Server, ServerMgp, Severity,
-    ToolCreation, config_markdown, config_schema, limits, nearest, parse_duration,
+    AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
+    ConfigKey, ConfirmLevel, FindingSeverity, GovernanceConfig, Isolation, KEYS, KernelConfig,
+    KeyKind, ParsedConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig,
+    ToolBudgetConfig, ToolCreationConfig, config_markdown, config_schema, limits, nearest,
+    parse_duration,
 };
 pub use error::DiscoveryError;
 pub use expand::{

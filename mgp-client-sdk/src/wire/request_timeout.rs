@@ -12,8 +12,8 @@ use mgp_lifecycle::LifecycleError;
 use mgp_types::RpcError;
 use mgp_types::method::SubscriptionsListen;
 use mgp_types::service::{
-    Asking, BoxFuture, Call, Context, Deadline, Gone, Item, Kind, MgpService, Outlet,
-    OutletItemKind, Progress, Reply, Sink,
+    BoxFuture, Call, CallerAccess, ConsumerGone, Context, Deadline, Kind, MgpService, Outlet,
+    OutletItem, OutletItemKind, Progress, Reply, Sink,
 };
 use mgp_types::sync::Mutex;
 use pin_project_lite::pin_project;
@@ -87,7 +87,7 @@ impl<S> RequestTimeout<S> {
         let hook = self.layer.progress.clone().map(|hook| (tool, hook));
         let inner = std::mem::take(&mut call.cx_mut().outlet);
         let sink = Arc::new(ActivitySink { inner, activity: Mutex::default(), hook });
-        if !matches!(call.cx().asking, Asking::Nobody) {
+        if !matches!(call.cx().asking, CallerAccess::Nobody) {
             call.cx_mut().extensions.insert_shared(Arc::clone(&sink));
         }
         call.cx_mut().outlet = Outlet::new(Arc::clone(&sink) as Arc<dyn Sink>);

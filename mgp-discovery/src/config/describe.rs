@@ -111,13 +111,13 @@ fn value(kind: KeyKind, path: &str) -> Value {
         KeyKind::Number(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
-        Kind::Duration => duration(),
-        Kind::DurationMap => {
+        KeyKind::Duration => duration(),
+        KeyKind::DurationMap => {
             json!({ "type": "object", "additionalProperties": duration(), "maxProperties": most })
         }
-        Kind::Switch => json!({ "type": "boolean" }),
-        Kind::Word(words) => word(words),
-        Kind::Words(words) => json!({
+        KeyKind::Switch => json!({ "type": "boolean" }),
+        KeyKind::Word(words) => word(words),
+        KeyKind::Words(words) => json!({
             "type": "array",
             "items": { "anyOf": [word(words), text()] },
             "maxItems": most,
@@ -140,7 +140,7 @@ fn value(kind: KeyKind, path: &str) -> Value {
 fn default(kind: KeyKind, written: &str) -> Option<Value> {
     match kind {
         _ if written.is_empty() => None,
-        Kind::Text | Kind::Word(_) | Kind::Duration => Some(json!(written)),
+        KeyKind::Text | KeyKind::Word(_) | KeyKind::Duration => Some(json!(written)),
         _ => serde_json::from_str(written).ok(),
     }
 }

@@ -65,75 +65,75 @@ macro_rules! keys {
 /// All keys, in the order of the page.
 pub const KEYS: &[ConfigKey] = keys! {
     "": {
-        "servers" Kind::Tables, "", "The servers, one `[[servers]]` each.";
-        "kernel" Kind::Table, "", "Settings for all servers; accepted only in the user's own file.";
-        "agents" Kind::TableMap, "", "Settings for single agents, one `[agents.NAME]` each; accepted only in the user's own file.";
-        "tool_creation" Kind::Table, "", "Tools that are created while agents run; accepted only in the user's own file.";
+        "servers" KeyKind::Tables, "", "The servers, one `[[servers]]` each.";
+        "kernel" KeyKind::Table, "", "Settings for all servers; accepted only in the user's own file.";
+        "agents" KeyKind::TableMap, "", "Settings for single agents, one `[agents.NAME]` each; accepted only in the user's own file.";
+        "tool_creation" KeyKind::Table, "", "Tools that are created while agents run; accepted only in the user's own file.";
     }
     "servers": {
-        "id" Kind::Text, "", "The name of the server everywhere: letters, digits, `.`, `_`, `-`. Required.";
-        "command" Kind::Text, "", "The program to start. Either this or `url` is required. `${…}` is expanded.";
-        "args" Kind::Texts, "[]", "The arguments of the program. `${…}` is expanded.";
-        "url" Kind::Text, "", "The address of a running server, instead of a program. `${…}` is expanded.";
-        "headers" Kind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is expanded.";
-        "cwd" Kind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. `${…}` is expanded.";
-        "transport" Kind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`.";
-        "env" Kind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
-        "pass_env" Kind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
-        "timeout" Kind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
-        "max_timeout" Kind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
-        "tool_timeouts" Kind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
-        "era" Kind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that it supports. Some servers ask their users nothing in the modern era.";
-        "mgp" Kind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
+        "id" KeyKind::Text, "", "The name of the server everywhere: letters, digits, `.`, `_`, `-`. Required.";
+        "command" KeyKind::Text, "", "The program to start. Either this or `url` is required. `${…}` is expanded.";
+        "args" KeyKind::Texts, "[]", "The arguments of the program. `${…}` is expanded.";
+        "url" KeyKind::Text, "", "The address of a running server, instead of a program. `${…}` is expanded.";
+        "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is expanded.";
+        "cwd" KeyKind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. `${…}` is expanded.";
+        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`.";
+        "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
+        "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
+        "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
+        "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
+        "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
+        "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that it supports. Some servers ask their users nothing in the modern era.";
+        "mgp" KeyKind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
     }
     "servers.mgp": {
-        "extensions" Kind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all.";
-        "permissions_required" Kind::Words(PERMISSIONS), "[]", "The permissions that the server needs, known before it starts.";
-        "trust_level" Kind::Word(TRUST), "standard", "The trust level of the server. A project's file cannot set more than `standard`.";
-        "default_policy" Kind::Word(DEFAULTS), "opt-in", "The policy for agents without an access entry.";
-        "permission_policy" Kind::Word(APPROVAL), "", "The policy that decides the server's permissions, in place of the kernel's policy.";
-        "permissions" Kind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";
-        "restart_policy" Kind::Word(RESTARTS), "on_failure", "When the server is restarted.";
-        "max_restarts" Kind::Number(0, 10_000), "5", "The maximum number of restarts within the window.";
-        "restart_window_secs" Kind::Number(1, 31_536_000), "300", "The window, in seconds.";
-        "backoff_base_ms" Kind::Number(1, 86_400_000), "1000", "The first wait before a restart, in milliseconds.";
-        "backoff_max_ms" Kind::Number(1, 86_400_000), "30000", "The longest wait before a restart, in milliseconds.";
-        "validators" Kind::WordMap(VALIDATORS), "{}", "The validator of single tools: `{tool = name}`.";
-        "risk" Kind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
-        "confirm" Kind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk from which a call is confirmed.";
-        "isolation" Kind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
-        "tags" Kind::Texts, "[]", "Words by which the server's tools can be found and grouped.";
+        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all.";
+        "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions that the server needs, known before it starts.";
+        "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server. A project's file cannot set more than `standard`.";
+        "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The policy for agents without an access entry.";
+        "permission_policy" KeyKind::Word(APPROVAL), "", "The policy that decides the server's permissions, in place of the kernel's policy.";
+        "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";
+        "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
+        "max_restarts" KeyKind::Number(0, 10_000), "5", "The maximum number of restarts within the window.";
+        "restart_window_secs" KeyKind::Number(1, 31_536_000), "300", "The window, in seconds.";
+        "backoff_base_ms" KeyKind::Number(1, 86_400_000), "1000", "The first wait before a restart, in milliseconds.";
+        "backoff_max_ms" KeyKind::Number(1, 86_400_000), "30000", "The longest wait before a restart, in milliseconds.";
+        "validators" KeyKind::WordMap(VALIDATORS), "{}", "The validator of single tools: `{tool = name}`.";
+        "risk" KeyKind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
+        "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk from which a call is confirmed.";
+        "isolation" KeyKind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
+        "tags" KeyKind::Texts, "[]", "Words by which the server's tools can be found and grouped.";
     }
     "kernel": {
-        "timeout" Kind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
-        "max_timeout" Kind::Duration, "10m", "The time a tool call may take in all, however often it reports progress.";
-        "pass_env" Kind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name.";
-        "permission_policy" Kind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
-        "auto_approve_except" Kind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";
-        "tools_request" Kind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
-        "tool_context_budget" Kind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
-        "audit" Kind::Table, "", "The audit log.";
+        "timeout" KeyKind::Duration, "60s", "The time a tool call may take without reporting progress. Waiting for a person or for a free slot does not count.";
+        "max_timeout" KeyKind::Duration, "10m", "The time a tool call may take in all, however often it reports progress.";
+        "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name.";
+        "permission_policy" KeyKind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
+        "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";
+        "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
+        "tool_context_budget" KeyKind::Table, "", "The tokens that tool definitions may cost a caller (§16.8).";
+        "audit" KeyKind::Table, "", "The audit log.";
     }
     "kernel.tool_context_budget": {
-        "max_tokens" Kind::Number(0, MANY), "8000", "The total budget.";
-        "pinned_reserve" Kind::Number(0, MANY), "2000", "The part reserved for pinned tools.";
-        "discovery_reserve" Kind::Number(0, MANY), "3000", "The part reserved for found tools.";
-        "cache_limit" Kind::Number(0, MANY), "3000", "The maximum cost of cached tools.";
+        "max_tokens" KeyKind::Number(0, MANY), "8000", "The total budget.";
+        "pinned_reserve" KeyKind::Number(0, MANY), "2000", "The part reserved for pinned tools.";
+        "discovery_reserve" KeyKind::Number(0, MANY), "3000", "The part reserved for found tools.";
+        "cache_limit" KeyKind::Number(0, MANY), "3000", "The maximum cost of cached tools.";
     }
     "kernel.audit": {
-        "dir" Kind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";
-        "fsync" Kind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; `always` survives a power cut.";
-        "keep" Kind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
-        "arguments" Kind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded.";
+        "dir" KeyKind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";
+        "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; `always` survives a power cut.";
+        "keep" KeyKind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
+        "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded.";
     }
     "agents.*": {
-        "pinned" Kind::Texts, "[]", "The tools that are always in the agent's list.";
-        "groups" Kind::Texts, "[]", "The access groups of the agent.";
-        "budget" Kind::Number(0, MANY), "", "The tokens that definitions may cost the agent, in place of the kernel's `max_tokens`.";
-        "interactive" Kind::Switch, "false", "Whether a person uses the agent and can confirm its calls.";
+        "pinned" KeyKind::Texts, "[]", "The tools that are always in the agent's list.";
+        "groups" KeyKind::Texts, "[]", "The access groups of the agent.";
+        "budget" KeyKind::Number(0, MANY), "", "The tokens that definitions may cost the agent, in place of the kernel's `max_tokens`.";
+        "interactive" KeyKind::Switch, "false", "Whether a person uses the agent and can confirm its calls.";
     }
     "tool_creation": {
-        "enabled" Kind::Switch, "false", "Whether agents may request new tools; each still waits for an operator.";
+        "enabled" KeyKind::Switch, "false", "Whether agents may request new tools; each still waits for an operator.";
     }
 };
 

@@ -108,8 +108,8 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             let number = u64::try_from(number).ok().filter(|n| (least..=most).contains(n));
             number.map(Checked::Number).ok_or_else(|| Wrong::new(format!("is not {}", kind.name())))
         }
-        Kind::Duration => duration(item.as_str().ok_or_else(wrong_type)?).map(Checked::Duration),
-        Kind::DurationMap => {
+        KeyKind::Duration => duration(item.as_str().ok_or_else(wrong_type)?).map(Checked::Duration),
+        KeyKind::DurationMap => {
             let table = item.as_table_like().ok_or_else(wrong_type)?;
             few(table.len())?;
             let one = |(name, item): (&str, &Item)| {
@@ -121,7 +121,7 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             };
             table.iter().map(one).collect::<Result<_, _>>().map(Checked::Durations)
         }
-        Kind::Texts | Kind::Words(_) => {
+        KeyKind::Texts | KeyKind::Words(_) => {
             let list = item.as_array().ok_or_else(wrong_type)?;
             few(list.len())?;
             let one = |value: &Value| {

@@ -13,12 +13,13 @@ mod reader;
 mod tests;
 
 pub use describe::{config_markdown, config_schema};
-pub use finding::{Faults, Finding, Severity};
-pub use keys::{KEYS, Key};
-pub use kind::{Kind, parse_duration};
+pub use finding::{ConfigErrors, ConfigFinding, FindingSeverity};
+pub use keys::{ConfigKey, KEYS};
+pub use kind::{KeyKind, parse_duration};
 pub use model::{
-    Agent, Audit, Budget, CallTimeouts, Config, Confirm, Fsync, Isolation, Kernel, Reach,
-    RecordedArguments, Restart, Server, ServerMgp, ToolCreation,
+    AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfirmLevel, GovernanceConfig,
+    Isolation, KernelConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig,
+    ToolBudgetConfig, ToolCreationConfig,
 };
 pub use nearest::nearest;
 pub use parse::ParsedConfig;

@@ -44,7 +44,7 @@ pub struct Config {
     pub tool_creation: ToolCreationConfig,
 }
 
-impl Kernel {
+impl KernelConfig {
     /// Returns the longest time without progress and in all of a call of a server's tool.
     ///
     /// The limit in all is never shorter than that without progress.
@@ -275,7 +275,7 @@ pub enum Isolation {
 /// `[kernel]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Kernel {
+pub struct KernelConfig {
     /// The longest time of a tool call without progress.
     pub timeout: Duration,
     /// The longest time of a tool call in all.

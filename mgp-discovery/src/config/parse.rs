@@ -15,8 +15,9 @@ use toml_edit::{Document, Item, TableLike};
 use super::finding::Report;
 use super::reader::Reader;
 use super::{
-    Agent, Audit, Budget, CallTimeouts, Config, Confirm, Faults, Finding, Fsync, Isolation, Kernel,
-    Reach, RecordedArguments, Restart, Server, ServerMgp, ToolCreation, limits,
+    AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfigErrors, ConfigFinding,
+    ConfirmLevel, GovernanceConfig, Isolation, KernelConfig, RecordedArguments, RestartConfig,
+    ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
 use crate::source::Origin;
 
@@ -170,7 +171,7 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     let file = reader.report.file().to_owned();
     let origin = Origin::Project;
     let (id, reach) = (ServerId::from(id?), reach?);
-    Some(Server { id, reach, era, timeouts, pass_env, mgp, file, origin })
+    Some(ServerConfig { id, reach, era, timeouts, pass_env, mgp, file, origin })
 }
 
 fn call_timeouts(reader: &mut Reader<'_, '_, '_>) -> CallTimeouts {
@@ -328,8 +329,8 @@ fn cut(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn kernel(mut reader: Reader<'_, '_, '_>) -> Kernel {
-    let mut kernel = Kernel::default();
+fn kernel(mut reader: Reader<'_, '_, '_>) -> KernelConfig {
+    let mut kernel = KernelConfig::default();
     let (timeout, max_timeout) = timeout_pair(&mut reader);
     kernel.timeout = timeout.unwrap_or(kernel.timeout.min(max_timeout.unwrap_or(Duration::MAX)));
     kernel.max_timeout = max_timeout.unwrap_or(kernel.max_timeout.max(kernel.timeout));

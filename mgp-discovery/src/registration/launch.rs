@@ -14,8 +14,8 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use super::servers::ApprovedRegistration;
 use super::source;
-use crate::config::{CallTimeouts, Reach, Restart, Server, ServerMgp};
-use crate::error::Error;
+use crate::config::{CallTimeouts, GovernanceConfig, RestartConfig, ServerConfig, TargetConfig};
+use crate::error::DiscoveryError;
 use crate::expand::{Expanded, ExpandedServer, ExpandedTarget};
 use crate::source::Origin;
 

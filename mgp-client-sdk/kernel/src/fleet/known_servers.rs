@@ -72,7 +72,7 @@ fn digest(server: &ServerConfig, tools: usize) -> String {
     let mut text = String::new();
     // Quoted, so that no two entries have the same text; writing to a string does not fail.
     let _ = match &server.reach {
-        Reach::Program { command, args, cwd, env } => {
+        TargetConfig::Program { command, args, cwd, env } => {
             write!(text, "program {command:?} {args:?} {cwd:?} {env:?} {:?}", server.pass_env)
         }
         TargetConfig::Url { url, headers, transport } => {

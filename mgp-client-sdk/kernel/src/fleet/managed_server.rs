@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
-use mgp_discovery::{Approved, CallTimeouts, Isolation, Kernel, Server};
-use mgp_lifecycle::Refusal;
+use mgp_discovery::{ApprovedRegistration, CallTimeouts, Isolation, KernelConfig, ServerConfig};
+use mgp_lifecycle::LifecycleError;
 use mgp_types::RpcError;
 use mgp_types::mcp::LogLevel;
 use mgp_types::mgp::{ServerState, ShutdownReason};
@@ -37,7 +37,7 @@ const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A server: its configuration, its instances, and the lists it last returned.
 pub(crate) struct ManagedServer {
     id: ServerId,
-    config: RwLock<Arc<Server>>,
+    config: RwLock<Arc<ServerConfig>>,
     all_config: SharedConfig,
     /// The approval of a server that was registered at run time.
     approved: Option<ApprovedRegistration>,
@@ -260,7 +260,7 @@ impl ManagedServer {
         let Some(tool) = call.tool() else { return };
         let limits = self.time_limits(tool.name);
         // The client of the server has the default limits.
-        if limits != Kernel::default().call_timeouts(&CallTimeouts::default(), tool.name) {
+        if limits != KernelConfig::default().call_timeouts(&CallTimeouts::default(), tool.name) {
             gateway::limit_time(call, limits.0, limits.1);
         }
     }
@@ -273,8 +273,8 @@ impl ManagedServer {
     /// Adds the key that raises the limit to the error of a call that took too long.
     fn name_time_limit(&self, error: RpcError) -> RpcError {
         let source = std::error::Error::source(&error);
-        let refusal = source.and_then(|source| source.downcast_ref::<Refusal>());
-        if !matches!(refusal, Some(Refusal::TimedOut(_))) {
+        let refusal = source.and_then(|source| source.downcast_ref::<LifecycleError>());
+        if !matches!(refusal, Some(LifecycleError::TimedOut(_))) {
             return error;
         }
         let message = format!(
