@@ -89,7 +89,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     "servers.mgp": {
         "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all.";
         "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions that the server needs, known before it starts.";
-        "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server. A project's file cannot set more than `standard`.";
+        "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server: a `trusted` server's own `security` declaration of a tool is taken as it is; at `standard` the tool's name and arguments count as well. A project's file cannot set more than `standard`.";
         "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The policy for agents without an access entry.";
         "permission_policy" KeyKind::Word(APPROVAL), "", "The policy that decides the server's permissions, in place of the kernel's policy.";
         "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";

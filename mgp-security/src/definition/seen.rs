@@ -207,6 +207,7 @@ impl ServerListing {
             };
             let assessment = match (same(name).filter(is_tool), &tool) {
                 (Some(known), _) => Arc::clone(&known.assessment),
+                (None, Some(tool)) if self.own => Assessment::own(tool, policy).into(),
                 (None, Some(tool)) => Assessment::of(tool, policy).into(),
                 (None, None) => Assessment::unlisted(name, policy).into(),
             };
