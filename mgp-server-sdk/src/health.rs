@@ -35,7 +35,7 @@ impl Server {
 
     /// Changes the health report of the server: checks, resources, the servers behind it.
     ///
-    /// Uptime, tools, running requests, memory and connections are always counted.
+    /// Uptime, running requests and memory are always counted; tools and connections unless the author counts them.
     ///
     /// ```
     /// use mgp_server_sdk::prelude::*;
@@ -104,9 +104,13 @@ pub(crate) fn of(
     drain: &Drain,
 ) -> Health {
     let (all, on, running) = (tools.clone(), tools.clone(), cancel.clone());
+    // A gateway counts the tools behind it.
+    let health = if health.counts_tools() {
+        health
+    } else {
+        health.tools_total(move || all.len() as u64).tools_available(move || on.available() as u64)
+    };
     let health = health
-        .tools_total(move || all.len() as u64)
-        .tools_available(move || on.available() as u64)
         .pending_requests(move |asking| (running.running() as u64).saturating_sub(asking))
         .state(drain.state());
     match offer.mgp.as_ref().and_then(|mgp| mgp.server_id.clone()) {

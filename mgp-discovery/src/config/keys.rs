@@ -77,22 +77,24 @@ pub const KEYS: &[ConfigKey] = keys! {
         "url" KeyKind::Text, "", "The address of a running server, instead of a program. `${…}` is expanded.";
         "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is expanded.";
         "cwd" KeyKind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. `${…}` is expanded.";
-        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`.";
+        "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`. The older HTTP transport with a separate event stream (`sse`) is not supported and is an error.";
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";
         "timeout" KeyKind::Duration, "", "The time a tool call may take without reporting progress, in place of `kernel.timeout`.";
         "max_timeout" KeyKind::Duration, "", "The time a tool call may take in all, in place of `kernel.max_timeout`.";
         "tool_timeouts" KeyKind::DurationMap, "{}", "The `timeout` of single tools: `{tool = \"10m\"}`. Raises `max_timeout` to the same value if that is shorter.";
-        "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that it supports. Some servers ask their users nothing in the modern era.";
+        "era" KeyKind::Word(&["auto", "modern", "legacy"]), "auto", "The era of MCP spoken with the server: `modern` is 2026-07-28 and later, `legacy` is earlier; `auto` uses the newest that the server supports, and for legacy hosts also the legacy one if the server may ask more in it.";
         "mgp" KeyKind::TableOrFalse, "", "The governance of the server; `false` never offers MGP to it.";
     }
     "servers.mgp": {
-        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all.";
+        "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all that the kernel uses: `security`, `lifecycle`, `streaming`.";
         "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions that the server needs, known before it starts.";
         "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server: a `trusted` server's own `security` declaration of a tool is taken as it is; at `standard` the tool's name and arguments count as well. A project's file cannot set more than `standard`.";
         "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The policy for agents without an access entry.";
         "permission_policy" KeyKind::Word(APPROVAL), "", "The policy that decides the server's permissions, in place of the kernel's policy.";
         "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";
+        "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; then the decision is deferred.";
+        "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection.";
         "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
         "max_restarts" KeyKind::Number(0, 10_000), "5", "The maximum number of restarts within the window.";
         "restart_window_secs" KeyKind::Number(1, 31_536_000), "300", "The window, in seconds.";
@@ -102,6 +104,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "risk" KeyKind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
         "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk from which a call is confirmed.";
         "isolation" KeyKind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
+        "traceparent" KeyKind::Switch, "false", "Whether calls of a server that does not speak MGP carry `_meta.traceparent` (OpenTelemetry); others carry it anyway.";
         "tags" KeyKind::Texts, "[]", "Words by which the server's tools can be found and grouped.";
     }
     "kernel": {

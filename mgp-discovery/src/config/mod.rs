@@ -18,8 +18,8 @@ pub use keys::{ConfigKey, KEYS};
 pub use kind::{KeyKind, parse_duration};
 pub use model::{
     AgentConfig, AuditFsync, AuditLogConfig, CallTimeouts, Config, ConfirmLevel, GovernanceConfig,
-    Isolation, KernelConfig, RecordedArguments, RestartConfig, ServerConfig, TargetConfig,
-    ToolBudgetConfig, ToolCreationConfig,
+    Isolation, KernelConfig, OnUngranted, RecordedArguments, RestartConfig, ServerConfig,
+    TargetConfig, ToolBudgetConfig, ToolCreationConfig,
 };
 pub use nearest::nearest;
 pub use parse::ParsedConfig;

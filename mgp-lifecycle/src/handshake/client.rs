@@ -270,11 +270,6 @@ async fn probe<S: MgpService>(
 }
 
 fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Result<Call, RpcError> {
-    let mut capabilities = offer.capabilities.clone();
-    if let Some(mgp) = &offer.mgp {
-        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))?;
-        capabilities.mgp = None;
-    }
     let mut call = Call::request(
         mgp_types::service::Method::from_static(ServerDiscover::METHOD),
         Params::none(),
@@ -282,7 +277,7 @@ fn modern_probe(cx: &Context, offer: &ClientOffer, revision: &Revision) -> Resul
     );
     call.hop_mut().meta = vec![
         (key::PROTOCOL_VERSION.into(), Payload::of(revision)?),
-        (key::CLIENT_CAPABILITIES.into(), Payload::of(&capabilities)?),
+        (key::CLIENT_CAPABILITIES.into(), Payload::of(&offer.modern_capabilities()?)?),
         (key::CLIENT_INFO.into(), Payload::of(&offer.info)?),
     ];
     Ok(call)
@@ -295,8 +290,7 @@ async fn initialize<S: MgpService>(
 ) -> Result<Arc<PeerInfo>, ConnectError> {
     let mut capabilities = offer.capabilities.clone();
     if let Some(mgp) = &offer.mgp {
-        negotiate::put_client(&mut capabilities, negotiate::client_offer(mgp))
-            .map_err(ConnectError::Refused)?;
+        negotiate::put_legacy(&mut capabilities, negotiate::client_offer(mgp));
     }
     let mut params =
         InitializeParams::new(Revision::LATEST_LEGACY, capabilities, offer.info.clone());
@@ -347,7 +341,10 @@ fn server_facts(
     let found = capabilities.find_mgp();
     if let Some(theirs) = negotiate::read_offer(found.as_ref(), ours) {
         facts.mgp = Some(negotiate::active(ours, &theirs));
+        facts.mgp_version = Some(theirs.version.clone());
         facts.claimed_server_id.clone_from(&theirs.server_id);
+        facts.claimed_trust_level.clone_from(&theirs.trust_level);
+        facts.asks_in_rounds = theirs.asks_in_rounds == Some(true);
         facts.permissions_required = theirs
             .permissions_required
             .iter()

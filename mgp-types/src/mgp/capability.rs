@@ -5,7 +5,7 @@ use std::fmt;
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
-use super::{ExtensionSet, Permission, TrustLevel};
+use super::{Extension, ExtensionSet, Permission, TrustLevel};
 use crate::record::{List, record};
 
 /// A version of MGP, as text.
@@ -69,6 +69,9 @@ record! {
         opt server_id: Option<String>,
         /// The trust the server claims; it never raises what is configured.
         opt trust_level: Option<TrustLevel>,
+        /// `true` if the server asks modern callers whatever it asks legacy ones, in results that require input. A
+        /// gateway then needs no connection of the legacy era for its legacy callers.
+        opt asks_in_rounds: Option<bool>,
     }
 
     /// An object with the member `mgp`, which declares a capability (§12.2, §16.2).
@@ -82,7 +85,16 @@ impl MgpCapability {
     /// Returns the extensions known to this version.
     #[must_use]
     pub fn extension_set(&self) -> ExtensionSet {
-        ExtensionSet::from_names(&self.extensions)
+        ExtensionSet::from_offer(&self.extensions)
+    }
+
+    /// Returns whether the peer uses the words of later revisions than the one that §2.2 belongs to.
+    #[must_use]
+    pub fn speaks_later_words(&self) -> bool {
+        let is_later = |name: &String| {
+            Extension::from_word(name).is_some_and(|known| !Extension::STANDARD.contains(&known))
+        };
+        self.extensions.iter().any(is_later)
     }
 }
 

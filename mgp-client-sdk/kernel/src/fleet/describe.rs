@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 use mgp_discovery::{Origin, ServerConfig, TargetConfig, clear_secrets};
 use mgp_security::NameFlaw;
 use mgp_toolindex::IndexedTool;
-use mgp_types::mcp::Era;
-use mgp_types::mgp::{KernelServer, MgpVersion, ServerState};
+use mgp_types::mgp::{KernelServer, ServerState};
 use mgp_types::service::{ServerId, shown_url};
 
 use super::managed_server::ManagedServer;
@@ -40,7 +39,7 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
         server.state(),
         reach(&config),
         context.governance.policies().of(Some(server.id())).trust.clone(),
-        server.client().restarts(),
+        server.restarts(),
         match config.origin {
             _ if server.approved().is_some() => "registered".to_owned(),
             _ if matches!(config.reach, TargetConfig::Within) => "within this process".to_owned(),
@@ -51,11 +50,11 @@ fn describe(fleet: &Fleet, server: &ManagedServer) -> KernelServer {
     described.tools = tools.len() as u64;
     described.tokens = tools.iter().map(IndexedTool::tokens).map(u64::from).sum::<u64>();
     (described.since, described.error) = server.log().state();
-    if let Ok(client) = server.client().client() {
+    if let Ok(client) = server.latest().client() {
         let facts = client.server();
-        described.era = Some(if facts.era == Era::Modern { "modern" } else { "legacy" }.to_owned());
+        described.era = Some(server.eras().join("+"));
         described.protocol_version = Some(facts.revision.to_string());
-        described.mgp_version = facts.speaks_mgp().then(MgpVersion::default);
+        described.mgp_version.clone_from(&facts.mgp_version);
         described.pid = client.pid();
         if let Some(info) = client.server_info() {
             (described.name, described.version) = (Some(info.name), Some(info.version));

@@ -8,4 +8,5 @@ mod govern;
 mod reload;
 mod servers;
 mod times;
+mod urls;
 mod world;

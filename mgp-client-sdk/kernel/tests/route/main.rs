@@ -4,9 +4,12 @@
 
 mod asking;
 mod changes;
+mod eras;
 mod flow;
 mod hops;
 mod lists;
+mod members;
+mod system_tools;
 mod tasks;
 mod tenants;
 mod tenants_mixed;
