@@ -24,9 +24,6 @@ use super::start::{FirstSync, StartHold};
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
 
-/// Time that a starting server holds its permit; servers that hang must not keep others from starting.
-const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Time that a start is waited for.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
