@@ -76,7 +76,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "args" KeyKind::Texts, "[]", "The arguments of the program. `${…}` is expanded.";
         "url" KeyKind::Text, "", "The address of a running server, instead of a program. `${…}` is expanded.";
         "headers" KeyKind::TextMap, "{}", "HTTP headers sent to the server at `url`. `${…}` is expanded.";
-        "cwd" KeyKind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. `${…}` is expanded.";
+        "cwd" KeyKind::Text, "", "The working directory of the program. A relative one starts at the folder of this file. The default is the folder of a project's file, or your home for any other file. `${…}` is expanded.";
         "transport" KeyKind::Word(&["stdio", "http", "streamable-http", "sse"]), "", "The transport; `stdio` for a `command`, `http` for a `url`. The older HTTP transport with a separate event stream (`sse`) is not supported and is an error.";
         "env" KeyKind::TextMap, "{}", "Environment variables of the program. `${…}` is expanded.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that the program inherits, in addition to those of `kernel.pass_env`. A final `*` matches the rest of a name.";

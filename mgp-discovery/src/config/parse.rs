@@ -170,8 +170,17 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
     };
     let file = reader.report.file().to_owned();
     let origin = Origin::Project;
-    let (id, reach) = (ServerId::from(id?), reach?);
-    Some(ServerConfig { id, reach, era, timeouts, pass_env, mgp, file, origin })
+    Some(ServerConfig {
+        id: ServerId::from(id?),
+        reach: reach?,
+        era,
+        timeouts,
+        pass_env,
+        mgp,
+        file,
+        origin,
+        approved_files: None,
+    })
 }
 
 fn call_timeouts(reader: &mut Reader<'_, '_, '_>) -> CallTimeouts {
