@@ -311,7 +311,7 @@ where
                 }
                 RpcError::new(ErrorCode::PARSE_ERROR, "parse error: the line is not UTF-8")
             }
-            Line::TooLong { head, tail } => return self.read_cut(head, tail),
+            Line::TooLong(head) => return self.read_cut(head, None),
             Line::LongTail(tail) => {
                 let head = self.cut_head.take()?;
                 return self.read_cut(head, Some(tail));

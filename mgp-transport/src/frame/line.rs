@@ -26,6 +26,8 @@ pub(crate) struct LineBuffer {
     skipping: bool,
     /// Last bytes that were discarded.
     tail: Vec<u8>,
+    /// If set, they are the end of a line that was discarded whole.
+    has_tail: bool,
     /// Size of the last long line: the next one is likely as long.
     hint: usize,
 }
@@ -37,9 +39,9 @@ pub(crate) enum Line {
     Text(ByteString),
     /// The bytes of a line that is not UTF-8.
     NotText(Bytes),
-    /// The beginning of a line over the limit, when the limit is passed, and its end if it is known already.
-    TooLong { head: Bytes, tail: Option<Bytes> },
-    /// The end of a line over the limit whose beginning was returned before.
+    /// The beginning of a line over the limit, when the limit is passed.
+    TooLong(Bytes),
+    /// The end of a line over the limit; its beginning was returned before.
     LongTail(Bytes),
 }
 
@@ -54,6 +56,7 @@ impl LineBuffer {
             limit,
             skipping: false,
             tail: Vec::new(),
+            has_tail: false,
             hint: READ_SIZE,
         }
     }
@@ -78,6 +81,9 @@ impl LineBuffer {
 
     /// Returns the next complete line, if there is one.
     pub(crate) fn next_line(&mut self) -> Option<Line> {
+        if std::mem::take(&mut self.has_tail) {
+            return Some(Line::LongTail(std::mem::take(&mut self.tail).into()));
+        }
         loop {
             let found = memchr::memchr(b'\n', &self.buffer[self.scanned..]);
             let Some(offset) = found else {
@@ -93,12 +99,10 @@ impl LineBuffer {
                 return Some(Line::LongTail(std::mem::take(&mut self.tail).into()));
             }
             if end - begin > self.limit {
-                let line = &self.buffer[begin..end];
-                let tail = &line[line.len().saturating_sub(KEPT_OF_LONG_LINE)..];
-                return Some(Line::TooLong {
-                    head: self.head_of(line),
-                    tail: Some(Bytes::copy_from_slice(tail)),
-                });
+                let head = self.head_of(&self.buffer[begin..end]);
+                self.keep_tail(begin, end);
+                self.has_tail = true;
+                return Some(Line::TooLong(head));
             }
             let trimmed = trim(&self.buffer[begin..end]);
             if !trimmed.is_empty() {
@@ -137,7 +141,7 @@ impl LineBuffer {
         let head = self.head_of(&self.buffer[self.start..]);
         self.keep_tail(self.start, self.buffer.len());
         self.forget();
-        Some(Line::TooLong { head, tail: None })
+        Some(Line::TooLong(head))
     }
 
     /// Returns the beginning of a line over the limit; it does not depend on how the line arrives.
@@ -248,12 +252,13 @@ mod tests {
     fn a_line_over_the_limit_is_reported_once_and_the_next_one_works() {
         let mut buffer = LineBuffer::new(10);
         let (head, more) = (Bytes::from("0123456789"), Bytes::from("0123456789abmore of it"));
-        let long = Line::TooLong { head: head.clone(), tail: None };
+        let long = Line::TooLong(head.clone());
         assert_eq!(feed(&mut buffer, b"0123456789ab"), [long]);
         assert_eq!(feed(&mut buffer, b"more of it"), []);
         assert_eq!(feed(&mut buffer, b"\nok\n"), [Line::LongTail(more), text("ok")]);
-        let whole = Line::TooLong { head: head.clone(), tail: Some("0123456789ab".into()) };
-        assert_eq!(feed(&mut buffer, b"0123456789ab\nok\n"), [whole, text("ok")]);
+        let whole = Line::TooLong(head);
+        let tail = Line::LongTail("0123456789ab".into());
+        assert_eq!(feed(&mut buffer, b"0123456789ab\nok\n"), [whole, tail, text("ok")]);
     }
 
     #[test]
@@ -290,7 +295,8 @@ mod tests {
             let _ = feed(&mut buffer, &vec![b'x'; READ_SIZE]);
         }
         assert!(buffer.buffer.capacity() <= 4 * READ_SIZE);
-        assert_eq!(feed(&mut buffer, b"\nok\n"), [text("ok")]);
+        let tail = Line::LongTail(vec![b'x'; KEPT_OF_LONG_LINE].into());
+        assert_eq!(feed(&mut buffer, b"\nok\n"), [tail, text("ok")]);
     }
 
     proptest::proptest! {
