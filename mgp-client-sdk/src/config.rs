@@ -23,7 +23,7 @@ pub struct ClientConfig {
     pub timeout: Duration,
     /// The longest time of a tool call that reports progress. Default: 10 minutes.
     pub max_timeout: Duration,
-    /// How long a call waits for a supervised server that starts or restarts. Default: not at all.
+    /// The time a call waits for a supervised server that starts or restarts. Default: no wait.
     pub ready_wait: Duration,
     /// If set, a supervised server is monitored and restarted when it is unhealthy.
     pub monitor: Option<MonitorConfig>,

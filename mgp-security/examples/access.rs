@@ -149,7 +149,7 @@ impl Query {
             let allow = || make(tenant, who, server, tool, AccessPermission::Allow);
             return if fits { vec![allow()] } else { Vec::new() };
         }
-        // From here on the entry denies: an unknown part stands for everything.
+        // From here on the entry denies: an unknown part means everything.
         let tenant = tenant.unwrap_or(&self.tenant);
         let who = who.as_deref().unwrap_or("*");
         let server = server.ok().filter(|server| *server != "*").unwrap_or(&self.server);

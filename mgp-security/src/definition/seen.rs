@@ -225,7 +225,7 @@ impl ServerListing {
     }
 }
 
-/// Whether an event records the flaw of an id.
+/// The state of the event that records the flaw of an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FlawRecord {
     #[default]

@@ -33,15 +33,15 @@ pub struct Missing {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MissingStatus {
-    /// It was denied, or the policy grants nothing more.
+    /// Denied, or the policy grants nothing more.
     Denied,
     /// An approver was asked and has not decided.
     Deferred,
     /// The approval has ended.
     Expired,
-    /// It is not decided.
+    /// Not decided.
     Undecided,
-    /// It is granted, but this call is outside the limits.
+    /// Granted, but this call is outside the limits.
     OutOfScope,
 }
 
@@ -62,13 +62,13 @@ impl MissingStatus {
 /// The state of one permission.
 #[derive(Debug)]
 pub(super) enum PermissionState<'a> {
-    /// It is granted: by an approval, perhaps within limits, or by the configuration (`None`).
+    /// Granted by an approval, perhaps within limits, or by the configuration (`None`).
     Granted(Option<&'a StoredApproval>),
     /// The policy grants it, and that is still to be recorded.
     ByPolicy,
     /// An approver may be asked.
     Open(MissingStatus, String),
-    /// It is not granted, and approvers are not asked.
+    /// Not granted, and approvers are not asked.
     Closed(MissingStatus, String),
 }
 

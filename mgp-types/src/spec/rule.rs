@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::SpecError;
 use crate::mgp;
 
-/// A rule; paths are split at `/`, and `*` stands for every element of a list.
+/// A rule; paths are split at `/`, and `*` means every element of a list.
 enum Rule {
     /// The member is present.
     Has(&'static str),

@@ -86,7 +86,7 @@ pub(super) fn call(
                 Ok(reply) if !is_tool_error(reply) => Outcome::Answered,
                 _ => Outcome::Failed,
             };
-            // It fails for expired handles only, and here is no handle.
+            // This fails only for an expired handle, and there is none here.
             if search.called(&cx, None, &tool, outcome).unwrap_or_default() {
                 // Hosts that honour it list the tool from now on.
                 let notifications = &fleet.context().notifications;
