@@ -165,16 +165,12 @@ impl<S: MgpService> Future for ResponseFuture<S> {
                         }
                         Poll::Pending => *ticket = held,
                     }
-                    // A question of a gate or handler ends the round here; otherwise a layer further out would drop
-                    // this future and the ticket would record the call as cancelled.
-                    let Some(reply) = asker.as_ref().and_then(|asker| asker.take_suspended())
-                    else {
+                    let Some((reply, ticket)) = suspended(asker.as_deref(), ticket) else {
                         return Poll::Pending;
                     };
-                    let held = ticket.take();
                     state.set(State::Done);
-                    if let Some(held) = held {
-                        held.suspend();
+                    if let Some(ticket) = ticket {
+                        ticket.suspend();
                     }
                     return Poll::Ready(Ok(reply));
                 }
@@ -196,6 +192,16 @@ impl<S: MgpService> Future for ResponseFuture<S> {
             }
         }
     }
+}
+
+/// Returns the question of a gate or handler that ends the round here, and the ticket of the call.
+///
+/// Otherwise a layer further out would drop the future, and the ticket would record the call as cancelled.
+fn suspended(
+    asker: Option<&dyn CallerChannel>,
+    ticket: &mut Option<Ticket>,
+) -> Option<(Reply, Option<Ticket>)> {
+    Some((asker?.take_suspended()?, ticket.take()))
 }
 
 fn refuse(reason: Unaudited, call: &Call) -> RpcError {

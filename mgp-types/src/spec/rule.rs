@@ -32,6 +32,12 @@ fn rules(name: &str) -> &'static [Rule] {
         "AuditEvent" => &[Has("trace_id"), Has("target"), Has("details"), Object("details")],
         "ToolDeclaration" => &[Has("security/code_safety")],
         "CodeRejection" => &[Has("violations"), Has("hints")],
+        _ => lifecycle_and_discovery_rules(name),
+    }
+}
+
+fn lifecycle_and_discovery_rules(name: &str) -> &'static [Rule] {
+    match name {
         "PingParams" => &[Has("timestamp")],
         "PingResult" => &[Has("timestamp"), Has("uptime_secs"), Has("server_id")],
         "StatusResult" => &[

@@ -92,21 +92,7 @@ impl EventEncoder {
             out.extend_from_slice(br#","rounds":"#);
             number(out, start.rounds().into());
         }
-        match &ended.outcome {
-            Outcome::Task => out.extend_from_slice(br#","task":true"#),
-            Outcome::ToolError => out.extend_from_slice(br#","is_error":true"#),
-            Outcome::Cancelled => out.extend_from_slice(br#","cancelled":true"#),
-            Outcome::Failed(code) => signed(out, br#","code":"#, code.0),
-            Outcome::Blocked { code, rule } => {
-                signed(out, br#","code":"#, code.0);
-                if let Some(rule) = rule {
-                    out.extend_from_slice(br#","rule":"#);
-                    name(out, rule.as_str());
-                }
-            }
-            // A success adds no member.
-            _ => {}
-        }
+        outcome(out, &ended.outcome);
         out.extend_from_slice(b"}}");
     }
 
@@ -179,6 +165,25 @@ fn second(seconds: u64) -> [u8; 19] {
 /// Returns the last digit of a number.
 fn digit(value: u64) -> u8 {
     b'0' + u8::try_from(value % 10).unwrap_or_default()
+}
+
+/// Writes the members that report how a call ended, in the order of [`COMPUTED`].
+fn outcome(out: &mut Vec<u8>, outcome: &Outcome) {
+    match outcome {
+        Outcome::Task => out.extend_from_slice(br#","task":true"#),
+        Outcome::ToolError => out.extend_from_slice(br#","is_error":true"#),
+        Outcome::Cancelled => out.extend_from_slice(br#","cancelled":true"#),
+        Outcome::Failed(code) => signed(out, br#","code":"#, code.0),
+        Outcome::Blocked { code, rule } => {
+            signed(out, br#","code":"#, code.0);
+            if let Some(rule) = rule {
+                out.extend_from_slice(br#","rule":"#);
+                name(out, rule.as_str());
+            }
+        }
+        // A success adds no member.
+        _ => {}
+    }
 }
 
 fn trace(out: &mut Vec<u8>, start: &Start) {
