@@ -99,9 +99,11 @@
 //! ```
 
 mod ask;
+mod builder;
 mod catalog;
 mod change_notifier;
-mod complete;
+mod completers;
+mod completion;
 mod drain;
 mod error;
 mod features;
