@@ -32,11 +32,11 @@ fn rules(name: &str) -> &'static [Rule] {
         "AuditEvent" => &[Has("trace_id"), Has("target"), Has("details"), Object("details")],
         "ToolDeclaration" => &[Has("security/code_safety")],
         "CodeRejection" => &[Has("violations"), Has("hints")],
-        _ => lifecycle_and_discovery_rules(name),
+        _ => lifecycle_rules(name),
     }
 }
 
-fn lifecycle_and_discovery_rules(name: &str) -> &'static [Rule] {
+fn lifecycle_rules(name: &str) -> &'static [Rule] {
     match name {
         "PingParams" => &[Has("timestamp")],
         "PingResult" => &[Has("timestamp"), Has("uptime_secs"), Has("server_id")],
@@ -67,6 +67,12 @@ fn lifecycle_and_discovery_rules(name: &str) -> &'static [Rule] {
             &[Has("request_id"), Has("message"), Has("options"), Has("timeout_ms")]
         }
         "Recovery" => &[Has("category"), Has("retryable")],
+        _ => discovery_rules(name),
+    }
+}
+
+fn discovery_rules(name: &str) -> &'static [Rule] {
+    match name {
         "DiscoveryListResult" => &[Has("servers/*/tools")],
         "RegisterParams" => &[
             Has("command"),
