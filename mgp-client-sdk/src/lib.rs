@@ -47,6 +47,8 @@
 //!
 //! OAuth 2.1 for servers at a URL is in module `auth` (feature `auth`).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 #[cfg(feature = "auth")]
 pub mod auth;
 mod builder;

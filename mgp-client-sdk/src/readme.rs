@@ -1,5 +1,8 @@
-//! The programs of the README, compiled here because this crate's tests can use both SDKs.
+//! The programs of the README and the guides, compiled here because this crate's tests can use both SDKs.
 #![doc = include_str!("../../README.md")]
+
+#[doc = include_str!("../README.md")]
+mod package {}
 
 #[doc = include_str!("../../docs/over-http.md")]
 mod over_http {}

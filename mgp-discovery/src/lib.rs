@@ -17,6 +17,10 @@ mod registration;
 mod registry;
 mod source;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use change::{Change, ChangeEffect, Changed, Reload, Reloaded};
 pub use config::{
     Agent, Audit, Budget, Config, Confirm, Faults, Finding, Fsync, Isolation, KEYS, Kernel, Key,

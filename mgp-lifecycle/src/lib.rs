@@ -18,6 +18,10 @@ mod supervise;
 mod tasks;
 mod timeout;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use catch_panic::{CatchPanic, CatchPanicLayer, panicked};
 pub use drain::{Drain, DrainConfig, DrainLayer, Draining, Owner, Remaining};
 pub use error::Refusal;

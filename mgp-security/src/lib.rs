@@ -25,6 +25,8 @@
 //! Features: `auth` (API keys and access tokens, for HTTP servers), `sqlite` (governance in a folder; SQLite is compiled
 //! in, which takes a C compiler).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod access;
 mod approval;
 mod audit;
@@ -43,6 +45,10 @@ pub mod prelude;
 mod state;
 mod tool;
 mod trace;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 pub use access::{
     Access, AccessDecision, AccessDenied, Entry, Groups, KernelTools, KernelToolsLayer,

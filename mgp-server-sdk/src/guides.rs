@@ -1,4 +1,10 @@
-//! The guides, compiled as doctests.
+//! The guides and READMEs, compiled as doctests.
+
+#[doc = include_str!("../README.md")]
+mod package {}
+
+#[doc = include_str!("../macros/README.md")]
+mod macros {}
 
 #[doc = include_str!("../../docs/first-server.md")]
 mod first_server {}

@@ -98,6 +98,8 @@
 //! # drop(server);
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod ask;
 mod builder;
 mod catalog;

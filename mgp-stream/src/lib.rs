@@ -7,6 +7,10 @@ mod collect;
 mod emit;
 mod route;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use cancel::{Cancel, CancelLayer, CancelSignal};
 pub use collect::{Collect, CollectLayer};
 pub use emit::{Emit, EmitLayer};

@@ -53,6 +53,8 @@
 //! Features: `static-table` (default), search by meaning with a built-in table; `tokens` (default), exact token counts;
 //! `sqlite`, index and history in a database; `fastembed` and `hub`, a sentence encoder.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod catalog;
 mod embed;
 mod endpoint;
@@ -68,6 +70,10 @@ mod session;
 mod text;
 mod tokens;
 mod vector;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 pub use catalog::{
     Allowed, AllowedKey, CategoryNode, CategoryTree, Everything, Extent, Listed, ServerEntry,

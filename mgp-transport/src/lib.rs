@@ -2,6 +2,8 @@
 //!
 //! Features: `http` (streamable HTTP, server and client), `tls` (`https` for the client).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod child;
 mod connection;
 mod duplex;
@@ -10,6 +12,10 @@ mod frame;
 pub mod http;
 mod scoped;
 mod stdio;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 pub use child::{
     Child, ChildCommand, ChildError, ChildReader, ChildWriter, ExitReport, Keeper, StderrLimits,

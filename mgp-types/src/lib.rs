@@ -9,6 +9,8 @@
 //! `sqlite` (`store::Db`, state in an SQLite file that processes share; SQLite is compiled in, which takes a C
 //! compiler), `schema` (JSON Schemas of the messages, the page of methods, and the check of examples).
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod backoff;
 mod canonical;
 mod clip;
@@ -33,6 +35,10 @@ pub mod store;
 pub mod sync;
 mod timestamp;
 mod wire;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 pub use backoff::{Backoff, millis};
 pub use canonical::{Hash, canonical, canonical_hash, is_canonical};

@@ -32,6 +32,10 @@ mod registration;
 mod reload;
 mod upstream;
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use builder::KernelBuilder;
 pub use clients::{ClientTransport, Clients, Connected, Present};
 pub use error::KernelError;

@@ -1,97 +1,12 @@
 //! The steps of `ci` about publishing: packages that contain all they need, licences and advisories, the MSRV.
 
-use crate::{
-    run::{Context, Failure, Outcome, Program, Rigour, has, metadata, root},
-    tidy::{Tree, published, source::Source},
-};
-use std::{
-    fs,
-    path::{Component, Path, PathBuf},
-};
+mod install;
+mod package;
 
-/// Macros that read another file while compiling.
-const READS: &[&str] = &["include_str!", "include_bytes!", "include!"];
+pub(crate) use package::package;
 
-/// Packs each published package, and checks that its sources read no file outside it.
-///
-/// The packages are not compiled again (`--no-verify`): that would take as long as the rest of `ci`.
-pub(crate) fn package() -> Outcome {
-    let packages = metadata()?;
-    let mut pack = vec!["package", "--no-verify", "--allow-dirty", "--quiet"];
-    let names: Vec<(&str, String)> = published(&packages).collect();
-    for (name, _) in &names {
-        pack.extend(["--package", *name]);
-    }
-    Program::cargo(&pack).run()?;
-    let tree = Tree::read(&root())?;
-    let mut missing = Vec::new();
-    for (name, folder) in &names {
-        let list = ["package", "--list", "--allow-dirty", "--quiet", "--package", *name];
-        let list = Program::cargo(&list).output()?;
-        let files: Vec<&str> = list.lines().collect();
-        if !files.contains(&"src/lib.rs") && !files.contains(&"src/main.rs") {
-            missing.push(format!("{name}: src/lib.rs or src/main.rs"));
-        }
-        let nested: Vec<String> = names.iter().map(|(_, other)| format!("{other}/")).collect();
-        for source in tree.rust() {
-            let Some(path) = source.path.strip_prefix(&format!("{folder}/")) else { continue };
-            let of_another = nested.iter().any(|other| {
-                other.len() > folder.len() + 1 && source.path.starts_with(other.as_str())
-            });
-            let lib = format!("{folder}/src/lib.rs");
-            let lib = tree.rust().iter().find(|source| source.path == lib);
-            let doctest = lib.is_some_and(|lib| is_doctest(&lib.text, path));
-            if path.starts_with("src/") && !of_another && !doctest {
-                missing
-                    .extend(not_packed(source, path, &files).map(|file| format!("{name}: {file}")));
-            }
-        }
-    }
-    println!("package: {} packages, {} missing files", names.len(), missing.len());
-    if missing.is_empty() { Ok(()) } else { Err(Failure::new(missing.join("; "))) }
-}
-
-/// Returns the files that a source reads while compiling and that its package does not contain.
-fn not_packed<'a>(
-    source: &'a Source,
-    path: &'a str,
-    files: &'a [&str],
-) -> impl Iterator<Item = String> + 'a {
-    source.strings.iter().filter_map(move |literal| {
-        let before = source.code[..literal.start].trim_end_matches(['"', '(', '#', 'r', ' ']);
-        let reads = READS.iter().any(|reads| before.ends_with(reads))
-            || before.trim_end_matches('=').trim_end().ends_with("#[path");
-        if !reads || source.is_test(literal.start) {
-            return None;
-        }
-        let read = &source.text[literal.clone()];
-        let target = normal(&Path::new(path).parent()?.join(read));
-        let packed = target.as_deref().is_some_and(|target| files.contains(&target));
-        (!packed).then(|| format!("{path} reads {read}"))
-    })
-}
-
-/// Returns whether a `lib.rs` declares the module of a file for documentation tests only.
-fn is_doctest(lib: &str, path: &str) -> bool {
-    let name = path.trim_start_matches("src/").trim_end_matches(".rs");
-    lib.contains(&format!("#[cfg(doctest)]\nmod {name};"))
-}
-
-/// Resolves `..`; `None` if the path leaves the package.
-fn normal(path: &Path) -> Option<String> {
-    let mut normal = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                if !normal.pop() {
-                    return None;
-                }
-            }
-            part => normal.push(part),
-        }
-    }
-    Some(normal.to_string_lossy().into_owned())
-}
+use crate::run::{Context, Failure, Outcome, Program, Rigour, has, metadata, root};
+use std::fs;
 
 /// Checks the licences and sources of all dependencies against `deny.toml`; `cargo deny`, if it is installed, also
 /// checks advisories.
@@ -218,20 +133,6 @@ mod tests {
     fn versions_are_compared_by_number() {
         assert!(version("1.100.0") > version("1.95"));
         assert_eq!(version("1.95.0-nightly"), version("1.95"));
-    }
-
-    #[test]
-    fn files_outside_the_package_are_noticed() {
-        let missing = |text: &str| {
-            let source = Source::new("a/src/b.rs", text);
-            let files = ["src/lib.rs", "src/c.txt"];
-            not_packed(&source, "src/b.rs", &files).count()
-        };
-        assert_eq!(missing("const A: &str = include_str!(\"c.txt\");"), 0);
-        assert_eq!(missing("const A: &str = include_str!(\"d.txt\");"), 1);
-        assert_eq!(missing("#[path = \"../../b/examples/e.rs\"]\nmod e;"), 1);
-        assert_eq!(missing("#[cfg(test)]\nmod t { const A: &str = include_str!(\"d.txt\"); }"), 0);
-        assert_eq!(missing("const A: &str = \"../x\";"), 0);
     }
 
     #[test]

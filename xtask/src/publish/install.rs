@@ -1,0 +1,78 @@
+//! Builds `mgp` from nothing but the packed packages, as `cargo install` from a registry would.
+
+use crate::run::{Context, Outcome, Program, root, target};
+use serde_json::Value;
+use std::{fmt::Write as _, fs, path::Path};
+
+/// The packed file of a package.
+#[derive(Debug)]
+pub(super) struct CrateFile {
+    name: String,
+    version: String,
+}
+
+/// Returns the packed file of a member of the workspace.
+pub(super) fn crate_file(packages: &Value, name: &str) -> Outcome<CrateFile> {
+    let mut all = packages["packages"].as_array().into_iter().flatten();
+    let package = all.find(|package| package["name"] == name).context(name)?;
+    let version = package["version"].as_str().context(format!("version of {name}"))?.to_owned();
+    Ok(CrateFile { name: name.to_owned(), version })
+}
+
+/// Unpacks the packages into an empty folder, where they replace those of the registry, and checks `mgp` there.
+///
+/// The profile and the locked versions are those of the workspace, so that third-party crates are compiled once.
+pub(super) fn check(crates: &[CrateFile]) -> Outcome {
+    let packed = target()?.join("package");
+    let folder = packed.join("unpacked");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).context(folder.display())?;
+    }
+    fs::create_dir_all(&folder).context(folder.display())?;
+    for CrateFile { name, version } in crates {
+        let file = packed.join(format!("{name}-{version}.crate"));
+        Program::new("tar").args(&["-xzf"]).args(&[&file]).dir(&folder).output()?;
+    }
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).context("Cargo.toml")?;
+    write(&folder.join("Cargo.toml"), &workspace(crates, profiles(&manifest)))?;
+    let lock = fs::read_to_string(root().join("Cargo.lock")).context("Cargo.lock")?;
+    write(&folder.join("Cargo.lock"), &lock)?;
+    let check = Program::cargo(&["check", "--quiet", "--package", "mgp"]).dir(&folder);
+    check.env("CARGO_TARGET_DIR", target()?).run()
+}
+
+fn write(path: &Path, text: &str) -> Outcome {
+    fs::write(path, text).context(path.display())
+}
+
+/// Returns the manifest of a workspace of `mgp` in which the packages replace those of the registry.
+fn workspace(crates: &[CrateFile], profiles: &str) -> String {
+    let mut manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"mgp-[0-9]*\"]\n".to_owned();
+    manifest.push_str("\n[patch.crates-io]\n");
+    for CrateFile { name, version } in crates.iter().filter(|packed| packed.name != "mgp") {
+        let _ = writeln!(manifest, "{name} = {{ path = \"{name}-{version}\" }}");
+    }
+    format!("{manifest}\n{profiles}")
+}
+
+/// Returns the profiles of a manifest, which has them last.
+fn profiles(manifest: &str) -> &str {
+    manifest.find("[profile.").map_or("", |start| &manifest[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_package_but_the_program_replaces_one_of_the_registry() {
+        let packed = |name: &str| CrateFile { name: name.to_owned(), version: "0.1.0".to_owned() };
+        let manifest =
+            workspace(&[packed("mgp"), packed("mgp-types")], profiles("[a]\n[profile.dev]\n"));
+        assert!(
+            manifest.contains("[patch.crates-io]\nmgp-types = { path = \"mgp-types-0.1.0\" }\n")
+        );
+        assert!(!manifest.contains("mgp-0.1.0"));
+        assert!(manifest.ends_with("\n[profile.dev]\n"));
+    }
+}
