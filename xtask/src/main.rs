@@ -37,7 +37,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "tidy",
         usage: "[--house]",
-        help: "check the rules of the workspace; with --house, those of names and language",
+        help: "check the rules of the workspace; with --house, the names that two packages export",
         switches: &["--house"],
         options: &[],
         run: tidy::tidy,

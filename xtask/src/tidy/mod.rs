@@ -5,6 +5,7 @@
 mod arrows;
 mod circles;
 pub(crate) mod exports;
+mod figures;
 mod layout;
 pub(crate) mod source;
 mod text;
@@ -92,6 +93,7 @@ fn check(tree: &Tree) -> Vec<Violation> {
         }
     }
     found.extend(circles::circles(&tree.rust));
+    found.extend(figures::agree(tree.prose("README.md"), tree.prose("docs/benchmarks.md")));
     found
 }
 
